@@ -1,0 +1,90 @@
+"""One database for everything a LangChain or LangGraph agent remembers.
+
+`AgentMemory` opens it and hands out its parts; `python -m langchain_agentmem demo` shows it at work. Names are
+loaded when they are first used, so that importing this package is quick and pulls in nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langchain_agentmem.agent_memory import AgentMemory
+    from langchain_agentmem.conversations.history import ConversationMemory
+    from langchain_agentmem.conversations.sessions import SessionMemory
+    from langchain_agentmem.errors import (
+        AgentMemoryError,
+        InvalidInput,
+        MessageError,
+        MissingExtra,
+        StorageError,
+    )
+    from langchain_agentmem.messages import Message
+    from langchain_agentmem.model import (
+        Attachment,
+        AttachmentType,
+        Conversation,
+        Post,
+        Retention,
+        Round,
+        SharedMemoryEntry,
+    )
+    from langchain_agentmem.retrieval.search import Recollection
+    from langchain_agentmem.tokens import TokenCounter
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AgentMemory": "agent_memory",
+    "AgentMemoryError": "errors",
+    "Attachment": "model",
+    "AttachmentType": "model",
+    "Conversation": "model",
+    "ConversationMemory": "conversations.history",
+    "InvalidInput": "errors",
+    "Message": "messages",
+    "MessageError": "errors",
+    "MissingExtra": "errors",
+    "Post": "model",
+    "Recollection": "retrieval.search",
+    "Retention": "model",
+    "Round": "model",
+    "SessionMemory": "conversations.sessions",
+    "SharedMemoryEntry": "model",
+    "StorageError": "errors",
+    "TokenCounter": "tokens",
+}
+
+__all__ = [
+    "AgentMemory",
+    "AgentMemoryError",
+    "Attachment",
+    "AttachmentType",
+    "Conversation",
+    "ConversationMemory",
+    "InvalidInput",
+    "Message",
+    "MessageError",
+    "MissingExtra",
+    "Post",
+    "Recollection",
+    "Retention",
+    "Round",
+    "SessionMemory",
+    "SharedMemoryEntry",
+    "StorageError",
+    "TokenCounter",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,467 @@
+"""`AgentMemory`: the facade. It opens one database and hands out the parts of memory that live in it.
+
+    with AgentMemory("agent.db") as memory:
+        chat = memory.conversation("conversation-1", namespace=("alice",))
+        chat.add_user_message("My sister Ana lives in Lisbon.")
+        [found] = memory.search("Where does Ana live?", namespace=("alice",), limit=1)
+        print(found.text, found.why)
+
+One object serves synchronous and asynchronous code; every method that does I/O has a twin whose name begins
+with `a`. It may be shared by any number of threads and tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from langchain_agentmem import care
+from langchain_agentmem.care import EraseReport, TransferReport, VerifyReport
+from langchain_agentmem.clock import Clock, NewId, micros, moment, new_uuid, utc_now
+from langchain_agentmem.conversations.entries import role_of
+from langchain_agentmem.conversations.history import ConversationMemory
+from langchain_agentmem.conversations.log import Address
+from langchain_agentmem.conversations.saved import checked_retention
+from langchain_agentmem.conversations.sessions import SessionMemory
+from langchain_agentmem.database import Database
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.events import ConversationErased, Hook, MessagesStored
+from langchain_agentmem.files import path_of_file
+from langchain_agentmem.model import Retention
+from langchain_agentmem.namespaces import id_of, namespace_of, range_of, resolve
+from langchain_agentmem.retrieval.search import Hit, Recollection, Walls, recollection, search
+from langchain_agentmem.storage import Operation, Steps
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+KINDS = ("message",)
+MOST_HITS = 10_000
+
+
+class AgentMemory:
+    """Everything an agent remembers, in one database.
+
+    Args:
+        url: A path, ":memory:", or "postgresql://…" (extra `[postgres]`). Default: a database in memory.
+        hooks: Functions that are called with every event. What they raise is logged and goes no further.
+        retention: Which messages conversations keep after each addition. Default: all, for ever.
+        synchronous: SQLite's durability: "NORMAL" (a power cut may take the last commits, never the database) or
+            "FULL".
+        busy_timeout: Seconds to wait for other processes that write. Default: 60.
+        clock: Gives the time, for tests. Default: the system's.
+        new_id: Makes ids for messages that have none, for tests. Default: UUIDs that begin with
+            the time.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        MissingExtra: PostgreSQL is asked for and psycopg is not installed.
+        StorageError: The database cannot be opened; its subclasses say why.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str] = ":memory:",
+        *,
+        hooks: Sequence[Hook] = (),
+        retention: Retention | None = None,
+        synchronous: str = "NORMAL",
+        busy_timeout: float = 60.0,
+        clock: Clock = utc_now,
+        new_id: NewId = new_uuid,
+    ) -> None:
+        self.retention = checked_retention(retention)
+        self.database = Database(
+            url, hooks=hooks, synchronous=synchronous, busy_timeout=busy_timeout, clock=clock, new_id=new_id
+        )
+
+    # -- opening and closing -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the database, after what is running. Closing twice is harmless."""
+        self.database.close()
+
+    async def aclose(self) -> None:
+        """`close`, awaited, after the hooks that are still at work."""
+        await self.database.hooks.settle()
+        await asyncio.to_thread(self.database.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"AgentMemory({self.database.engine.path!r})"
+
+    # -- parts -------------------------------------------------------------------------------------------------
+
+    def conversation(
+        self,
+        conversation_id: str | None = None,
+        namespace: Sequence[str] | None = None,
+        *,
+        description: str | None = None,
+        retention: Retention | None = None,
+    ) -> ConversationMemory:
+        """One conversation, as a LangChain chat history and with the methods of documents 001 and 003.
+
+        Args:
+            conversation_id: Which one. Default: a new one.
+            namespace: Whose it is. Default: the running config's, else the root.
+            description: A system message that a reset keeps.
+            retention: Which messages to keep. Default: as for the whole memory.
+        """
+        return ConversationMemory(
+            self.database,
+            conversation_id,
+            namespace=namespace,
+            description=description,
+            retention=retention or self.retention,
+        )
+
+    def session(self, session_id: str | None = None, namespace: Sequence[str] | None = None) -> SessionMemory:
+        """One session of rounds and posts between roles (document 000), over the log of the same id.
+
+        Args:
+            session_id: Which one. Default: a new one.
+            namespace: Whose it is. Default: the running config's, else the root.
+        """
+        return SessionMemory(self.database, session_id, namespace=namespace, retention=self.retention)
+
+    def create(self, memory_type: str = "conversation_history", **options: Any) -> ConversationMemory | SessionMemory:
+        """Make a memory by the name of its type (documents 001 and 003).
+
+        Args:
+            memory_type: "conversation_history" or "session".
+            **options: What the type's own method takes: `conversation_id`, `namespace`, `description` and so on.
+
+        Raises:
+            InvalidInput: There is no such type, or it takes no such option.
+        """
+        makers: dict[str, Callable[..., ConversationMemory | SessionMemory]] = {
+            "conversation_history": self.conversation,
+            "session": self.session,
+        }
+        if not isinstance(memory_type, str) or memory_type not in makers:
+            raise InvalidInput(f"There is no memory type {memory_type!r}; there are {', '.join(sorted(makers))}.")
+        try:
+            inspect.signature(makers[memory_type]).bind(**options)
+        except TypeError as error:
+            raise InvalidInput(f"A {memory_type!r} memory cannot be made of this: {error}.") from error
+        return makers[memory_type](**options)
+
+    # -- finding -----------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        query: str,
+        *,
+        namespace: Sequence[str] | None = None,
+        limit: int = 10,
+        kinds: Sequence[str] | None = None,
+        conversation_id: str | None = None,
+        roles: Sequence[str] | None = None,
+        before: datetime | None = None,
+        after: datetime | None = None,
+        config: RunnableConfig | None = None,
+    ) -> list[Recollection]:
+        """Find what was said, without a model.
+
+        An empty namespace is the administrator's view: it reaches every namespace.
+
+        Args:
+            query: Any text.
+            namespace: Where to look: this namespace and all below it. Default: the running config's, else the root.
+            limit: Most results. Default: 10.
+            kinds: Only these kinds; so far there is "message". Default: all.
+            conversation_id: Only this conversation. Default: all.
+            roles: Only messages of these roles. Default: all.
+            before: Only what was said before this time. Without a time zone it is taken as UTC.
+            after: Only what was said at this time or later.
+            config: The run on whose behalf to look. Default: the one this is called in.
+
+        Returns:
+            The best first. Each says why it was found.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        make = self._searching(query, namespace, limit, kinds, conversation_id, roles, before, after, config)
+        with self.database.tracing.step(
+            "memory.search",
+            run_type="retriever",
+            inputs=lambda: {"query": query, "limit": limit},
+            config=config,
+        ) as step:
+            found = _recollections(self.database.engine.read(make))
+            step.finish(lambda: {"documents": _documents(found)})
+        return found
+
+    async def asearch(
+        self,
+        query: str,
+        *,
+        namespace: Sequence[str] | None = None,
+        limit: int = 10,
+        kinds: Sequence[str] | None = None,
+        conversation_id: str | None = None,
+        roles: Sequence[str] | None = None,
+        before: datetime | None = None,
+        after: datetime | None = None,
+        config: RunnableConfig | None = None,
+    ) -> list[Recollection]:
+        """`search`, awaited."""
+        make = self._searching(query, namespace, limit, kinds, conversation_id, roles, before, after, config)
+        async with self.database.tracing.step(
+            "memory.search",
+            run_type="retriever",
+            inputs=lambda: {"query": query, "limit": limit},
+            config=config,
+        ) as step:
+            found = _recollections(await self.database.engine.aread(make))
+            step.finish(lambda: {"documents": _documents(found)})
+        return found
+
+    # -- care --------------------------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, int]:
+        """Counts of everything stored, and bytes: "bytes", "free_bytes", "log_bytes", "content_bytes"."""
+        return _with_sizes(self.database.read("care.stats", care.statistics), self.database.engine.sizes())
+
+    async def astats(self) -> dict[str, int]:
+        """`stats`, awaited."""
+        counts = await self.database.aread("care.stats", care.statistics)
+        return _with_sizes(counts, await self.database.engine.in_thread(self.database.engine.sizes, write=False))
+
+    def verify(self) -> VerifyReport:
+        """Check the whole database: pages, keys, digests of every body, heads, versions and the index."""
+        own = self.database.run("care.check", self.database.engine.problems)
+        return _report(own, *self.database.read("care.verify", lambda: care.verify(tail=self.database.tail)))
+
+    async def averify(self) -> VerifyReport:
+        """`verify`, awaited."""
+        own = await self.database.arun("care.check", self.database.engine.problems, write=False)
+        return _report(own, *await self.database.aread("care.verify", lambda: care.verify(tail=self.database.tail)))
+
+    def erase(
+        self,
+        *,
+        namespace: Sequence[str] | None = None,
+        thread_id: str | None = None,
+        conversation_id: str | None = None,
+    ) -> EraseReport:
+        """Delete a person, thread or conversation everywhere, and leave no trace in the storage.
+
+        The full-text index is merged and the file rewritten, so this takes as long as copying the database. On
+        PostgreSQL every table is rewritten; the server's own write-ahead log and backups are the server's affair.
+
+        Args:
+            namespace: This namespace and all below it; `()` is everything. With an id, only there. Default, with an
+                id: the running config's.
+            thread_id: What was said in this thread, in every namespace unless there is one.
+            conversation_id: This conversation, in the root namespace unless there is another.
+
+        Raises:
+            InvalidInput: Nothing was named.
+            StorageError: The rows are gone, but the storage could not be rewritten: erase again.
+        """
+        given = _to_erase(namespace, thread_id, conversation_id)
+        report, erased = self.database.write("care.erase", lambda: care.erase(**given), lambda: _shown(given))
+        self.database.run("care.scrub", self.database.engine.scrub)
+        self._announce_erased(erased)
+        return report
+
+    async def aerase(
+        self,
+        *,
+        namespace: Sequence[str] | None = None,
+        thread_id: str | None = None,
+        conversation_id: str | None = None,
+    ) -> EraseReport:
+        """`erase`, awaited."""
+        given = _to_erase(namespace, thread_id, conversation_id)
+        report, erased = await self.database.awrite("care.erase", lambda: care.erase(**given), lambda: _shown(given))
+        await self.database.arun("care.scrub", self.database.engine.scrub, write=True)
+        self._announce_erased(erased)
+        return report
+
+    def export(self, path: str | os.PathLike[str]) -> TransferReport:
+        """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database."""
+        return self.database.read("care.export", lambda: care.export(path))
+
+    async def aexport(self, path: str | os.PathLike[str]) -> TransferReport:
+        """`export`, awaited."""
+        return await self.database.aread("care.export", lambda: care.export(path))
+
+    def import_(self, path: str | os.PathLike[str]) -> TransferReport:
+        """Add what an export holds to this database, all of it or nothing.
+
+        What is here already stays; importing the same file twice adds nothing.
+
+        Raises:
+            InvalidInput: The file is missing, damaged or of another kind.
+            MessageError: A conversation holds other content under one of the ids.
+        """
+        report, written = self.database.write("care.import", self._importing(path))
+        self._announce_imported(written)
+        return report
+
+    async def aimport_(self, path: str | os.PathLike[str]) -> TransferReport:
+        """`import_`, awaited."""
+        report, written = await self.database.awrite("care.import", self._importing(path))
+        self._announce_imported(written)
+        return report
+
+    def backup(self, path: str | os.PathLike[str]) -> Path:
+        """Write a consistent copy, while others go on reading and writing.
+
+        Of a SQLite database the copy is a database that `AgentMemory` opens. PostgreSQL has no such file, so there
+        the copy is an export, which `import_` reads; for the server's own form use pg_dump.
+
+        Args:
+            path: Where to. A file that is there is replaced, when the new one is whole.
+
+        Returns:
+            The path.
+
+        Raises:
+            InvalidInput: The file cannot be written.
+        """
+        target = path_of_file(path)
+        if not self.database.run("care.backup", lambda: self.database.engine.backup(target)):
+            self.export(target)
+        return target
+
+    async def abackup(self, path: str | os.PathLike[str]) -> Path:
+        """`backup`, awaited."""
+        copied: Path = await self.database.engine.in_thread(self.backup, path, write=False)
+        return copied
+
+    # -- plumbing ----------------------------------------------------------------------------------------------
+
+    def _importing(
+        self, path: str | os.PathLike[str]
+    ) -> Operation[tuple[TransferReport, list[tuple[Address, list[str]]]]]:
+        now, tail = self.database.now(), self.database.tail
+        return lambda: care.load(path, now=now, tail=tail)
+
+    def _announce_imported(self, written: Sequence[tuple[Address, Sequence[str]]]) -> None:
+        for (path, name), keys in written:
+            if keys:
+                ids = tuple(dict.fromkeys(keys))
+                stored = partial(MessagesStored, namespace=namespace_of(path), conversation_id=name, message_ids=ids)
+                self.database.emit(stored)
+
+    def _announce_erased(self, erased: Sequence[Address]) -> None:
+        for at in erased:
+            self.database.emit(partial(ConversationErased, namespace=namespace_of(at.path), conversation_id=at.name))
+
+    def _searching(
+        self,
+        query: str,
+        namespace: Sequence[str] | None,
+        limit: int,
+        kinds: Sequence[str] | None,
+        conversation_id: str | None,
+        roles: Sequence[str] | None,
+        before: datetime | None,
+        after: datetime | None,
+        config: Mapping[str, Any] | None,
+    ) -> Callable[[], Steps[list[Hit]]]:
+        if not isinstance(query, str):
+            raise InvalidInput(f"A query is text, not {type(query).__name__}.")
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
+            raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {limit!r}.")
+        if unknown := [kind for kind in _listed("kinds", kinds) or () if kind not in KINDS]:
+            raise InvalidInput(f"There is no kind {unknown[0]!r}; there are {', '.join(KINDS)}.")
+        walls = Walls(
+            *range_of(resolve(namespace, config)),
+            conversation=None if conversation_id is None else id_of(conversation_id, "conversation"),
+            roles=None if roles is None else tuple(str(role_of(role)) for role in _listed("roles", roles) or ()),
+            before=_micros("before", before),
+            after=_micros("after", after),
+        )
+        nothing = limit == 0 or (kinds is not None and not kinds)
+        return lambda: _nothing() if nothing else search(query, walls, limit=limit)
+
+
+def _to_erase(namespace: Sequence[str] | None, thread_id: str | None, conversation_id: str | None) -> dict[str, Any]:
+    """What to erase; an id without a namespace is the running config's, so that no run reaches out of its own."""
+    if namespace is None and (thread_id is not None or conversation_id is not None):
+        namespace = resolve(None) or None
+    return {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
+
+
+def _nothing() -> Steps[list[Hit]]:
+    yield from ()
+    return []
+
+
+def _listed(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
+    if values is None:
+        return None
+    found = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else (None,)
+    if not all(isinstance(value, str) for value in found):
+        raise InvalidInput(f"{name} must be a list of strings, not {values!r:.100}.")
+    return tuple(str(value) for value in found)
+
+
+def _micros(name: str, time: datetime | None) -> int | None:
+    if time is None:
+        return None
+    if not isinstance(time, datetime):
+        raise InvalidInput(f"{name} must be a datetime, not {type(time).__name__}.")
+    return micros(time if time.tzinfo else time.replace(tzinfo=UTC))
+
+
+def _recollections(hits: Sequence[Hit]) -> list[Recollection]:
+    return [recollection(hit, moment(hit.row["created_at"])) for hit in hits]
+
+
+def _documents(found: Sequence[Recollection]) -> list[dict[str, Any]]:
+    """Results as a trace shows them."""
+    return [
+        {
+            "page_content": each.text,
+            "metadata": {
+                "id": each.id,
+                "kind": each.kind,
+                "score": round(each.score, 4),
+                "why": str(each.why),
+            },
+        }
+        for each in found
+    ]
+
+
+def _with_sizes(counts: dict[str, int], sizes: Mapping[str, int]) -> dict[str, int]:
+    return counts | {"bytes": sizes["total"], "free_bytes": sizes["free"], "log_bytes": sizes["log"]}
+
+
+def _report(own: Sequence[str], problems: Sequence[str], checked: Mapping[str, int]) -> VerifyReport:
+    return VerifyReport(problems=(*own, *problems), checked=checked)
+
+
+def _shown(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value is not None
+    }

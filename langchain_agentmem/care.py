@@ -1,0 +1,235 @@
+"""Looking after a database: statistics, verification, erasure, export and import. Used through `AgentMemory`.
+
+Whatever a later part of the memory stores, these functions cover it too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from langchain_agentmem.conversations import log, transfer
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.files import path_of_file, whole_file
+from langchain_agentmem.namespaces import id_of, namespace_of, path_of, range_of
+from langchain_agentmem.retrieval import index
+from langchain_agentmem.storage import Steps, content, query
+
+FORMAT = "langchain-agentmem/export"
+VERSION = 1
+PAGE = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """What a check of the whole database found.
+
+    Attributes:
+        problems: What is wrong, in sentences; empty when all is well.
+        checked: How much was looked at, by name.
+    """
+
+    problems: tuple[str, ...] = ()
+    checked: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EraseReport:
+    """What an erasure removed.
+
+    Attributes:
+        conversations: How many conversations.
+        entries: How many messages and rounds, versions included.
+    """
+
+    conversations: int = 0
+    entries: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferReport:
+    """What an export wrote or an import added.
+
+    Attributes:
+        conversations: How many conversations were in the file.
+        entries: How many messages and rounds were written, versions included.
+    """
+
+    conversations: int = 0
+    entries: int = 0
+
+
+def statistics() -> Steps[dict[str, int]]:
+    """How much of everything there is."""
+    [row] = yield query.statistics()
+    return {name: int(row[name]) for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
+
+
+def verify(*, tail: int) -> Steps[tuple[list[str], dict[str, int]]]:
+    """Check what the database itself cannot: digests, heads, versions and the index.
+
+    Args:
+        tail: How many entries the engine lets wait for the index.
+
+    Returns:
+        The problems, and how much was looked at.
+    """
+    problems: list[str] = []
+    after, bodies = b"", 0
+    while page := (yield query.contents_after(after=after, limit=PAGE)):
+        problems += [
+            f"the stored content {bytes(row['hash']).hex()} is not what was stored"
+            for row in page
+            if content.digest(bytes(row["body"])) != bytes(row["hash"])
+        ]
+        bodies += len(page)
+        after = bytes(page[-1]["hash"])
+    orphans = yield query.orphaned_contents()
+    problems += [f"nothing refers to the stored content {bytes(row['hash']).hex()}" for row in orphans]
+    heads = yield query.wrong_heads()
+    problems += [f"the head of the conversation {row['name']!r} is behind its newest entry" for row in heads]
+    counts = yield query.wrong_counts()
+    problems += [
+        f"the conversation {row['name']!r} counts {row['messages']} messages, not {row['found']}" for row in counts
+    ]
+    versions = yield query.wrong_versions()
+    problems += [f"entry {row['id']} is a version of something it does not belong to" for row in versions]
+    problems += yield from index.problems(tail=tail)
+    counted = yield from statistics()
+    checked = {"contents": bodies, "messages": counted["messages"], "conversations": counted["conversations"]}
+    return problems, checked
+
+
+def erase(
+    *, namespace: Sequence[str] | None = None, thread_id: str | None = None, conversation_id: str | None = None
+) -> Steps[tuple[EraseReport, list[log.Address]]]:
+    """Delete conversations with everything that belongs to them.
+
+    Args:
+        namespace: This namespace and all below it; with an id, only there.
+        thread_id: What was said in this thread, in every namespace unless one is given.
+        conversation_id: This conversation, in the root namespace unless one is given.
+
+    Returns:
+        What was removed, in numbers and by name.
+
+    Raises:
+        InvalidInput: Nothing was named, or an id and a thread both.
+    """
+    if namespace is None and thread_id is None and conversation_id is None:
+        raise InvalidInput("Say what to erase: namespace=, thread_id= or conversation_id=.")
+    if thread_id is not None and conversation_id is not None:
+        raise InvalidInput("Erase a thread or a conversation, one at a time.")
+    name = None
+    low, high = range_of(() if namespace is None else namespace)
+    if conversation_id is not None:
+        name = id_of(conversation_id, "conversation")
+        low = path_of(() if namespace is None else namespace)
+        high = low + "\x01"
+    elif thread_id is not None:
+        name = id_of(thread_id, "thread")
+    branches = yield query.list_branches(low=low, high=high, kind=log.CONVERSATION, name=name)
+    erased = [log.Address(branch["path"], branch["name"]) for branch in branches]
+    entries = 0
+    for at in erased:
+        entries += yield from log.clear(at, keep_description=False)
+    return EraseReport(conversations=len(erased), entries=entries), erased
+
+
+def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
+    """Write everything to a file, one JSON object a line, as of one moment.
+
+    Args:
+        path: Where to. A file that is there is replaced, when the new one is whole.
+
+    Raises:
+        InvalidInput: The file cannot be written.
+    """
+    low, high = range_of(())
+    branches = yield query.list_branches(low=low, high=high, kind=log.CONVERSATION, name=None)
+    written = 0
+    with whole_file(path) as file:
+        _write_line(file, {"format": FORMAT, "version": VERSION})
+        for branch in branches:
+            at = log.Address(branch["path"], branch["name"])
+            entries = yield from transfer.dump(at)
+            _write_line(file, {"record": "conversation", "namespace": namespace_of(at.path), "id": at.name})
+            for entry in entries:
+                _write_line(file, {"record": "entry", **entry})
+            written += len(entries)
+    return TransferReport(conversations=len(branches), entries=written)
+
+
+def load(
+    path: str | os.PathLike[str], *, now: int, tail: int
+) -> Steps[tuple[TransferReport, list[tuple[log.Address, list[str]]]]]:
+    """Write what an export holds into the database, keeping what is there.
+
+    Args:
+        path: A file that `export` wrote.
+        now: When.
+        tail: How many entries may wait for the index.
+
+    Returns:
+        What was added, in numbers, and the keys that were written by conversation.
+
+    Raises:
+        InvalidInput: The file is missing, damaged or of another kind. Nothing was imported.
+        MessageError: A conversation holds other content under one of the ids. Nothing was imported.
+    """
+    written: list[tuple[log.Address, list[str]]] = []
+    for at, entries in _conversations(path):
+        keys = yield from transfer.restore(at, entries, now=now, tail=tail)
+        written.append((at, keys))
+    return TransferReport(conversations=len(written), entries=sum(len(keys) for _, keys in written)), written
+
+
+def _write_line(file: TextIO, record: Mapping[str, Any]) -> None:
+    file.write(json.dumps(record) + "\n")
+
+
+def _conversations(path: str | os.PathLike[str]) -> Iterator[tuple[log.Address, list[dict[str, Any]]]]:
+    current: tuple[log.Address, list[dict[str, Any]]] | None = None
+    for number, record in _lines(path):
+        if number == 1:
+            if record.get("format") != FORMAT:
+                raise InvalidInput(f"{os.fspath(path)!r} is not an export of langchain-agentmem.")
+            if record.get("version") != VERSION:
+                raise InvalidInput(f"{os.fspath(path)!r} was written by a newer version of langchain-agentmem.")
+        elif record.get("record") == "conversation":
+            if current is not None:
+                yield current
+            name = id_of(record.get("id"), "conversation")
+            current = log.Address(path_of(record.get("namespace")), name), []
+        elif record.get("record") == "entry" and current is not None:
+            current[1].append(record)
+        else:
+            raise InvalidInput(f"Line {number} of {os.fspath(path)!r} is damaged.")
+    if current is not None:
+        yield current
+
+
+def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
+    try:
+        with path_of_file(path).open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    record = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise InvalidInput(f"Line {number} of {os.fspath(path)!r} is not JSON: {error}.") from error
+                if not isinstance(record, dict):
+                    raise InvalidInput(f"Line {number} of {os.fspath(path)!r} is damaged.")
+                yield number, record
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{os.fspath(path)!r} cannot be read: {error}.") from error
+    if number == 0:
+        raise InvalidInput(f"{os.fspath(path)!r} is empty: not an export of langchain-agentmem.")

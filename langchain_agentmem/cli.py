@@ -1,0 +1,47 @@
+"""The command line `agentmem`: starts the commands (`commands.py`) and turns errors into exit codes.
+
+0    all is well
+1    `verify` found problems
+2    one of our own errors, on one line of standard error; also a command that cannot be understood
+130  Ctrl-C
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from langchain_agentmem.errors import AgentMemoryError, MissingExtra
+
+FAILED, INTERRUPTED = 2, 130
+
+
+def main() -> None:
+    """Run the command that `sys.argv` names, and leave with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # what was said may have characters that the console lacks
+    try:
+        _app()()
+    except AgentMemoryError as error:
+        _leave(" ".join(str(error).split()), FAILED)
+    except KeyboardInterrupt:  # while the commands were being loaded; later the framework sees to it
+        _leave("Interrupted.", INTERRUPTED)
+
+
+def _app() -> Callable[[], None]:
+    try:
+        import rich  # noqa: F401, PLC0415
+        import typer  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise MissingExtra("The command line", "cli") from error
+    from langchain_agentmem.commands import app  # noqa: PLC0415
+
+    return app
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    print(message, file=sys.stderr)
+    sys.exit(code)

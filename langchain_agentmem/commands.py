@@ -1,0 +1,184 @@
+"""The commands of `agentmem`. Each checks what it was given, calls the part that does the work, and prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from langchain_agentmem import __version__
+from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.demo.screen import Screen, shortened
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.retrieval.search import Recollection
+
+app = typer.Typer(
+    name="agentmem",
+    help="One database for everything an agent remembers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help, also where it is piped
+)
+
+DEMO = """Watch a LangGraph agent that remembers across conversations and processes.
+
+With --transcript it lives through recorded conversations, session by session, and then answers
+questions about them from memory. A transcript is JSON, one object like this or a list of them:
+
+\b
+  {"name": "orchard",
+   "sessions": [{"id": "session_1", "time": "2024-03-02T18:30",
+                 "turns": [{"id": "1.1", "speaker": "Maya", "text": "I planted two quince trees.",
+                            "image": "two saplings beside a wall"}]}],
+   "questions": [{"question": "How many quince trees are there?", "answer": "two",
+                  "evidence": ["1.1"], "category": "one session"}]}
+
+"image", "answer", "evidence", "category" and "questions" may be left out. The file of the LoCoMo
+benchmark is accepted as it is.
+"""
+
+Existing = Annotated[
+    str, typer.Option("--database", metavar="PATH", help="The database: a path or a postgresql:// URL.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+) -> None:
+    """One database for everything an agent remembers."""
+    if version:
+        typer.echo(f"agentmem {__version__}")
+        raise typer.Exit
+
+
+@app.command(help=DEMO)
+def demo(
+    *,
+    transcript: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Live through this transcript instead; 'sample' is shipped.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="PROVIDER:NAME", help="A real model. Default: a deterministic one that needs no key."),
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="Keep the database here: a path or a postgresql:// URL. Default: a temporary one."
+        ),
+    ] = None,
+    questions: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Ask at most so many of a transcript's questions.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="N", help="Recall at most so much for each question.")
+    ] = 10,
+    process: Annotated[int, typer.Option(hidden=True)] = 1,
+) -> None:
+    """Watch a LangGraph agent that remembers across conversations and processes."""
+    # Imported here: the other commands need no LangGraph, and start in half the time without.
+    from langchain_agentmem.demo.exam import sit_exam  # noqa: PLC0415
+    from langchain_agentmem.demo.story import SECOND_PROCESS, second_process, tell_story  # noqa: PLC0415
+
+    screen = Screen()
+    if process == SECOND_PROCESS and database is not None:
+        second_process(screen, database=database, model=model, limit=limit)
+        return
+    # What is temporary is deleted even where a model fails or somebody presses Ctrl-C.
+    temporary = tempfile.TemporaryDirectory(prefix="agentmem-") if database is None else nullcontext(".")
+    with temporary as folder:
+        place = str(Path(folder) / "demo.db") if database is None else database
+        if transcript is None:
+            code = tell_story(screen, database=place, model=model, limit=limit)
+        else:
+            sit_exam(screen, transcript=transcript, database=place, model=model, questions=questions, limit=limit)
+            code = 0
+        gone = database in {None, ":memory:"}
+        screen.line("The database was temporary and is deleted." if gone else "The database is kept.")
+    raise typer.Exit(code)
+
+
+@app.command()
+def search(
+    *,
+    query: Annotated[str, typer.Argument(help="Any text.")],
+    database: Existing,
+    namespace: Annotated[str, typer.Option(metavar="A/B", help="Look only here and below. Default: everywhere.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="Most results.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Find what was said, and why it was found."""
+    with _existing(database) as memory:
+        found = memory.search(query, namespace=tuple(filter(None, namespace.split("/"))), limit=limit)
+    if as_json:
+        _print_json([_as_dict(each) for each in found])
+        return
+    screen = Screen()
+    for number, each in enumerate(found, 1):
+        where = "/".join((*each.namespace, str(each.conversation_id)))
+        screen.line(f"{number}. {each.score:.2f}  {each.created_at:%Y-%m-%d %H:%M}  {where}  {each.id}", "bold")
+        screen.line(f"   {shortened(each.text)}")
+        screen.line(f"   why: {each.why}", "dim")
+    if not found:
+        screen.line("Nothing was found.")
+
+
+@app.command()
+def stats(*, database: Existing, as_json: AsJson = False) -> None:
+    """Count what is stored."""
+    with _existing(database) as memory:
+        counted = memory.stats()
+    if as_json:
+        _print_json(counted)
+        return
+    screen = Screen()
+    for name, value in counted.items():
+        screen.line(f"{name:<15} {value:>15,}")
+
+
+@app.command()
+def verify(database: Existing) -> None:
+    """Check the whole database. The exit code is 1 where something is wrong."""
+    with _existing(database) as memory:
+        report = memory.verify()
+    screen = Screen()
+    for problem in report.problems:
+        screen.line(problem, "red")
+    checked = ", ".join(f"{value:,} {name}" for name, value in report.checked.items())
+    screen.line(f"{'All is well' if report.ok else f'{len(report.problems)} problems'}: checked {checked}.")
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _existing(database: str) -> AgentMemory:
+    """Open a database that is there; a mistyped path must not become an empty one."""
+    if "://" not in database and not Path(database).is_file():
+        raise InvalidInput(f"There is no database at {database!r}.")
+    return AgentMemory(database)
+
+
+def _print_json(value: Any) -> None:
+    # ASCII, so that no console and no encoding can spoil it.
+    typer.echo(json.dumps(value, indent=2))
+
+
+def _as_dict(found: Recollection) -> dict[str, Any]:
+    return {
+        "kind": found.kind,
+        "id": found.id,
+        "text": found.text,
+        "score": found.score,
+        "namespace": found.namespace,
+        "conversation_id": found.conversation_id,
+        "created_at": found.created_at.isoformat(),
+        "why": dataclasses.asdict(found.why),
+    }

@@ -1,0 +1,203 @@
+"""What a chat history asks of the log: its messages by id, index and role, their versions, their tokens.
+
+Operations on the messages of one conversation, on top of the log's. Arguments are checked when an operation is
+asked for, so that what is wrong raises before anything is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import BaseMessage
+
+from langchain_agentmem.conversations import log
+from langchain_agentmem.conversations.entries import edited, new_version, role_of
+from langchain_agentmem.errors import MessageError
+from langchain_agentmem.messages import Message, decode_body, to_langchain
+from langchain_agentmem.namespaces import id_of
+from langchain_agentmem.storage import Operation, Steps
+
+if TYPE_CHECKING:
+    from langchain_agentmem.tokens import TokenCounter
+
+_FIELDS = frozenset(field.name for field in dataclasses.fields(Message)) - {"message_id"}
+
+
+def change(
+    at: log.Address, message_id: str, changes: Mapping[str, Any], *, now: int, tail: int
+) -> Operation[str | None]:
+    """Give fields of a message new values.
+
+    Returns:
+        The operation; it gives the message's id, or None where the message was so already.
+
+    Raises:
+        MessageError: There is no such field, or this cannot be an id. The operation raises it when no message has
+            the id or a value does not fit.
+    """
+    if unknown := sorted(set(changes) - _FIELDS):
+        raise MessageError(f"A message has no field {unknown[0]!r} to change; it has {', '.join(sorted(_FIELDS))}.")
+    key = id_of(message_id, "message", MessageError)
+
+    def steps() -> Steps[str | None]:
+        changed = yield from log.update(at, key, lambda old: edited(old, changes), now=now, tail=tail)
+        return key if changed else None
+
+    return steps
+
+
+def replace(at: log.Address, idx: int, message: Message, *, now: int, tail: int) -> Operation[str | None]:
+    """Put another message in the place of the one at an index, under its id.
+
+    Returns:
+        The operation; it gives the id, or None where the message was so already.
+    """
+
+    def steps() -> Steps[str | None]:
+        row = yield from _at_index(at, idx)
+        moved = dataclasses.replace(message, message_id=row.key)
+        changed = yield from log.update(at, row.key, lambda old: new_version(old, moved), now=now, tail=tail)
+        return row.key if changed else None
+
+    return steps
+
+
+def delete(at: log.Address, idx: int) -> Operation[list[str]]:
+    """Remove the message at an index; the operation gives its id."""
+
+    def steps() -> Steps[list[str]]:
+        row = yield from _at_index(at, idx)
+        return (yield from log.remove(at, [row.key]))
+
+    return steps
+
+
+def remove(at: log.Address, message_id: str) -> Operation[list[str]]:
+    """Remove the message of an id; the operation gives the id if it was there.
+
+    Raises:
+        MessageError: This cannot be an id.
+    """
+    find = by_id(at, message_id)
+
+    def steps() -> Steps[list[str]]:
+        found = yield from find()
+        return (yield from log.remove(at, [row.key for row in found]))
+
+    return steps
+
+
+def by_id(at: log.Address, message_id: str) -> Operation[list[log.Stored]]:
+    """The message of an id, or nothing. A round under this id is the session's affair.
+
+    Raises:
+        MessageError: This cannot be an id.
+    """
+    key = id_of(message_id, "message", MessageError)
+
+    def steps() -> Steps[list[log.Stored]]:
+        row = yield from log.get(at, key)
+        return [] if row is None or row.kind == log.ROUND else [row]
+
+    return steps
+
+
+def versions(at: log.Address, message_id: str) -> Operation[list[log.Stored]]:
+    """Every version of a message, oldest first.
+
+    Raises:
+        MessageError: This cannot be an id; or, by the operation, no message has it.
+    """
+    key = id_of(message_id, "message", MessageError)
+
+    def steps() -> Steps[list[log.Stored]]:
+        rows = yield from log.history(at, key)
+        found = [row for row in rows if row.kind != log.ROUND]
+        if not found:
+            raise MessageError(f"The conversation {at.name!r} holds no message with the id {key!r}.")
+        return found
+
+    return steps
+
+
+def recent(at: log.Address, n: int) -> Operation[list[log.Stored]]:
+    """The last messages, oldest first.
+
+    Raises:
+        MessageError: `n` is negative or not a whole number.
+    """
+    limit = _counted(n)
+    return lambda: log.recent(at, limit=limit)
+
+
+def of_role(at: log.Address, role: str, n: int | None) -> Operation[list[log.Stored]]:
+    """The last messages of one role, or all of them, oldest first.
+
+    Raises:
+        MessageError: The role is empty, or `n` is negative.
+    """
+    if not isinstance(role, str) or not role:
+        raise MessageError(f"A role is a name such as 'user' or 'assistant', not {role!r}.")
+    limit = log.ALL if n is None else _counted(n)
+    return lambda: log.recent(at, limit=limit, role=role_of(role))
+
+
+def as_langchain(make: Operation[list[log.Stored]]) -> Operation[list[BaseMessage]]:
+    """What an operation reads, as LangChain messages. They are made where the operation runs, not on an event loop."""
+
+    def steps() -> Steps[list[BaseMessage]]:
+        rows = yield from make()
+        return [to_langchain(decode_body(row.body, row.key)) for row in rows]
+
+    return steps
+
+
+def as_dicts(make: Operation[list[log.Stored]], *, include_ids: bool) -> Operation[list[dict[str, Any]]]:
+    """What an operation reads, as dictionaries for a provider; image files are read where the operation runs."""
+
+    def steps() -> Steps[list[dict[str, Any]]]:
+        rows = yield from make()
+        return [_as_dict(row, include_ids=include_ids) for row in rows]
+
+    return steps
+
+
+def count_tokens(counter: TokenCounter, rows: Sequence[log.Counted]) -> tuple[int, dict[bytes, int]]:
+    """The tokens of messages before calibration, and those counts that were not known yet, by digest of the body.
+
+    Args:
+        counter: How to count.
+        rows: The messages, each with the tokens that are kept for it or with its body.
+    """
+    total = 0
+    new: dict[bytes, int] = {}
+    for row in rows:
+        tokens = new.get(row.content_hash) if row.tokens is None else row.tokens
+        if tokens is None:
+            tokens = new[row.content_hash] = counter.count_message(to_langchain(decode_body(row.body or b"", "")))
+        total += tokens
+    return total, new
+
+
+def _as_dict(row: log.Stored, *, include_ids: bool) -> dict[str, Any]:
+    try:
+        return decode_body(row.body, row.key).to_llm_dict(include_id=include_ids)
+    except MessageError as error:
+        raise MessageError(f"The message {row.key!r} cannot be given to a model. {error}") from error
+
+
+def _at_index(at: log.Address, idx: int) -> Steps[log.Stored]:
+    if isinstance(idx, bool) or not isinstance(idx, int):
+        raise MessageError(f"An index is a whole number, not {idx!r}.")
+    row = None if abs(idx) > log.ALL else (yield from log.at_index(at, idx))
+    if row is None:
+        raise MessageError(f"The conversation {at.name!r} has no message at index {idx}.")
+    return row
+
+
+def _counted(n: int) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise MessageError(f"n must be a whole number of 0 or more, not {n!r}.")
+    return min(n, log.ALL)

@@ -1,0 +1,500 @@
+"""`ConversationMemory`: one conversation, as documents 001 and 003 use it and as LangChain uses it.
+
+It is LangChain's `BaseChatMessageHistory`, so it works wherever a chat history is asked for, and it has the
+methods of the documents, which give dictionaries that a provider accepts. Both see the same log. Nothing is
+kept in the object: every call reads or writes the database, so that any number of objects, threads and
+processes can share one conversation.
+
+    history = ConversationMemory("agent.db", "conversation-1")
+    message_id = history.add(role="user", content="My name is Ada.")
+    history.retrieve_recent(5)
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage
+
+from langchain_agentmem.clock import moment
+from langchain_agentmem.conversations import chat, log
+from langchain_agentmem.conversations.entries import entry_of, message_of
+from langchain_agentmem.conversations.saved import Saved, checked_retention
+from langchain_agentmem.database import Database, Details, database_of
+from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
+from langchain_agentmem.messages import Message, decode_body
+from langchain_agentmem.model import Retention
+from langchain_agentmem.namespaces import id_of, path_of, resolve
+from langchain_agentmem.storage import Operation, Steps
+
+if TYPE_CHECKING:
+    from langchain_agentmem.agent_memory import AgentMemory
+    from langchain_agentmem.tokens import TokenCounter
+
+T = TypeVar("T")
+
+
+class MessageVersion(NamedTuple):
+    """One version of a message.
+
+    Attributes:
+        message: What it said.
+        written_at: When this version was written, in UTC.
+    """
+
+    message: Message
+    written_at: datetime
+
+
+class ConversationMemory(Saved, BaseChatMessageHistory):
+    """A conversation in the database (documents 001 and 003), and a LangChain chat history.
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database.
+        conversation_id: Which conversation. It begins to exist with its first message. Default: a new one.
+        namespace: Whose it is. Default: the running config's, else the root.
+        description: A system message to begin with, kept by `reset_memory`. It is written with the first use; a
+            conversation whose description has another text is given the new one. Default: none.
+        retention: Which messages to keep after each addition. Default: all, for ever.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    memory_type = "conversation_history"
+    _part = "conversation"
+
+    def __init__(
+        self,
+        memory: AgentMemory | Database | str | os.PathLike[str] = ":memory:",
+        conversation_id: str | None = None,
+        *,
+        namespace: Sequence[str] | None = None,
+        description: str | None = None,
+        retention: Retention | None = None,
+    ) -> None:
+        self._database = database_of(memory)
+        if conversation_id is None:
+            conversation_id = f"conv-{self._database.new_id()}"
+        self.conversation_id = id_of(conversation_id, "conversation")
+        self._at = log.Address(path_of(resolve(namespace)), self.conversation_id)
+        self._retention = checked_retention(retention)
+        self._description = self._own_description = None if description is None else self._described(description)
+        super().__init__()
+
+    # -- adding ------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        message: Message | BaseMessage | Mapping[str, Any] | None = None,
+        *,
+        role: str | None = None,
+        content: Any = None,
+        name: str | None = None,
+        tool_calls: Sequence[Any] | None = None,
+        agent_calls: Sequence[Any] | None = None,
+        images: Sequence[str] | None = None,
+        tool_call_id: str | None = None,
+    ) -> str:
+        """Add one message (documents 001 and 003).
+
+        Args:
+            message: A `Message`, a LangChain message or a dictionary of `Message`'s fields. It takes precedence.
+            role: "user", "assistant", "system", "tool", or another; needed when there is no `message`.
+            content: Text, a dictionary, or a list of content blocks.
+            name: The name of the speaker or of the tool.
+            tool_calls: Tool calls, as values or dictionaries.
+            agent_calls: Agent calls, as values or dictionaries.
+            images: Paths or URLs. A path is kept as a path and encoded when the message is retrieved.
+            tool_call_id: Which call a tool's message answers; it may also stand in the content.
+
+        Returns:
+            The message's id.
+
+        Raises:
+            MessageError: Neither message nor role is given, the message is malformed, or its id is taken by
+                other content.
+        """
+        entry = self._given(
+            message,
+            role=role,
+            content=content,
+            name=name,
+            tool_calls=tool_calls,
+            agent_calls=agent_calls,
+            images=images,
+            tool_call_id=tool_call_id,
+        )
+        self._announce(self._write("add", self._append([entry]), lambda: {"messages": 1}))
+        return entry.key
+
+    async def aadd(
+        self,
+        message: Message | BaseMessage | Mapping[str, Any] | None = None,
+        *,
+        role: str | None = None,
+        content: Any = None,
+        name: str | None = None,
+        tool_calls: Sequence[Any] | None = None,
+        agent_calls: Sequence[Any] | None = None,
+        images: Sequence[str] | None = None,
+        tool_call_id: str | None = None,
+    ) -> str:
+        """`add`, awaited."""
+        entry = self._given(
+            message,
+            role=role,
+            content=content,
+            name=name,
+            tool_calls=tool_calls,
+            agent_calls=agent_calls,
+            images=images,
+            tool_call_id=tool_call_id,
+        )
+        self._announce(await self._awrite("add", self._append([entry]), lambda: {"messages": 1}))
+        return entry.key
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Add messages in one transaction: all of them or none.
+
+        A message's own time may be given as `additional_kwargs["created_at"]`, a datetime or ISO text.
+
+        Raises:
+            MessageError: A message is malformed, or its id is taken by other content.
+        """
+        entries = self._entries(messages)
+        self._announce(self._write("add", self._append(entries), lambda: {"messages": len(entries)}))
+
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """`add_messages`, awaited."""
+        entries = self._entries(messages)
+        self._announce(await self._awrite("add", self._append(entries), lambda: {"messages": len(entries)}))
+
+    # -- changing ----------------------------------------------------------------------------------------------
+
+    def update(self, message_id: str, **changes: Any) -> None:
+        """Change a message; the version before is kept, see `history_of`.
+
+        Args:
+            message_id: Which message.
+            **changes: Fields of `Message` with their new values; the others stay as they are.
+
+        Raises:
+            MessageError: No message has this id, or a change is malformed.
+        """
+        changed = self._write(
+            "update", chat.change(self._at, message_id, changes, **self._now()), lambda: {"message_id": message_id}
+        )
+        self._announce_update(changed)
+
+    async def aupdate(self, message_id: str, **changes: Any) -> None:
+        """`update`, awaited."""
+        changed = await self._awrite(
+            "update", chat.change(self._at, message_id, changes, **self._now()), lambda: {"message_id": message_id}
+        )
+        self._announce_update(changed)
+
+    def replace_memory(self, idx: int, message: Message | BaseMessage | None = None, **fields: Any) -> None:
+        """Put other content in the place of the message at an index; its id stays (document 003).
+
+        Args:
+            idx: The index in `messages`; a negative one counts from the end.
+            message: The new message, or:
+            **fields: `role`, `content` and other fields of `Message`.
+
+        Raises:
+            MessageError: There is no such index, or neither message nor role is given.
+        """
+        changed = self._write("replace", self._replacement(idx, message, fields), lambda: {"index": idx})
+        self._announce_update(changed)
+
+    async def areplace_memory(self, idx: int, message: Message | BaseMessage | None = None, **fields: Any) -> None:
+        """`replace_memory`, awaited."""
+        changed = await self._awrite("replace", self._replacement(idx, message, fields), lambda: {"index": idx})
+        self._announce_update(changed)
+
+    # -- removing ----------------------------------------------------------------------------------------------
+
+    def remove_by_id(self, message_id: str) -> bool:
+        """Remove a message and its earlier versions. Returns whether it was there.
+
+        Raises:
+            MessageError: This cannot be the id of a message.
+        """
+        removed = self._write("remove", chat.remove(self._at, message_id), lambda: {"message_id": message_id})
+        self._announce_removal(removed)
+        return bool(removed)
+
+    async def aremove_by_id(self, message_id: str) -> bool:
+        """`remove_by_id`, awaited."""
+        removed = await self._awrite("remove", chat.remove(self._at, message_id), lambda: {"message_id": message_id})
+        self._announce_removal(removed)
+        return bool(removed)
+
+    def delete_memory(self, idx: int) -> None:
+        """Remove the message at an index (document 003).
+
+        Args:
+            idx: The index in `messages`; a negative one counts from the end.
+
+        Raises:
+            MessageError: There is no such index.
+        """
+        self._announce_removal(self._write("remove", chat.delete(self._at, idx), lambda: {"index": idx}))
+
+    async def adelete_memory(self, idx: int) -> None:
+        """`delete_memory`, awaited."""
+        self._announce_removal(await self._awrite("remove", chat.delete(self._at, idx), lambda: {"index": idx}))
+
+    def reset_memory(self) -> None:
+        """Remove everything but the description, which stays as system message (documents 001 and 003)."""
+        self._write("reset", self._resetting())
+        self._announce_reset()
+
+    async def areset_memory(self) -> None:
+        """`reset_memory`, awaited."""
+        await self._awrite("reset", self._resetting())
+        self._announce_reset()
+
+    def clear(self) -> None:
+        """Remove everything, the description too. Rounds and posts of the session of this id go with it."""
+        self._database.write("conversation.clear", lambda: log.clear(self._at, keep_description=False), self._shown())
+        self._description = None
+        self._announce_reset()
+
+    async def aclear(self) -> None:
+        """`clear`, awaited."""
+        await self._database.awrite(
+            "conversation.clear", lambda: log.clear(self._at, keep_description=False), self._shown()
+        )
+        self._description = None
+        self._announce_reset()
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # an attribute in the abstract class
+        """The whole conversation as LangChain messages, a new list each time."""
+        return self._read("messages", chat.as_langchain(self._all))
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """`messages`, awaited."""
+        return await self._aread("messages", chat.as_langchain(self._all))
+
+    def retrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
+        """Every message in order, as dictionaries that a provider accepts.
+
+        Args:
+            include_ids: Whether to add `message_id`, which providers refuse. Default: no.
+        """
+        return self._read("retrieve", chat.as_dicts(self._all, include_ids=include_ids))
+
+    async def aretrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
+        """`retrieve_all`, awaited."""
+        return await self._aread("retrieve", chat.as_dicts(self._all, include_ids=include_ids))
+
+    def get_messages(self) -> list[dict[str, Any]]:
+        """Give the messages for a model: the same as `retrieve_all` (document 003)."""
+        return self.retrieve_all()
+
+    async def aget_message_dicts(self) -> list[dict[str, Any]]:
+        """`get_messages`, awaited; the name `aget_messages` is LangChain's."""
+        return await self.aretrieve_all()
+
+    def retrieve_recent(self, n: int = 1, *, include_ids: bool = False) -> list[dict[str, Any]]:
+        """The last messages, oldest first.
+
+        Args:
+            n: How many; 0 gives none.
+            include_ids: Whether to add `message_id`. Default: no.
+
+        Raises:
+            MessageError: `n` is negative or not a whole number.
+        """
+        return self._read("retrieve", chat.as_dicts(chat.recent(self._at, n), include_ids=include_ids))
+
+    async def aretrieve_recent(self, n: int = 1, *, include_ids: bool = False) -> list[dict[str, Any]]:
+        """`retrieve_recent`, awaited."""
+        return await self._aread("retrieve", chat.as_dicts(chat.recent(self._at, n), include_ids=include_ids))
+
+    def retrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
+        """One message by its id, or None (document 003).
+
+        Raises:
+            MessageError: This cannot be the id of a message.
+        """
+        found = self._read("retrieve", chat.as_dicts(chat.by_id(self._at, message_id), include_ids=include_ids))
+        return found[0] if found else None
+
+    async def aretrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
+        """`retrieve_by_id`, awaited."""
+        make = chat.as_dicts(chat.by_id(self._at, message_id), include_ids=include_ids)
+        found = await self._aread("retrieve", make)
+        return found[0] if found else None
+
+    def retrieve_by_role(self, role: str, n: int | None = None, *, include_ids: bool = False) -> list[dict[str, Any]]:
+        """The messages of one role, oldest first.
+
+        Args:
+            role: "user", "assistant", "system", "tool" or another; LangChain's "human" and "ai" are understood.
+            n: Only the last so many; 0 gives none. Default: all.
+            include_ids: Whether to add `message_id`. Default: no.
+
+        Raises:
+            MessageError: The role is empty, or `n` is negative.
+        """
+        return self._read("retrieve", chat.as_dicts(chat.of_role(self._at, role, n), include_ids=include_ids))
+
+    async def aretrieve_by_role(
+        self, role: str, n: int | None = None, *, include_ids: bool = False
+    ) -> list[dict[str, Any]]:
+        """`retrieve_by_role`, awaited."""
+        return await self._aread("retrieve", chat.as_dicts(chat.of_role(self._at, role, n), include_ids=include_ids))
+
+    def history_of(self, message_id: str) -> list[MessageVersion]:
+        """Every version of a message, oldest first; the last one is what the conversation shows.
+
+        Raises:
+            MessageError: No message has this id.
+        """
+        return _versions(self._read("retrieve", chat.versions(self._at, message_id)))
+
+    async def ahistory_of(self, message_id: str) -> list[MessageVersion]:
+        """`history_of`, awaited."""
+        return _versions(await self._aread("retrieve", chat.versions(self._at, message_id)))
+
+    def __len__(self) -> int:
+        return self._read("count", lambda: log.count(self._at))
+
+    def __bool__(self) -> bool:
+        return True  # a conversation without messages is still a conversation
+
+    def count_tokens(self, counter: Any = None, *, tools: Sequence[Any] | None = None, system: Any = None) -> int:
+        """How many tokens the whole conversation takes in a prompt.
+
+        Counts are kept with the messages, so that only new messages are counted. Those of a counter of your own are
+        not: it may count otherwise tomorrow.
+
+        Args:
+            counter: A `TokenCounter`, or anything one can be made of: a function, a LangChain model. Default:
+                `TokenCounter()`.
+            tools: Tool schemas that go with the prompt.
+            system: A system prompt that goes with it.
+        """
+        counting = _counter_of(counter)
+        kept_as = counting.kept_as or ""
+        total, new = chat.count_tokens(counting, self._read("count", lambda: log.counted(self._at, kept_as)))
+        if new and kept_as:
+            with suppress(DatabaseReadOnly):  # it is counted all the same
+                self._write("count", lambda: log.keep_token_counts(kept_as, new))
+        return math.ceil(total * counting.factor()) + counting.count((), tools=tools, system=system)
+
+    async def acount_tokens(
+        self, counter: Any = None, *, tools: Sequence[Any] | None = None, system: Any = None
+    ) -> int:
+        """`count_tokens`, awaited."""
+        counting = _counter_of(counter)
+        kept_as = counting.kept_as or ""
+        rows = await self._aread("count", lambda: log.counted(self._at, kept_as))
+        in_thread = self._database.engine.in_thread  # counting is work, and a counter may be a model far away
+        total: int
+        total, new = await in_thread(chat.count_tokens, counting, rows, write=False)
+        if new and kept_as:
+            with suppress(DatabaseReadOnly):  # it is counted all the same
+                await self._awrite("count", lambda: log.keep_token_counts(kept_as, new))
+        around = await in_thread(partial(counting.count, (), tools=tools, system=system), write=False)
+        return math.ceil(total * counting.factor()) + int(around)
+
+    # -- plumbing ----------------------------------------------------------------------------------------------
+
+    def _read(self, verb: str, make: Operation[T]) -> T:
+        if self._description is not None:
+            self._description = self._database.engine.read(partial(self._undescribed, self._description))
+        return super()._read(verb, make) if self._description is None else self._write(verb, make)
+
+    async def _aread(self, verb: str, make: Operation[T]) -> T:
+        if self._description is not None:
+            self._description = await self._database.engine.aread(partial(self._undescribed, self._description))
+        return await (super()._aread(verb, make) if self._description is None else self._awrite(verb, make))
+
+    def _undescribed(self, description: log.Entry) -> Steps[log.Entry | None]:
+        """The description, if it has to be written: a reader does not wait for a writer to find that it is there."""
+        return None if (yield from log.is_described(self._at, description)) else description
+
+    def _write(self, verb: str, make: Operation[T], shown: Details | None = None) -> T:
+        value = super()._write(verb, self._begun(make), shown)
+        self._description = None
+        return value
+
+    async def _awrite(self, verb: str, make: Operation[T], shown: Details | None = None) -> T:
+        value = await super()._awrite(verb, self._begun(make), shown)
+        self._description = None
+        return value
+
+    def _begun(self, make: Operation[T]) -> Operation[T]:
+        """The operation, after the description where that is not written yet."""
+        if (description := self._description) is None:
+            return make
+        now = self._database.now()
+
+        def steps() -> Steps[T]:
+            yield from log.describe(self._at, description, now=now, tail=self._database.tail)
+            return (yield from make())
+
+        return steps
+
+    def _resetting(self) -> Operation[None]:
+        description, now = self._own_description, self._now()
+
+        def steps() -> Steps[None]:
+            yield from log.clear(self._at, keep_description=True)
+            if description is not None:  # one that came late had no place before what was said already
+                yield from log.describe(self._at, description, **now)
+
+        return steps
+
+    def _all(self) -> Steps[list[log.Stored]]:
+        return log.messages(self._at)
+
+    def _replacement(self, idx: int, message: Any, fields: Mapping[str, Any]) -> Operation[str | None]:
+        new, _ = message_of(message, new_id=self._database.new_id, **fields)
+        return chat.replace(self._at, idx, new, **self._now())
+
+    def _given(self, message: Any, **fields: Any) -> log.Entry:
+        given = {name: value for name, value in fields.items() if value is not None}
+        made, new_key = message_of(message, new_id=self._database.new_id, **given)
+        return entry_of(made, self._database.now(), new_key=new_key)
+
+    def _entries(self, messages: Iterable[BaseMessage]) -> list[log.Entry]:
+        if not isinstance(messages, Iterable):
+            raise MessageError(f"Messages come as a list, not as {type(messages).__name__}.")
+        return [self._given(_not_none(message)) for message in messages]
+
+    def _described(self, description: str) -> log.Entry:
+        if not isinstance(description, str):
+            raise InvalidInput(f"A description is text, not {type(description).__name__}.")
+        return self._given(None, role="system", content=description)._replace(kind=log.DESCRIPTION)
+
+
+def _not_none(message: Any) -> Any:
+    if message is None:
+        raise MessageError("A message is a Message or a LangChain message, not None.")
+    return message
+
+
+def _versions(rows: Sequence[log.Stored]) -> list[MessageVersion]:
+    return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in rows]
+
+
+def _counter_of(counter: Any) -> TokenCounter:
+    from langchain_agentmem.tokens import TokenCounter  # noqa: PLC0415 - only those who count pay for its tables
+
+    return counter if isinstance(counter, TokenCounter) else TokenCounter(counter)

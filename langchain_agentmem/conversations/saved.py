@@ -1,0 +1,270 @@
+"""What the views of a log share: their steps and events, and what document 003 asks of every memory it creates.
+
+A file holds one memory whole: ids, times, rounds, attachments and earlier versions, and whatever state the
+caller wants to keep beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from langchain_agentmem.conversations import log, transfer
+from langchain_agentmem.database import Database, Details
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.events import (
+    Event,
+    EventContext,
+    MemoryResetEvent,
+    MessagesRemoved,
+    MessagesStored,
+    MessageUpdated,
+)
+from langchain_agentmem.files import whole_file
+from langchain_agentmem.model import Retention
+from langchain_agentmem.namespaces import Namespace, namespace_of
+from langchain_agentmem.storage import Operation, Steps
+
+T = TypeVar("T")
+
+FORMAT = "langchain-agentmem/memory"
+VERSION = 1
+
+
+class Saved:
+    """A memory that goes to a file and comes back, and that tells an event bus what happens (document 003)."""
+
+    memory_type: str
+    _part: str
+    _database: Database
+    _at: log.Address
+    _description: log.Entry | None = None
+    _own_description: log.Entry | None = None
+    _retention: Retention | None = None
+    _event_context: EventContext | None = None
+
+    @property
+    def namespace(self) -> Namespace:
+        """Whose memory it is."""
+        return namespace_of(self._at.path)
+
+    def save_to_file(self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None) -> None:
+        """Write this memory to a JSON file, whole or not at all.
+
+        Args:
+            path: Where to. A file that is there is replaced.
+            additional_state: What to keep beside it; JSON must be able to hold it. Default: nothing.
+
+        Raises:
+            InvalidInput: The additional state is not JSON, or the file cannot be written.
+        """
+        records = self._read("save", lambda: transfer.dump(self._at))
+        _write_document(path, self._document(records, additional_state))
+
+    async def asave_to_file(
+        self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
+    ) -> None:
+        """`save_to_file`, awaited."""
+        records = await self._aread("save", lambda: transfer.dump(self._at))
+        document = self._document(records, additional_state)
+        await self._database.engine.in_thread(_write_document, path, document, write=False)
+
+    def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
+        """Take the place of what this memory holds with what a file holds.
+
+        Args:
+            path: A file that `save_to_file` wrote.
+
+        Returns:
+            The additional state in the file, or None.
+
+        Raises:
+            InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
+        """
+        document = _read_document(path, self.memory_type)
+        self._loaded(self._database.write(f"{self._part}.load", self._loading(document), self._shown()))
+        return _additional(document)
+
+    async def aload_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
+        """`load_from_file`, awaited."""
+        document = await self._database.engine.in_thread(_read_document, path, self.memory_type, write=False)
+        self._loaded(await self._database.awrite(f"{self._part}.load", self._loading(document), self._shown()))
+        return _additional(document)
+
+    def set_event_context(self, agent_name: str, event_bus: Any, session_id: str | None = None) -> None:
+        """Have this memory's events told to an event bus (document 003).
+
+        Args:
+            agent_name: Whose memory it is; events carry it.
+            event_bus: Something with `emit_nowait(event)` or `emit(event)`, or a function. None to stop.
+            session_id: The run it belongs to. Default: none.
+        """
+        self._event_context = None if event_bus is None else EventContext(agent_name, event_bus, session_id)
+
+    def compact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
+        """Compact the context if it has outgrown its threshold (document 003).
+
+        Args:
+            runtime: What compaction may use, such as a model.
+
+        Returns:
+            Whether anything was compacted; False for a memory that has no threshold.
+        """
+        del runtime
+        return False
+
+    async def acompact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
+        """`compact_if_needed`, awaited."""
+        return self.compact_if_needed(runtime)
+
+    def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
+        """Make the payload smaller after a provider refused it (document 003).
+
+        Args:
+            runtime: What compaction may use, such as a model.
+
+        Returns:
+            Whether it is smaller now; False for a memory that does not compact.
+        """
+        del runtime
+        return False
+
+    async def acompact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
+        """`compact_for_payload_error`, awaited."""
+        return self.compact_for_payload_error(runtime)
+
+    # -- what the views of a log share -------------------------------------------------------------------------
+
+    def _read(self, verb: str, make: Operation[T]) -> T:
+        return self._database.read(f"{self._part}.{verb}", make, self._shown())
+
+    async def _aread(self, verb: str, make: Operation[T]) -> T:
+        return await self._database.aread(f"{self._part}.{verb}", make, self._shown())
+
+    def _write(self, verb: str, make: Operation[T], shown: Details | None = None) -> T:
+        return self._database.write(f"{self._part}.{verb}", make, self._shown(shown))
+
+    async def _awrite(self, verb: str, make: Operation[T], shown: Details | None = None) -> T:
+        return await self._database.awrite(f"{self._part}.{verb}", make, self._shown(shown))
+
+    def _shown(self, more: Details | None = None) -> Details:
+        return lambda: {
+            "conversation_id": self._at.name,
+            "namespace": list(self.namespace),
+            **(more() if more else {}),
+        }
+
+    def _now(self) -> dict[str, int]:
+        return {"now": self._database.now(), "tail": self._database.tail}
+
+    def _append(self, entries: Sequence[log.Entry]) -> Operation[log.Appended]:
+        now, retention = self._now(), self._retention
+        return lambda: log.append(self._at, entries, retention=retention, **now)
+
+    def _announce(self, added: log.Appended) -> None:
+        if added.keys:
+            self._tell(lambda _: MessagesStored(**self._whose(), message_ids=tuple(added.keys)))
+        self._announce_removal(added.dropped)
+
+    def _announce_removal(self, keys: Sequence[str]) -> None:
+        if keys:
+            self._tell(lambda _: MessagesRemoved(**self._whose(), message_ids=tuple(keys)))
+
+    def _announce_update(self, key: str | None) -> None:
+        if key is not None:
+            self._tell(lambda _: MessageUpdated(**self._whose(), message_id=key))
+
+    def _announce_reset(self) -> None:
+        now = self._database.clock()
+        self._tell(lambda agent_name: MemoryResetEvent(agent_name=agent_name, timestamp=now))
+
+    def _whose(self) -> dict[str, Any]:
+        return {"namespace": self.namespace, "conversation_id": self._at.name}
+
+    def _tell(self, event: Callable[[str], Event]) -> None:
+        """Tell hooks and the event bus. `event` is given the agent's name, empty where there is none."""
+        context = self._event_context
+        if context is None and not self._database.hooks:
+            return
+        told = event(context.agent_name if context else "")
+        self._database.hooks.emit(told)
+        if context is not None:
+            context.emit(told)
+
+    def _document(self, records: list[dict[str, Any]], additional_state: Mapping[str, Any] | None) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "memory_type": self.memory_type,
+            "entries": records,
+            "additional_state": _stated(additional_state),
+        }
+
+    def _loading(self, document: Mapping[str, Any]) -> Operation[list[str]]:
+        now = self._now()
+
+        def steps() -> Steps[list[str]]:
+            yield from log.clear(self._at, keep_description=False)
+            return (yield from transfer.restore(self._at, document["entries"], **now))
+
+        return steps
+
+    def _loaded(self, keys: Sequence[str]) -> None:
+        self._description = self._own_description = None  # the file's counts now
+        self._announce(log.Appended(list(dict.fromkeys(keys)), []))
+
+
+def checked_retention(retention: Any) -> Retention | None:
+    """A retention that drops something, or None.
+
+    Raises:
+        InvalidInput: It is neither a `Retention` nor None.
+    """
+    if retention is not None and not isinstance(retention, Retention):
+        raise InvalidInput(f"retention must be a Retention or None, not {retention!r:.100}.")
+    return None if retention is None or retention.off else retention
+
+
+def _stated(additional_state: Any) -> dict[str, Any] | None:
+    if additional_state is None:
+        return None
+    if not isinstance(additional_state, Mapping):
+        raise InvalidInput(f"The additional state is a dictionary, not {type(additional_state).__name__}.")
+    return dict(additional_state)
+
+
+def _write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
+    try:
+        text = json.dumps(document, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"The additional state cannot be written as JSON: {error}.") from error
+    with whole_file(path) as file:
+        file.write(text)
+
+
+def _read_document(path: str | os.PathLike[str], memory_type: str) -> dict[str, Any]:
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInput(f"A saved memory is a file: give its path, not {type(path).__name__}.")
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{os.fspath(path)!r} cannot be read as a saved memory: {error}.") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InvalidInput(f"{os.fspath(path)!r} is not a saved memory.")
+    if document.get("version") != VERSION:
+        raise InvalidInput(f"{os.fspath(path)!r} was written by a newer version of langchain-agentmem.")
+    if document.get("memory_type") != memory_type:
+        raise InvalidInput(
+            f"{os.fspath(path)!r} holds a {document.get('memory_type')!r} memory, not a {memory_type!r} one."
+        )
+    if not isinstance(document.get("entries"), list):
+        raise InvalidInput(f"{os.fspath(path)!r} is damaged: it has no entries.")
+    return document
+
+
+def _additional(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    state = document.get("additional_state")
+    return state if isinstance(state, dict) else None

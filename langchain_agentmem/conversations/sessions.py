@@ -1,0 +1,523 @@
+"""`SessionMemory`: rounds of posts between roles (document 000), over the same log as a conversation.
+
+A session and a conversation of one id are two views of one log. A post is a message whose name is its sender,
+with its recipient, round and attachments beside it; a plain message is a post between "User" and "Assistant",
+and a plain user message begins a round of its own. Nothing is stored twice, and whatever one view writes the
+other shows.
+
+    session = memory.session("task-7")
+    round_ = session.create_round("Plot the sales of May.")
+    session.add_post(round_.id, send_from="User", send_to="Planner", message=round_.user_query)
+    session.finish_round(round_.id)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langchain_agentmem import encoding
+from langchain_agentmem.conversations import log
+from langchain_agentmem.conversations.entries import entry_of
+from langchain_agentmem.conversations.saved import Saved, checked_retention
+from langchain_agentmem.database import Database, database_of
+from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.files import whole_file
+from langchain_agentmem.messages import Message, decode_body, to_langchain
+from langchain_agentmem.model import (
+    Attachment,
+    AttachmentType,
+    Conversation,
+    Post,
+    Retention,
+    Round,
+    SharedMemoryEntry,
+)
+from langchain_agentmem.namespaces import id_of, path_of, resolve
+from langchain_agentmem.storage import Operation, Steps
+
+if TYPE_CHECKING:
+    from langchain_agentmem.agent_memory import AgentMemory
+
+USER, ASSISTANT = "User", "Assistant"
+
+TEMPORAL_START, TEMPORAL_END = "{{DELIMITER_START_TEMPORAL}}", "{{DELIMITER_END_TEMPORAL}}"
+_TEMPORAL = re.compile(re.escape(TEMPORAL_START) + ".*?" + re.escape(TEMPORAL_END), re.DOTALL)
+
+
+def temporal(text: str) -> str:
+    """Mark text that only the round it is said in should show (document 000).
+
+    `get_role_rounds` leaves it out of all rounds but the last. Marks are obeyed in posts of agents only: what a
+    user writes is never cut.
+    """
+    return f"{TEMPORAL_START}{text}{TEMPORAL_END}"
+
+
+class SessionMemory(Saved):
+    """Rounds and posts of one session (document 000).
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database.
+        session_id: Which session. It begins to exist with its first round or message. Default: a new one.
+        namespace: Whose it is. Default: the running config's, else the root.
+        retention: Which messages to keep after each addition. Default: all, for ever.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    memory_type = "session"
+    _part = "session"
+
+    def __init__(
+        self,
+        memory: AgentMemory | Database | str | os.PathLike[str] = ":memory:",
+        session_id: str | None = None,
+        *,
+        namespace: Sequence[str] | None = None,
+        retention: Retention | None = None,
+    ) -> None:
+        self._database = database_of(memory)
+        if session_id is None:
+            session_id = f"conv-{self._database.new_id()}"
+        self.session_id = id_of(session_id, "session")
+        self._at = log.Address(path_of(resolve(namespace)), self.session_id)
+        self._retention = checked_retention(retention)
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def create_round(self, user_query: str) -> Round:
+        """Begin a round.
+
+        Args:
+            user_query: What the user asks.
+
+        Returns:
+            The round, in state "created" and without posts.
+        """
+        new = Round.create(user_query)
+        self._write("create_round", self._append([self._round_entry(new)]), lambda: {"round_id": new.id})
+        return new
+
+    async def acreate_round(self, user_query: str) -> Round:
+        """`create_round`, awaited."""
+        new = Round.create(user_query)
+        await self._awrite("create_round", self._append([self._round_entry(new)]), lambda: {"round_id": new.id})
+        return new
+
+    def add_post(
+        self,
+        round_id: str,
+        post: Post | None = None,
+        *,
+        send_from: str | None = None,
+        send_to: str | None = None,
+        message: str | None = None,
+        attachments: Iterable[Attachment] = (),
+    ) -> Post:
+        """Add a post to a round.
+
+        Args:
+            round_id: The round.
+            post: The post, or:
+            send_from: The role that speaks.
+            send_to: The role it speaks to.
+            message: What it says.
+            attachments: What goes with it.
+
+        Returns:
+            The post.
+
+        Raises:
+            MessageError: There is no such round, sender or recipient are missing, or the post's id is taken by
+                other content.
+        """
+        given = _post(post, send_from, send_to, message, attachments)
+        self._announce(self._write("add_post", self._posting(round_id, given), lambda: {"post_id": given.id}))
+        return given
+
+    async def aadd_post(
+        self,
+        round_id: str,
+        post: Post | None = None,
+        *,
+        send_from: str | None = None,
+        send_to: str | None = None,
+        message: str | None = None,
+        attachments: Iterable[Attachment] = (),
+    ) -> Post:
+        """`add_post`, awaited."""
+        given = _post(post, send_from, send_to, message, attachments)
+        self._announce(await self._awrite("add_post", self._posting(round_id, given), lambda: {"post_id": given.id}))
+        return given
+
+    def finish_round(self, round_id: str) -> None:
+        """Set a round to "finished".
+
+        Raises:
+            MessageError: There is no such round.
+        """
+        self._set_state(round_id, "finished")
+
+    async def afinish_round(self, round_id: str) -> None:
+        """`finish_round`, awaited."""
+        await self._aset_state(round_id, "finished")
+
+    def fail_round(self, round_id: str) -> None:
+        """Set a round to "failed": `get_role_rounds` leaves it out unless it is asked for.
+
+        Raises:
+            MessageError: There is no such round.
+        """
+        self._set_state(round_id, "failed")
+
+    async def afail_round(self, round_id: str) -> None:
+        """`fail_round`, awaited."""
+        await self._aset_state(round_id, "failed")
+
+    def reset_memory(self) -> None:
+        """Remove every round and message but the conversation's description."""
+        self._write("reset", lambda: log.clear(self._at, keep_description=True))
+        self._announce_reset()
+
+    async def areset_memory(self) -> None:
+        """`reset_memory`, awaited."""
+        await self._awrite("reset", lambda: log.clear(self._at, keep_description=True))
+        self._announce_reset()
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def to_conversation(self) -> Conversation:
+        """The whole session as a value: every round with its posts, in order."""
+        return Conversation.create(self._rounds(), id=self.session_id)
+
+    async def ato_conversation(self) -> Conversation:
+        """`to_conversation`, awaited."""
+        return Conversation.create(await self._arounds(), id=self.session_id)
+
+    @property
+    def rounds(self) -> list[Round]:
+        """Every round with its posts, in order."""
+        return self._rounds()
+
+    async def arounds(self) -> list[Round]:
+        """`rounds`, awaited."""
+        return await self._arounds()
+
+    def get_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
+        """The rounds as one role sees them (document 000).
+
+        Every round is there, so that rounds have the same place for all roles; of its posts, those that the role
+        sent or received. Text marked by `temporal` is left out of all rounds but the last.
+
+        Args:
+            role: The role.
+            include_failure_rounds: Whether failed rounds are given too. Default: no.
+        """
+        return _role_rounds(self._rounds(), role, include_failures=include_failure_rounds)
+
+    async def aget_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
+        """`get_role_rounds`, awaited."""
+        return _role_rounds(await self._arounds(), role, include_failures=include_failure_rounds)
+
+    def get_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
+        """What roles share under one type (document 000).
+
+        An entry of scope "conversation" counts in every round, one of scope "round" only while its round is the
+        last. Of each sender the newest one that counts is given, in the order in which they were said.
+
+        Args:
+            entry_type: "plan", "experience_sub_path", or any other.
+        """
+        return _shared_entries(self._rounds(), entry_type)
+
+    async def aget_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
+        """`get_shared_memory_entries`, awaited."""
+        return _shared_entries(await self._arounds(), entry_type)
+
+    def messages_for(self, role: str) -> list[BaseMessage]:
+        """The session from one role's point of view, as LangChain messages.
+
+        Its own posts are AI messages, posts to it human ones with the sender's name; posts between others are not
+        there. Attachments are in `additional_kwargs["attachments"]`. To "Assistant", plain messages of the conversation
+        are what they are, with their tool calls and images.
+
+        Args:
+            role: The role.
+        """
+        return _messages_for(*self._read("read", lambda: log.rounds(self._at)), role)
+
+    async def amessages_for(self, role: str) -> list[BaseMessage]:
+        """`messages_for`, awaited."""
+        return _messages_for(*await self._aread("read", lambda: log.rounds(self._at)), role)
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def export(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Write the session as YAML (document 000), which holds texts and attachments.
+
+        What else a plain message has, such as images and tool calls, `save_to_file` keeps.
+
+        Args:
+            path: A file to write as well. Default: none.
+
+        Returns:
+            The YAML text.
+
+        Raises:
+            InvalidInput: The file cannot be written.
+        """
+        text = self.to_conversation().to_yaml()
+        if path is not None:
+            with whole_file(path) as file:
+                file.write(text)
+        return text
+
+    async def aexport(self, path: str | os.PathLike[str] | None = None) -> str:
+        """`export`, awaited."""
+        text: str = await self._database.engine.in_thread(self.export, path, write=False)
+        return text
+
+    def import_(self, source: str | os.PathLike[str] | Conversation) -> Conversation:
+        """Add the rounds of a YAML text, a YAML file or a conversation to this session.
+
+        Ids are kept; what is here already under the same id and content stays as it is.
+
+        Args:
+            source: YAML text, the path of a file as `os.PathLike`, or a `Conversation`.
+
+        Returns:
+            The conversation that was read.
+
+        Raises:
+            InvalidInput: The source is no conversation.
+            MessageError: An id is taken by other content. Nothing was added.
+        """
+        given = _conversation(source)
+        self._announce(self._write("import", self._importing(given), lambda: {"rounds": len(given.rounds)}))
+        return given
+
+    async def aimport_(self, source: str | os.PathLike[str] | Conversation) -> Conversation:
+        """`import_`, awaited."""
+        given: Conversation = await self._database.engine.in_thread(_conversation, source, write=False)
+        self._announce(await self._awrite("import", self._importing(given), lambda: {"rounds": len(given.rounds)}))
+        return given
+
+    # -- plumbing ----------------------------------------------------------------------------------------------
+
+    def _rounds(self) -> list[Round]:
+        return _assembled(*self._read("read", lambda: log.rounds(self._at)))
+
+    async def _arounds(self) -> list[Round]:
+        return _assembled(*await self._aread("read", lambda: log.rounds(self._at)))
+
+    def _posting(self, round_id: str, post: Post) -> Operation[log.Appended]:
+        entry = self._post_entry(post, round_id)
+        append = self._append([entry])
+
+        def steps() -> Steps[log.Appended]:
+            yield from self._require_round(round_id)
+            return (yield from append())
+
+        return steps
+
+    def _importing(self, given: Conversation) -> Operation[log.Appended]:
+        now, retention = self._now(), self._retention
+        entries = [
+            (each, [self._round_entry(each), *(self._post_entry(post, each.id) for post in each.post_list)])
+            for each in given.rounds
+        ]
+
+        def steps() -> Steps[log.Appended]:
+            # A round made of plain messages is here already, though in another form.
+            here = {each.id: each for each in _assembled(*(yield from log.rounds(self._at)))}
+            fresh = [entry for each, own in entries if here.get(each.id) != each for entry in own]
+            return (yield from log.append(self._at, fresh, retention=retention, **now))
+
+        return steps
+
+    def _require_round(self, round_id: str) -> Steps[log.Stored]:
+        row = yield from log.get(self._at, id_of(round_id, "round", MessageError))
+        if row is None or row.kind != log.ROUND:
+            raise MessageError(
+                f"The session {self.session_id!r} has no round {round_id!r} that can be changed. Begin one with "
+                "create_round(); those that plain messages make are only shown."
+            )
+        return row
+
+    def _set_state(self, round_id: str, state: str) -> None:
+        self._write("set_state", self._stating(round_id, state), lambda: {"round_id": round_id, "state": state})
+
+    async def _aset_state(self, round_id: str, state: str) -> None:
+        await self._awrite("set_state", self._stating(round_id, state), lambda: {"round_id": round_id, "state": state})
+
+    def _stating(self, round_id: str, state: str) -> Operation[None]:
+        now, tail = self._database.now(), self._database.tail
+
+        def steps() -> Steps[None]:
+            row = yield from self._require_round(round_id)
+            body = encoding.encode(encoding.decode(row.body) | {"state": state})
+            yield from log.update(self._at, row.key, lambda _: _round_like(row, body), now=now, tail=tail)
+
+        return steps
+
+    def _round_entry(self, given: Round) -> log.Entry:
+        body = encoding.encode({"user_query": given.user_query, "state": given.state})
+        return log.Entry(id_of(given.id, "round", MessageError), body, "", self._database.now(), kind=log.ROUND)
+
+    def _post_entry(self, post: Post, round_id: str) -> log.Entry:
+        message = Message(
+            role="user" if post.send_from == USER else "assistant",
+            content=post.message,
+            name=post.send_from,
+            message_id=post.id,
+        )
+        attachments = [attachment.to_dict() for attachment in post.attachment_list]
+        return entry_of(message, self._database.now())._replace(
+            sender=id_of(post.send_from, "sender", MessageError),
+            recipient=id_of(post.send_to, "recipient", MessageError),
+            round_key=id_of(round_id, "round", MessageError),
+            attachments=encoding.encode(attachments) if attachments else None,
+        )
+
+
+def _post(
+    post: Post | None,
+    send_from: str | None,
+    send_to: str | None,
+    message: str | None,
+    attachments: Iterable[Attachment],
+) -> Post:
+    if isinstance(post, Post):
+        return post
+    if post is not None:
+        raise MessageError(f"A post is a Post, not {type(post).__name__}.")
+    if not send_from or not send_to:
+        raise MessageError("A post needs a sender and a recipient: give post=, or send_from= and send_to=.")
+    return Post.create(message, send_from, send_to, attachments or ())
+
+
+def _conversation(source: str | os.PathLike[str] | Conversation) -> Conversation:
+    if isinstance(source, Conversation):
+        return source
+    if isinstance(source, os.PathLike):
+        try:
+            source = Path(source).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise InvalidInput(f"{os.fspath(source)!r} cannot be read: {error}.") from error
+    if not isinstance(source, str):
+        raise InvalidInput(
+            f"A session is imported from YAML text, a path or a Conversation, not {type(source).__name__}."
+        )
+    return Conversation.from_yaml(source)
+
+
+def _assembled(rounds: Sequence[log.Stored], messages: Sequence[log.Stored]) -> list[Round]:
+    """Rounds with their posts. Messages that belong to no round make rounds of their own, one for each question."""
+    made: dict[str, Round] = {}
+    began: dict[str, tuple[int, int]] = {}
+    posts: dict[str, list[Post]] = {}
+    for order, row in enumerate(rounds):
+        fields = encoding.decode(row.body)
+        made[row.key] = Round.create(fields["user_query"], id=row.key, state=fields["state"])
+        began[row.key] = (row.slot, order)
+    loose = ""
+    for order, row in enumerate(messages):
+        if row.kind == log.DESCRIPTION:
+            continue
+        post = _as_post(row)
+        if row.round_key in made:
+            posts.setdefault(row.round_key, []).append(post)
+            continue
+        asks = row.role == "user"  # by whatever name the user goes
+        if not loose or asks:
+            loose = f"round-{row.key}"
+            query = post.message if asks else ""
+            made[loose] = Round.create(query, id=loose, state="created" if asks else "finished")
+            began[loose] = (row.slot, order)
+        elif made[loose].state == "created":
+            made[loose] = Round.create(made[loose].user_query, id=loose, state="finished")  # it has an answer
+        posts.setdefault(loose, []).append(post)
+    in_order = sorted(made, key=began.__getitem__)
+    return [made[key].with_post(*posts.get(key, ())) for key in in_order]
+
+
+def _as_post(row: log.Stored) -> Post:
+    message = decode_body(row.body, row.key)
+    is_user = message.role == "user"
+    attachments = () if row.attachments is None else encoding.decode(row.attachments)
+    kept = [value for each in attachments if (value := Attachment.from_dict(each)) is not None]
+    return Post.create(
+        message.text,
+        message.name or (USER if is_user else ASSISTANT),
+        row.recipient or (ASSISTANT if is_user else USER),
+        id=row.key,
+    ).with_attachment(*kept)
+
+
+def _role_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -> list[Round]:
+    kept = [each for each in rounds if include_failures or each.state != "failed"]
+    return [
+        Round.create(each.user_query, id=each.id, state=each.state).with_post(
+            *(
+                _without_marks(post, keep_text=each is kept[-1])
+                for post in each.post_list
+                if role in (post.send_from, post.send_to)
+            )
+        )
+        for each in kept
+    ]
+
+
+def _without_marks(post: Post, *, keep_text: bool) -> Post:
+    if post.send_from == USER or TEMPORAL_START not in post.message:
+        return post
+    text = post.message
+    text = text.replace(TEMPORAL_START, "").replace(TEMPORAL_END, "") if keep_text else _TEMPORAL.sub("", text)
+    return Post.create(text, post.send_from, post.send_to, id=post.id).with_attachment(*post.attachment_list)
+
+
+def _shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemoryEntry]:
+    newest: dict[str, SharedMemoryEntry] = {}
+    for each in rounds:
+        for post in each.post_list:
+            for attachment in post.get_attachment(AttachmentType.shared_memory_entry):
+                entry = attachment.extra
+                if not isinstance(entry, SharedMemoryEntry) or entry.type != entry_type:
+                    continue
+                if entry.scope == "conversation" or each is rounds[-1]:
+                    newest.pop(post.send_from, None)  # a newer entry also moves to the end
+                    newest[post.send_from] = entry
+    return list(newest.values())
+
+
+def _messages_for(rounds: Sequence[log.Stored], messages: Sequence[log.Stored], role: str) -> list[BaseMessage]:
+    plain = {row.key: row for row in messages if row.recipient is None} if role == ASSISTANT else {}
+    found: list[BaseMessage] = []
+    for each in _role_rounds(_assembled(rounds, messages), role, include_failures=False):
+        for post in each.post_list:
+            if (row := plain.get(post.id)) is not None:
+                found.append(to_langchain(decode_body(row.body, row.key)))
+                continue
+            kind = AIMessage if post.send_from == role else HumanMessage
+            extra = [attachment.to_dict() for attachment in post.attachment_list]
+            found.append(
+                kind(
+                    content=post.message,
+                    name=post.send_from,
+                    id=post.id,
+                    additional_kwargs={"attachments": extra} if extra else {},
+                )
+            )
+    return found
+
+
+def _round_like(row: log.Stored, body: bytes) -> log.Entry:
+    return log.Entry(row.key, body, "", row.created_at, kind=log.ROUND)

@@ -1,0 +1,211 @@
+"""One open database, with what every part of the memory shares: its clock, ids, hooks and traces.
+
+`AgentMemory` opens one and hands it to its parts. Parts that are built from a path share one among themselves, which
+closes when the last of them is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.events import Event, Hook, Hooks
+from langchain_agentmem.messages import body_text
+from langchain_agentmem.retrieval import analysis, index
+from langchain_agentmem.storage import Engine, Operation, Steps, open_engine, query
+from langchain_agentmem.tracing import Tracing
+
+T = TypeVar("T")
+
+Details = Callable[[], Mapping[str, Any]]
+
+
+class Database:
+    """An open database.
+
+    Args:
+        url: A path, ":memory:" or a `postgresql://` URL.
+        hooks: Functions that are called with every event.
+        synchronous: SQLite's durability, "NORMAL" or "FULL".
+        busy_timeout: Seconds to wait for other writers.
+        clock: Gives the time.
+        new_id: Makes ids for messages that have none.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        hooks: Sequence[Hook] = (),
+        synchronous: str = "NORMAL",
+        busy_timeout: float = 60.0,
+        clock: Clock = utc_now,
+        new_id: NewId = new_uuid,
+    ) -> None:
+        if not isinstance(url, str | os.PathLike):
+            raise InvalidInput(f"A database is a path, ':memory:' or 'postgresql://…', not {url!r:.100}.")
+        if isinstance(busy_timeout, bool) or not isinstance(busy_timeout, int | float) or busy_timeout < 0:
+            raise InvalidInput(f"busy_timeout must be a number of seconds, not {busy_timeout!r:.100}.")
+        if not callable(clock) or not callable(new_id):
+            raise InvalidInput("clock and new_id must be functions.")
+        if not isinstance(hooks, Iterable):
+            raise InvalidInput(f"hooks must be a list of functions, not {hooks!r:.100}.")
+        self.hooks = Hooks(hooks)
+        self.clock = clock
+        self.new_id = new_id
+        self.engine: Engine = open_engine(url, synchronous=synchronous, busy_timeout=busy_timeout)
+        self.tracing = Tracing(hooks=self.hooks, metadata={"agentmem_database": self.engine.dialect})
+        self._closes_itself = weakref.finalize(self, self.engine.close)
+        if self.engine.read(_indexed_by_other_analysis):
+            self.engine.write(lambda: index.refresh(body_text, tail=self.engine.index_tail))
+
+    @property
+    def tail(self) -> int:
+        """How many new entries may wait for the full-text index."""
+        return self.engine.index_tail
+
+    def now(self) -> int:
+        """The time, in microseconds since 1970."""
+        return micros(self.clock())
+
+    def close(self) -> None:
+        """Close the database; what runs is waited for."""
+        self._closes_itself()
+
+    def emit(self, event: Callable[[], Event]) -> None:
+        """Tell the hooks what happened, if there are any."""
+        if self.hooks:
+            self.hooks.emit(event())
+
+    def read(self, name: str, make: Operation[T], inputs: Details | None = None) -> T:
+        """Run a reading operation as the step `memory.<name>`.
+
+        Args:
+            name: Part and verb, "conversation.add".
+            make: Makes the operation.
+            inputs: What a trace shows of it; called only when somebody looks.
+        """
+        with self.tracing.step(f"memory.{name}", inputs=inputs) as step:
+            value = self.engine.read(make)
+            step.finish(lambda: _outcome(value))
+        return value
+
+    def write(self, name: str, make: Operation[T], inputs: Details | None = None) -> T:
+        """Run a writing operation as the step `memory.<name>`; arguments as for `read`."""
+        with self.tracing.step(f"memory.{name}", inputs=inputs) as step:
+            value = self.engine.write(make)
+            step.finish(lambda: _outcome(value))
+        return value
+
+    async def aread(self, name: str, make: Operation[T], inputs: Details | None = None) -> T:
+        """`read`, awaited."""
+        async with self.tracing.step(f"memory.{name}", inputs=inputs) as step:
+            value = await self.engine.aread(make)
+            step.finish(lambda: _outcome(value))
+        return value
+
+    async def awrite(self, name: str, make: Operation[T], inputs: Details | None = None) -> T:
+        """`write`, awaited."""
+        async with self.tracing.step(f"memory.{name}", inputs=inputs) as step:
+            value = await self.engine.awrite(make)
+            step.finish(lambda: _outcome(value))
+        return value
+
+    def run(self, name: str, function: Callable[[], T]) -> T:
+        """Run blocking work on the engine that is no operation, such as a backup, as the step `memory.<name>`."""
+        with self.tracing.step(f"memory.{name}") as step:
+            value = function()
+            step.finish(lambda: _outcome(value))
+        return value
+
+    async def arun(self, name: str, function: Callable[[], T], *, write: bool) -> T:
+        """`run`, awaited, in a thread of the engine."""
+        async with self.tracing.step(f"memory.{name}") as step:
+            value: T = await self.engine.in_thread(function, write=write)
+            step.finish(lambda: _outcome(value))
+        return value
+
+
+_shared: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
+_sharing = threading.Lock()
+
+
+def shared(url: str | os.PathLike[str]) -> Database:
+    """The database that parts of this process share by its path or URL, opened now if need be.
+
+    It is open as long as one of the parts that were built from the path is in use. An `AgentMemory` has a database of
+    its own. A database in memory is never shared: each call opens a new one.
+
+    Args:
+        url: A path, ":memory:" or a `postgresql://` URL.
+
+    Raises:
+        InvalidInput: It is neither a path nor a URL.
+        StorageError: The database cannot be opened.
+    """
+    text = os.fspath(url)
+    if not isinstance(text, str):
+        raise InvalidInput(f"A database is a path, ':memory:' or 'postgresql://…', not {url!r}.")
+    if text == ":memory:":
+        return Database(text)
+    key = text if "://" in text or text.startswith("file:") else os.path.realpath(text)
+    if (database := _opened(key)) is not None:
+        return database
+    # Opening may take long, so others are not kept waiting for it; who opens the same second closes theirs again.
+    new = Database(text)
+    with _sharing:
+        database = _opened(key)
+        if database is None:
+            _shared[key] = new
+            return new
+    new.close()
+    return database
+
+
+def _opened(key: str) -> Database | None:
+    database = _shared.get(key)
+    return database if database is not None and database.engine.usable else None
+
+
+def database_of(memory: Any) -> Database:
+    """The database behind whatever a part was built from.
+
+    Args:
+        memory: An `AgentMemory`, a `Database`, or a path or URL.
+
+    Raises:
+        InvalidInput: It is none of these.
+    """
+    if isinstance(memory, Database):
+        return memory
+    if isinstance(memory, str | os.PathLike):
+        return shared(memory)
+    database = getattr(memory, "database", None)
+    if not isinstance(database, Database):
+        raise InvalidInput(f"memory must be an AgentMemory, a path or a URL, not {type(memory).__name__}.")
+    return database
+
+
+def _indexed_by_other_analysis() -> Steps[bool]:
+    [state] = yield query.index_state()
+    return bool(state["analysis"] != analysis.VERSION)
+
+
+def _outcome(value: Any) -> dict[str, Any]:
+    """What a trace shows of a result: how much there was, not all of it."""
+    if hasattr(value, "_asdict"):
+        return {name: _outcome(part).get("count") for name, part in value._asdict().items()}
+    if isinstance(value, list | tuple | dict):
+        return {"count": len(value)}
+    if value is None or isinstance(value, bool | int | float):
+        return {"result": value}
+    return {"result": str(value)[:1000] if isinstance(value, str) else type(value).__name__}

@@ -1,0 +1,81 @@
+"""Every error this package raises on purpose.
+
+    AgentMemoryError
+    ├── InvalidInput            also a ValueError: an argument no operation can accept
+    │   └── MessageError        a message, role or message id is wrong (documents 001 and 003)
+    ├── StorageError            the database could not do its work
+    │   ├── DatabaseUnreadable  not a database, or damaged
+    │   ├── ForeignDatabase     a database that belongs to something else
+    │   ├── NewerDatabase       written by a newer version of this package
+    │   ├── DatabaseReadOnly    a write to a file that may not be written
+    │   ├── DatabaseFull        no room left
+    │   ├── DatabaseBusy        another process held the lock for too long
+    │   └── BranchMoved         somebody else wrote first; the operation is retried for you
+    ├── MemoryClosed            used after close()
+    └── MissingExtra            also an ImportError: an optional dependency is not installed
+
+Catch at the height you need. A class's docstring is its default message.
+"""
+
+from __future__ import annotations
+
+
+class AgentMemoryError(Exception):
+    """Something went wrong in langchain-agentmem."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or " ".join((type(self).__doc__ or "").split()))
+
+
+class InvalidInput(AgentMemoryError, ValueError):
+    """An argument has a value that this operation cannot accept."""
+
+
+class MessageError(InvalidInput):
+    """A message is malformed, or no message has this id."""
+
+
+class StorageError(AgentMemoryError):
+    """The database could not carry out the operation. Nothing was written."""
+
+
+class DatabaseUnreadable(StorageError):
+    """The file is not a database, or it is damaged. Restore it from a backup."""
+
+
+class ForeignDatabase(StorageError):
+    """The database belongs to something else. Give langchain-agentmem a file or database of its own."""
+
+
+class NewerDatabase(StorageError):
+    """The database was written by a newer version of langchain-agentmem. Upgrade the package to open it."""
+
+
+class DatabaseReadOnly(StorageError):
+    """The database may not be written here. Check the permissions of the file and of its folder."""
+
+
+class DatabaseFull(StorageError):
+    """There is no room left for the database. Free some space and try again. Nothing was written."""
+
+
+class DatabaseBusy(StorageError):
+    """Another process kept the database locked for too long. Try again, or raise busy_timeout."""
+
+
+class BranchMoved(StorageError):
+    """The conversation moved while it was being written. Read it again and retry."""
+
+
+class MemoryClosed(AgentMemoryError):
+    """This memory has been closed. Open it again with AgentMemory(...)."""
+
+
+class MissingExtra(AgentMemoryError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(
+            f"{feature} needs an optional dependency. Install it with: pip install 'langchain-agentmem[{extra}]'"
+        )
+        self.extra = extra

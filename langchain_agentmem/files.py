@@ -1,0 +1,86 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from langchain_agentmem.errors import InvalidInput
+
+
+def path_of_file(path: Any) -> Path:
+    """Check the path of a file.
+
+    Raises:
+        InvalidInput: It is no path, or no file can be called so.
+    """
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in os.fsdecode(path):
+        raise InvalidInput(f"A file is named by a path, not by {path!r:.100}.")
+    return Path(os.fsdecode(path))
+
+
+@contextlib.contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
+    """A text file to write, which takes its name only when the block ends well.
+
+    A crash leaves the old file or the new one, never half of either.
+
+    Args:
+        path: Where the file goes. A file that is there is replaced.
+
+    Raises:
+        InvalidInput: It cannot be written.
+    """
+    target = path_of_file(path)
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InvalidInput(f"{str(target)!r} cannot be written: {error}.") from error
+
+
+@contextlib.contextmanager
+def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A place for a SQLite file, which takes its name only when the block ends well.
+
+    Args:
+        path: Where the file goes. A file that is there is replaced.
+
+    Raises:
+        InvalidInput: It cannot be written, or a database is in use there.
+    """
+    target = path_of_file(path)
+    try:
+        if target.is_dir():
+            raise InvalidInput(f"{str(target)!r} cannot be written: it is a folder.")
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        os.close(handle)
+        try:
+            yield Path(name)
+            with Path(name).open("rb+") as copy:
+                os.fsync(copy.fileno())
+            if Path(f"{target}-wal").exists() and Path(f"{target}-wal").stat().st_size:
+                raise InvalidInput(
+                    f"{str(target)!r} is a database in use: its write-ahead log holds commits. Close it first, or "
+                    "write elsewhere."
+                )
+            Path(name).replace(target)
+            for suffix in ("-wal", "-shm", "-journal"):
+                Path(f"{target}{suffix}").unlink(missing_ok=True)
+        finally:
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                Path(f"{name}{suffix}").unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{str(target)!r} cannot be written: {error}.") from error

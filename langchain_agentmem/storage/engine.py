@@ -1,0 +1,221 @@
+"""What a database engine is: something that runs an operation in one transaction.
+
+`read` and `write` block and run in the caller's thread. `aread` and `awrite` run the very same code in a
+thread of the engine's own, so that an event loop never waits for a disk or a socket, and so that no driver
+has to be written twice. A cancelled `await` is precise: a write that has not begun never begins; one that has
+begun is seen to its end before the cancellation is let through. No write is ever left half-known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from langchain_agentmem.errors import MemoryClosed, StorageError
+from langchain_agentmem.storage.steps import Operation
+
+T = TypeVar("T")
+
+READER_THREADS = 4
+"""Threads for reads that were awaited. Reads from the caller's own threads are not limited."""
+
+_THREADS = "agentmem-"
+
+
+class Engine(ABC):
+    """One open database.
+
+    Attributes:
+        dialect: "sqlite" or "postgres".
+        path: Where the database is, as errors may show it.
+        index_tail: How many new entries may wait before they are put in the full-text index. They are found
+            all the same: a search reads the tail directly.
+    """
+
+    dialect: str
+    path: str
+    index_tail: int
+
+    def __init__(self, *, writer_threads: int) -> None:
+        self._writer_threads = writer_threads
+        self._threads: dict[bool, ThreadPoolExecutor] = {}
+        self._opening = threading.Lock()
+        self._ended = threading.Condition(threading.Lock())
+        self._running: list[int] = []  # the threads that are inside a call; one of them may stand here twice
+        self._closed = False
+        self._process = os.getpid()
+
+    @abstractmethod
+    def _run(self, make: Operation[T], *, write: bool) -> T:
+        """Run an operation in one transaction, in this thread."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Let go of every connection."""
+
+    @abstractmethod
+    def problems(self) -> list[str]:
+        """What the engine itself finds wrong with its files or tables; empty when nothing is."""
+
+    @abstractmethod
+    def sizes(self) -> dict[str, int]:
+        """Bytes in use: "total", and whatever finer parts the engine knows."""
+
+    @abstractmethod
+    def scrub(self) -> None:
+        """Rewrite the storage so that nothing deleted can be read from it any more."""
+
+    @abstractmethod
+    def backup(self, path: Path) -> bool:
+        """Write a consistent copy to `path`; False where the engine has no file format of its own."""
+
+    def read(self, make: Operation[T]) -> T:
+        """Run an operation that only reads, on one snapshot.
+
+        Args:
+            make: Makes the operation.
+
+        Returns:
+            What the operation returns.
+
+        Raises:
+            MemoryClosed: The engine was closed.
+            StorageError: The database failed.
+        """
+        self._enter()
+        try:
+            return self._run(make, write=False)
+        finally:
+            self._leave()
+
+    def write(self, make: Operation[T]) -> T:
+        """Run an operation that may write: all of it is stored, or nothing.
+
+        Args:
+            make: Makes the operation; called again when another writer came first.
+
+        Returns:
+            What the operation returns.
+
+        Raises:
+            MemoryClosed: The engine was closed.
+            StorageError: The database failed; nothing was written.
+        """
+        self._enter()
+        try:
+            return self._run(make, write=True)
+        finally:
+            self._leave()
+
+    async def aread(self, make: Operation[T]) -> T:
+        """`read`, awaited."""
+        value: T = await self.in_thread(self.read, make, write=False)
+        return value
+
+    async def awrite(self, make: Operation[T]) -> T:
+        """`write`, awaited. Cancelling waits for a transaction that has begun."""
+        value: T = await self.in_thread(self.write, make, write=True)
+        return value
+
+    async def in_thread(self, function: Any, *arguments: Any, write: bool) -> Any:
+        """Run a blocking function of this engine in one of its threads, and wait for it through cancellation.
+
+        Args:
+            function: What to call.
+            *arguments: What to call it with.
+            write: Whether it belongs in the writers' queue.
+        """
+        self._check()
+        run = contextvars.copy_context().run  # so that a step within is the caller's
+        future: Future[Any] = self._executor(write=write).submit(run, function, *arguments)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(future))
+        except asyncio.CancelledError:
+            if not future.cancel():
+                await _finished(future)
+            raise
+
+    def close(self) -> None:
+        """Wait for what runs, then close. Closing twice is harmless."""
+        if os.getpid() != self._process:
+            self._closed = True  # the connections are the parent's: to say goodbye on them would end its session
+            return
+        with self._opening, self._ended:
+            if self._closed:
+                return
+            self._closed = True
+        # The last user of a database may let go of it in one of these very threads, which cannot join itself.
+        inside = threading.current_thread().name.startswith(_THREADS)
+        for executor in self._threads.values():
+            executor.shutdown(wait=not inside)
+        this = threading.get_ident()
+        with self._ended:
+            self._ended.wait_for(lambda: inside or all(thread == this for thread in self._running))
+        self._close()
+
+    @property
+    def usable(self) -> bool:
+        """Whether the engine is open, in this process."""
+        return not self._closed and os.getpid() == self._process
+
+    def _executor(self, *, write: bool) -> ThreadPoolExecutor:
+        with self._opening:
+            if self._closed:
+                raise MemoryClosed
+            if write not in self._threads:
+                self._threads[write] = ThreadPoolExecutor(
+                    self._writer_threads if write else READER_THREADS,
+                    thread_name_prefix=_THREADS + ("write" if write else "read"),
+                )
+            return self._threads[write]
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """Keep the engine open until the block ends."""
+        self._enter()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _enter(self) -> None:
+        self._check()
+        with self._ended:
+            if self._closed:
+                raise MemoryClosed
+            self._running.append(threading.get_ident())
+
+    def _leave(self) -> None:
+        with self._ended:
+            self._running.remove(threading.get_ident())
+            if self._closed:
+                self._ended.notify_all()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise MemoryClosed
+        if os.getpid() != self._process:
+            raise StorageError(
+                "This memory was opened before the process was forked, and a connection cannot be shared "
+                "between processes. Open AgentMemory again in the new process."
+            )
+
+
+async def _finished(future: Future[Any]) -> None:
+    """Wait until a running call has ended, however often the waiting itself is cancelled."""
+    done = asyncio.wrap_future(future)
+    while not done.done():  # not `future`, which is done a moment before the loop hears of it
+        try:
+            await asyncio.wait({done})
+        except asyncio.CancelledError:  # the caller re-raises the first one
+            continue
+    if not done.cancelled():
+        done.exception()  # a failure that nobody is left to hear is not "never retrieved"

@@ -1,0 +1,104 @@
+"""The named queries: SQL lives in `.sql` files, and nothing is ever interpolated into it.
+
+Each file in `queries/` holds queries that begin with a line `-- name: the_name`. A file `log.sql` is for both
+engines; `log.postgres.sql` and `log.sqlite.sql` hold what a dialect must say in its own way. Parameters are
+written `:name`. Operations ask for a query by attribute, `query.insert_entry(branch=1, …)`, and know nothing
+of dialects; each engine looks the text up in its own table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from langchain_agentmem.storage.steps import Statement
+
+DIALECTS = ("sqlite", "postgres")
+
+_NAME = re.compile(r"^-- name: *([a-z_][a-z0-9_]*) *$", re.MULTILINE)
+# A parameter is :name; a doubled colon is PostgreSQL's cast, and a quoted string holds no parameters.
+_PARAMETER = re.compile(r"'(?:[^']|'')*'|--[^\n]*|(?<!:):([a-z_][a-z0-9_]*)")
+
+
+@cache
+def load(dialect: str) -> Mapping[str, str]:
+    """Read the queries of one dialect.
+
+    Args:
+        dialect: "sqlite" or "postgres".
+
+    Returns:
+        The SQL text by query name, parameters written `:name`.
+
+    Raises:
+        ValueError: A name stands twice in the files of the same rank.
+    """
+    shared: dict[str, str] = {}
+    own: dict[str, str] = {}
+    for file in sorted(resources.files(__package__).joinpath("queries").iterdir(), key=lambda f: f.name):
+        stem, _, rest = file.name.partition(".")
+        if rest == "sql":
+            target = shared
+        elif rest == f"{dialect}.sql":
+            target = own
+        else:
+            continue
+        for name, sql in _split(file.read_text(encoding="utf-8")):
+            if name in target:
+                raise ValueError(f"query {name!r} stands twice (the second time in {stem!r})")
+            target[name] = sql
+    return shared | own
+
+
+def parameters(sql: str) -> frozenset[str]:
+    """The names of a query's parameters."""
+    return frozenset(match[1] for match in _PARAMETER.finditer(sql) if match[1])
+
+
+def for_psycopg(sql: str) -> str:
+    """Rewrite `:name` as `%(name)s`, the form that psycopg binds."""
+
+    def rewrite(match: re.Match[str]) -> str:
+        return f"%({match[1]})s" if match[1] else match[0].replace("%", "%%")
+
+    pieces, last = [], 0
+    for match in _PARAMETER.finditer(sql):
+        pieces += [sql[last : match.start()].replace("%", "%%"), rewrite(match)]
+        last = match.end()
+    return "".join([*pieces, sql[last:].replace("%", "%%")])
+
+
+def _split(text: str) -> list[tuple[str, str]]:
+    parts = _NAME.split(text)
+    return [(name, sql.strip()) for name, sql in zip(parts[1::2], parts[2::2], strict=True)]
+
+
+class Query:
+    """One query by its name; call it with its parameters to get a `Statement`."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, **parameters: Any) -> Statement:
+        """Bind the parameters."""
+        return Statement(self.name, parameters)
+
+    def many(self, rows: list[dict[str, Any]]) -> Statement:
+        """The query once for each row of parameters."""
+        return Statement(self.name, rows)
+
+
+class _Queries:
+    def __init__(self) -> None:
+        self.__dict__.update((name, Query(name)) for name in load(DIALECTS[0]))
+
+    def __getattr__(self, name: str) -> Query:
+        raise AttributeError(f"there is no query named {name!r} in storage/queries")
+
+
+query = _Queries()

@@ -1,0 +1,37 @@
+-- Looking after the whole database: statistics, verification, erasure.
+
+-- name: statistics
+select
+    (select count(*) from namespace) as namespaces,
+    (select count(*) from branch where kind = 'conversation') as conversations,
+    (select count(*) from entry where replaces is null and kind <> 'round') as messages,
+    (select count(*) from entry where replaces is null and kind = 'round') as rounds,
+    (select count(*) from entry where replaces is not null) as edits,
+    (select count(*) from content) as contents,
+    (select coalesce(sum(length(body)), 0) from content) as content_bytes;
+
+-- name: contents_after
+-- A page of bodies, to see that each still has the digest it is kept under.
+select hash, body from content where hash > :after order by hash limit cast(:limit as bigint);
+
+-- name: orphaned_contents
+select c.hash from content c
+where not exists (select 1 from entry e where e.content_id = c.id)
+    and not exists (select 1 from entry e where e.attachments_id = c.id)
+limit 10;
+
+-- name: wrong_heads
+-- Branches whose head is behind their newest entry.
+select b.id, b.name, b.head, max(e.position) as newest
+from branch b
+join entry e on e.branch_id = b.id
+group by b.id, b.name, b.head
+having max(e.position) > b.head;
+
+-- name: wrong_counts
+-- Branches that count another number of messages than they have.
+select b.name, b.messages, count(e.id) as found
+from branch b
+left join entry e on e.branch_id = b.id and e.replaces is null and e.kind = 'message'
+group by b.id, b.name, b.messages
+having b.messages <> count(e.id);

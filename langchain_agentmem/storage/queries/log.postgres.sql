@@ -1,0 +1,40 @@
+-- name: lock_branch
+-- The row lock makes writers of one conversation queue here instead of losing the compare-and-set below.
+select b.id, b.head
+from branch b
+join namespace n on n.id = b.namespace_id
+where n.path = :path and b.kind = :kind and b.name = :name
+for update of b;
+
+-- name: known_keys
+-- As known_key, for many keys at once.
+select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
+from entry slot
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where slot.branch_id = :branch and slot.replaces is null
+    and slot.key = any (array(select value from json_array_elements_text(cast(:keys as json))));
+
+-- name: insert_entry
+-- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
+-- foreign key, and the operation begins again; a null would silently lose attachments.
+insert into entry (
+    branch_id, position, replaces, kind, key, role, sender, recipient, round_key,
+    content_id, attachments_id, created_at, written_at
+)
+values (
+    :branch, :position, :replaces, :kind, :key, :role, :sender, :recipient, :round_key,
+    coalesce((select id from content where hash = :content_hash), 0),
+    case when cast(:attachments_hash as bytea) is not null
+        then coalesce((select id from content where hash = cast(:attachments_hash as bytea)), 0) end,
+    :created_at, :written_at
+);
+
+-- name: lock_contents
+-- Two transactions that each drop one of the last two references must not both see the other's: the second waits here
+-- for the first, and looks again. Whoever adds a reference does not wait.
+select id from content
+where hash in (select decode(value, 'hex') from json_array_elements_text(cast(:hashes as json)))
+order by hash
+for no key update;

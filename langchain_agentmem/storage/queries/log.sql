@@ -1,0 +1,234 @@
+-- Branches, entries and contents: what every conversation is made of.
+
+-- name: find_branch
+select b.id, b.head
+from branch b
+join namespace n on n.id = b.namespace_id
+where n.path = :path and b.kind = :kind and b.name = :name;
+
+-- name: lock_branch
+-- As find_branch, for an operation that will move the head. SQLite's transaction holds the lock already.
+select b.id, b.head
+from branch b
+join namespace n on n.id = b.namespace_id
+where n.path = :path and b.kind = :kind and b.name = :name;
+
+-- name: create_namespace
+insert into namespace (path) values (:path)
+on conflict (path) do nothing;
+
+-- name: create_branch
+insert into branch (namespace_id, kind, name, created_at)
+select id, :kind, :name, cast(:now as bigint) from namespace where path = :path
+on conflict (namespace_id, kind, name) do nothing;
+
+-- name: move_head
+update branch set head = :position, messages = messages + :added
+where id = :branch and head = :expected
+returning head;
+
+-- name: store_content
+insert into content (hash, body) values (:hash, :body)
+on conflict (hash) do nothing;
+
+-- name: insert_entry
+insert into entry (
+    branch_id, position, replaces, kind, key, role, sender, recipient, round_key,
+    content_id, attachments_id, created_at, written_at
+)
+values (
+    :branch, :position, :replaces, :kind, :key, :role, :sender, :recipient, :round_key,
+    (select id from content where hash = :content_hash), (select id from content where hash = :attachments_hash),
+    :created_at, :written_at
+);
+
+-- name: entries_at
+-- What one call wrote, in the order it was given.
+select id from entry
+where branch_id = :branch and position = :position
+order by id;
+
+-- name: current_entry
+-- The newest version of the message or round that holds this key.
+select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
+    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+from entry slot
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
+
+-- name: known_key
+-- The same without bodies: what an append has to know.
+select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
+from entry slot
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
+
+-- name: versions
+-- Every version of one message, oldest first.
+select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
+    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+from entry slot
+join entry v on v.id = slot.id or v.replaces = slot.id
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where slot.branch_id = :branch and slot.key = :key and slot.replaces is null
+order by v.id;
+
+-- name: messages_forward
+-- The slots are picked before anything is joined to them, so that a few messages of a long conversation cost few.
+with slot as materialized (
+    select id, position from entry
+    where branch_id = :branch and replaces is null and kind <> 'round'
+    order by position, id
+    limit cast(:limit as bigint) offset cast(:offset as bigint)
+)
+select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
+    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+from slot
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+order by slot.position, slot.id;
+
+-- name: messages_backward
+-- The same from the end.
+with slot as materialized (
+    select id, position from entry
+    where branch_id = :branch and replaces is null and kind <> 'round'
+    order by position desc, id desc
+    limit cast(:limit as bigint) offset cast(:offset as bigint)
+)
+select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
+    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+from slot
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+order by slot.position desc, slot.id desc;
+
+-- name: messages_of_role
+-- The newest of one role first. An edit may have changed the role, so the versions decide.
+select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
+    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+from entry slot
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round' and v.role = :role
+order by slot.position desc, slot.id desc
+limit cast(:limit as bigint);
+
+-- name: count_messages
+select count(*) as messages from entry
+where branch_id = :branch and replaces is null and kind <> 'round';
+
+-- name: droppable
+-- How many messages a retention may drop, without counting them.
+select messages from branch where id = :branch;
+
+-- name: message_dropped
+update branch set messages = messages - 1 where id = :branch;
+
+-- name: no_messages
+update branch set messages = 0 where id = :branch;
+
+-- name: emptied_rounds
+-- Rounds that began before a message and have no post left.
+select r.id as slot
+from entry r
+where r.branch_id = :branch and r.kind = 'round' and r.replaces is null and r.position < :position
+    and not exists (select 1 from entry p where p.branch_id = :branch and p.round_key = r.key);
+
+-- name: rounds
+select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
+    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+from entry slot
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where slot.branch_id = :branch and slot.replaces is null and slot.kind = 'round'
+order by slot.position, slot.id;
+
+-- name: slots_to_drop
+-- Every version of every slot of a branch but its description: what a clear or a reset deletes.
+select v.id, v.kind, c.hash as content_hash, a.hash as attachments_hash,
+    case when exists (select 1 from entry n where n.replaces = coalesce(v.replaces, v.id) and n.id > v.id)
+        then null else c.body end as body
+from entry v
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where v.branch_id = :branch and (v.kind <> 'description' or :everything = 1);
+
+-- name: slot_versions
+-- Every version of one slot; the body only of the newest, which is the one in the index.
+select v.id, v.kind, c.hash as content_hash, a.hash as attachments_hash,
+    case when exists (select 1 from entry n where n.replaces = coalesce(v.replaces, v.id) and n.id > v.id)
+        then null else c.body end as body
+from entry v
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where v.id = :slot or v.replaces = :slot;
+
+-- name: delete_entry
+delete from entry where id = :id;
+
+-- name: delete_all_but_description
+delete from entry where branch_id = :branch and kind <> 'description';
+
+-- name: delete_branch
+delete from branch where id = :branch;
+
+-- name: delete_empty_namespaces
+delete from namespace where path = :path and not exists (select 1 from branch where namespace_id = namespace.id);
+
+-- name: collect_content
+delete from content
+where hash = :hash
+    and not exists (select 1 from entry where content_id = content.id)
+    and not exists (select 1 from entry where attachments_id = content.id);
+
+-- name: list_branches
+-- Every conversation of the namespaces in a range of paths; one by its name, or all.
+select b.id, b.name, n.path
+from branch b
+join namespace n on n.id = b.namespace_id
+where n.path >= :low and n.path < :high and b.kind = :kind
+    and (cast(:name as text) is null or b.name = cast(:name as text))
+order by n.path, b.created_at, b.id;
+
+-- name: dump_entries
+-- Every version of everything on a branch, in the order it was written.
+select v.id, v.position, v.replaces, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key, v.created_at, v.written_at,
+    c.body, a.body as attachments
+from entry v
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where v.branch_id = :branch
+order by v.position, v.id;
+
+-- name: oldest_messages
+select slot.id as slot, slot.position, v.key, v.role, v.created_at
+from entry slot
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+where slot.branch_id = :branch and slot.replaces is null and slot.kind = 'message'
+order by slot.position, slot.id
+limit cast(:limit as bigint);
+
+-- name: bodies_to_count
+-- Every message with the tokens that are kept for it; the body only where they are not.
+select c.hash, t.tokens, case when t.tokens is null then c.body end as body
+from entry slot
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join token_count t on t.content_id = c.id and t.counter = :counter
+where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round'
+order by slot.position, slot.id;
+
+-- name: store_token_count
+insert into token_count (content_id, counter, tokens)
+select id, cast(:counter as text), cast(:tokens as bigint) from content where hash = :hash
+on conflict (content_id, counter) do nothing;

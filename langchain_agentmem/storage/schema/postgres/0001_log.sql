@@ -1,0 +1,101 @@
+-- The message log. All times are microseconds since 1970-01-01 UTC, given by Python. Text that is compared as a
+-- range has the collation "C", so that order is that of code points on every server.
+
+-- A tenant, user or topic. `path` is the tuple of labels, each ended by U+001F, so that a prefix is a range.
+create table namespace (
+    id bigint generated always as identity primary key,
+    path text collate "C" not null unique
+);
+
+-- A line of memory. `head` is the position of its newest group, `messages` how many
+-- messages it has of its own. A fork is one row: where it begins on its parent.
+create table branch (
+    id bigint generated always as identity primary key,
+    namespace_id bigint not null references namespace (id),
+    kind text not null,
+    name text collate "C",
+    parent_id bigint references branch (id),
+    parent_position bigint,
+    head bigint not null default 0,
+    messages bigint not null default 0,
+    created_at bigint not null,
+    unique (namespace_id, kind, name)
+);
+create index branch_parent on branch (parent_id) where parent_id is not null;
+
+-- What one execution of one task wrote, while it has no place on a branch yet. A call outside a run needs no
+-- row here: its entries are given their place at once.
+create table memory_group (
+    id bigint generated always as identity primary key,
+    thread_id text,
+    created_at bigint not null
+);
+
+-- Message bodies and other large values, one copy each, known by their BLAKE2b-160. The ids ascend, so that what
+-- is written together lies together, in this table and in every index that refers to it.
+create table content (
+    id bigint generated always as identity primary key,
+    hash bytea not null unique,
+    body bytea not null
+);
+
+-- One version of a message or round. `position` is its group's place on the branch. A row with `replaces` is a
+-- newer version of the row it names; the newest one counts, and the older ones are its history.
+create table entry (
+    id bigint generated always as identity primary key,
+    branch_id bigint references branch (id) on delete cascade,
+    position bigint,
+    group_id bigint references memory_group (id) on delete cascade,
+    replaces bigint references entry (id) on delete cascade,
+    kind text not null,
+    key text collate "C" not null,
+    role text,
+    sender text,
+    recipient text,
+    round_key text,
+    content_id bigint not null references content (id),
+    attachments_id bigint references content (id),
+    created_at bigint not null,
+    written_at bigint not null,
+    check (branch_id is not null or group_id is not null)
+);
+create index entry_position on entry (branch_id, position, id);
+create unique index entry_key on entry (branch_id, key) where replaces is null;
+create index entry_content on entry (content_id);
+create index entry_attachments on entry (attachments_id) where attachments_id is not null;
+create index entry_replaces on entry (replaces, id) where replaces is not null;
+create index entry_round on entry (branch_id, round_key) where round_key is not null;
+create index entry_group on entry (group_id) where group_id is not null;
+
+-- Token counts by counting method: computed when first asked for.
+create table token_count (
+    content_id bigint not null references content (id) on delete cascade,
+    counter text not null,
+    tokens bigint not null,
+    primary key (content_id, counter)
+);
+
+-- The full-text index over analysed terms. There is no tail here: `up_to` stays 0 and entries are indexed as they come.
+create table entry_index (
+    entry_id bigint primary key references entry (id) on delete cascade,
+    terms tsvector not null
+);
+create index entry_index_terms on entry_index using gin (terms);
+
+create table index_state (
+    id bigint primary key check (id = 1),
+    analysis bigint not null,
+    up_to bigint not null
+);
+insert into index_state (id, analysis, up_to) values (1, 0, 0);
+
+-- The planner's statistics hold samples of what they describe, and outlive the rows: an erased message would be read
+-- there. These columns are found by unique keys or by indexes, so they need none.
+alter table namespace alter column path set statistics 0;
+alter table branch alter column name set statistics 0;
+alter table memory_group alter column thread_id set statistics 0;
+alter table content alter column hash set statistics 0, alter column body set statistics 0;
+alter table entry alter column key set statistics 0, alter column role set statistics 0,
+    alter column sender set statistics 0, alter column recipient set statistics 0,
+    alter column round_key set statistics 0;
+alter table entry_index alter column terms set statistics 0;

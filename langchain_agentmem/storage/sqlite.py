@@ -1,0 +1,345 @@
+"""SQLite: the embedded default. One file, one writer at a time, readers that never wait for it.
+
+The file is in write-ahead-log mode. One connection writes, behind a lock of this process and SQLite's own lock
+between processes; every other connection only reads, each on its own snapshot. A database in memory has a
+single connection that does both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from langchain_agentmem.errors import (
+    AgentMemoryError,
+    DatabaseBusy,
+    DatabaseFull,
+    DatabaseReadOnly,
+    DatabaseUnreadable,
+    ForeignDatabase,
+    InvalidInput,
+    StorageError,
+)
+from langchain_agentmem.files import whole_copy
+from langchain_agentmem.storage import migrations
+from langchain_agentmem.storage.engine import Engine
+from langchain_agentmem.storage.queries import load
+from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
+
+T = TypeVar("T")
+
+APPLICATION_ID = 0x41474D45
+"""Marks our files in SQLite's header ("AGME"), so that another program's database is never taken for ours."""
+
+OLDEST_SQLITE = (3, 35, 0)
+IDLE_READERS = 8
+CHECKPOINT_PAGES = 4_000
+"""Pages in the write-ahead log before SQLite folds it into the file: 16 MB, a quarter of the folding."""
+
+_MEMORY_URI = re.compile(r"file:(:memory:|.*[?&]mode=memory)")
+
+_ERRORS: dict[int, type[StorageError]] = {
+    sqlite3.SQLITE_BUSY: DatabaseBusy,
+    sqlite3.SQLITE_LOCKED: DatabaseBusy,
+    sqlite3.SQLITE_FULL: DatabaseFull,
+    sqlite3.SQLITE_READONLY: DatabaseReadOnly,
+    sqlite3.SQLITE_CORRUPT: DatabaseUnreadable,
+    sqlite3.SQLITE_NOTADB: DatabaseUnreadable,
+}
+
+
+class SqliteEngine(Engine):
+    """One SQLite database.
+
+    Args:
+        path: A file, a `file:` URI, or ":memory:".
+        synchronous: "NORMAL" (a power cut may take the last commits, never the database) or "FULL".
+        busy_timeout: Seconds to wait for another process's write.
+
+    Raises:
+        ForeignDatabase: The file holds another program's tables.
+        NewerDatabase: A newer version of this package wrote it.
+        DatabaseUnreadable: It is not a database, is damaged, or cannot be opened.
+        StorageError: This Python's SQLite is too old or lacks FTS5.
+    """
+
+    dialect = "sqlite"
+    index_tail = 64
+
+    def __init__(self, path: str, *, synchronous: str = "NORMAL", busy_timeout: float = 60.0) -> None:
+        if synchronous not in {"NORMAL", "FULL"}:
+            raise InvalidInput(f"synchronous must be 'NORMAL' or 'FULL', not {synchronous!r}.")
+        super().__init__(writer_threads=1)
+        self.path = path
+        self._in_memory = path == ":memory:" or bool(_MEMORY_URI.match(path))
+        self._synchronous = synchronous
+        self._busy_timeout = busy_timeout
+        self._sql = load(self.dialect)
+        self._writing = threading.RLock()
+        self._idle: list[sqlite3.Connection] = []
+        with self._translated():
+            self._writer = self._connect()
+            try:
+                self._prepare(self._writer)
+            except BaseException:
+                self._writer.close()
+                raise
+
+    # -- transactions ------------------------------------------------------------------------------------------
+
+    def _run(self, make: Operation[T], *, write: bool) -> T:
+        with self._translated():
+            if not write:
+                with self._reader() as connection:
+                    return self._transaction(connection, make, "begin")
+            with self._writing:
+                return self._transaction(self._writer, make, "begin immediate")
+
+    def _transaction(self, connection: sqlite3.Connection, make: Operation[T], begin: str) -> T:
+        execute, executemany, sql = connection.execute, connection.executemany, self._sql
+
+        def run(statement: Statement) -> Rows:
+            text, parameters = sql[statement.query], statement.parameters
+            if isinstance(parameters, dict):
+                return execute(text, parameters).fetchall()
+            executemany(text, parameters)
+            return ()
+
+        execute(begin)
+        try:
+            value = drive(make(), run)
+            execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                connection.rollback()
+            raise
+        return value
+
+    @contextlib.contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection to read with; a database in memory has only the one that writes."""
+        if self._in_memory:
+            with self._writing:
+                yield self._writer
+            return
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        try:
+            yield connection
+        finally:
+            if len(self._idle) < IDLE_READERS and self.usable:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    # -- opening and closing -----------------------------------------------------------------------------------
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=self.path.startswith("file:"),
+            cached_statements=256,
+        )
+        connection.row_factory = sqlite3.Row
+        try:
+            for pragma in (
+                "pragma foreign_keys = on",
+                f"pragma synchronous = {self._synchronous}",
+                f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}",
+                "pragma cache_size = -16000",
+                "pragma temp_store = memory",
+            ):
+                connection.execute(pragma)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Check that the file is ours, and bring its schema up to date."""
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise StorageError(
+                f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed. Use a newer Python build."
+            )
+        if not connection.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0]:
+            raise StorageError(
+                "This Python's SQLite was built without FTS5, which full-text search needs. Use a python.org, "
+                "Debian, conda or pyenv build, or a PostgreSQL database."
+            )
+        applied = self._applied(connection)
+        if not migrations.pending(self.dialect, applied):
+            return
+        if not self._in_memory:
+            self._patiently(lambda: connection.execute("pragma journal_mode = wal"))
+        connection.execute("begin immediate")
+        try:
+            # Another process may have been quicker: look again, now that nobody else can write.
+            pending = migrations.pending(self.dialect, self._applied(connection))
+            connection.execute(migrations.RECORD)
+            for migration in pending:
+                for statement in _statements(migration.sql):
+                    connection.execute(statement)
+                connection.execute(
+                    "insert into agentmem_migration (name, applied_at) values (?, ?)",
+                    (migration.name, time.time_ns() // 1000),
+                )
+            connection.execute(f"pragma application_id = {APPLICATION_ID}")
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                connection.rollback()
+            raise
+
+    def _applied(self, connection: sqlite3.Connection) -> set[str]:
+        tables = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
+        if not tables:
+            return set()
+        owner = connection.execute("pragma application_id").fetchone()[0]
+        if owner != APPLICATION_ID or "agentmem_migration" not in tables:
+            raise ForeignDatabase(
+                f"{self.path!r} holds another program's tables ({', '.join(sorted(tables)[:3])}). "
+                "Give langchain-agentmem a file of its own."
+            )
+        return {name for (name,) in connection.execute("select name from agentmem_migration")}
+
+    def _patiently(self, attempt: Callable[[], object]) -> None:
+        """Changing the journal mode ignores the busy timeout, so two processes that create one file must wait here."""
+        deadline = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                attempt()
+            except sqlite3.OperationalError as error:
+                if _code(error) not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
+    def _close(self) -> None:
+        """Close what nobody uses. A reader that is at work closes its connection itself when it comes back."""
+        with self._writing:
+            self._writer.close()
+            while self._idle:
+                self._idle.pop().close()
+
+    # -- care --------------------------------------------------------------------------------------------------
+
+    def problems(self) -> list[str]:
+        """Runs SQLite's own checks of the pages, the foreign keys and the full-text index."""
+        found: list[str] = []
+        try:
+            with self._in_use():
+                with self._translated(), self._reader() as connection:
+                    rows = connection.execute("pragma integrity_check").fetchall()
+                    found += [str(row[0]) for row in rows if row[0] != "ok"]
+                    found += [
+                        f"row {row['rowid']} of {row['table']} names a missing row of {row['parent']}"
+                        for row in connection.execute("pragma foreign_key_check").fetchall()
+                    ]
+                # The index's own check is written as an insert, which a file that is only read refuses.
+                with contextlib.suppress(DatabaseReadOnly), self._translated(), self._writing:
+                    self._writer.execute("insert into entry_index (entry_index) values ('integrity-check')")
+        except StorageError as error:
+            found.append(str(error))
+        return found
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the file ("total"), of its free pages ("free") and of the write-ahead log ("log")."""
+        with self._in_use(), self._translated(), self._reader() as connection:
+            page = connection.execute("pragma page_size").fetchone()[0]
+            pages = connection.execute("pragma page_count").fetchone()[0]
+            free = connection.execute("pragma freelist_count").fetchone()[0]
+            file = connection.execute("select file from pragma_database_list where name = 'main'").fetchone()[0]
+        log = Path(f"{file}-wal")
+        return {
+            "total": page * pages,
+            "free": page * free,
+            "log": log.stat().st_size if file and log.exists() else 0,
+        }
+
+    def scrub(self) -> None:
+        """Merge the full-text index, rewrite the file, and empty the write-ahead log.
+
+        Deleted terms outlive a plain VACUUM inside the index's own segments, and old pages outlive both in the log.
+
+        Raises:
+            DatabaseBusy: Another connection kept reading an old snapshot, so the log still holds old pages.
+        """
+        with self._in_use(), self._translated(), self._writing:
+            self._writer.execute("insert into entry_index (entry_index) values ('optimize')")
+            self._writer.execute("vacuum")
+            deadline = time.monotonic() + self._busy_timeout
+            while not self._in_memory:
+                if not self._writer.execute("pragma wal_checkpoint (truncate)").fetchone()[0]:
+                    break
+                if time.monotonic() > deadline:
+                    raise DatabaseBusy(
+                        "What was erased is gone from the tables, but another connection keeps an old snapshot "
+                        "open, so the write-ahead log still holds it. Close that connection and erase again."
+                    )
+                time.sleep(0.01)
+
+    def backup(self, path: Path) -> bool:
+        """Copy the database as of one moment, while others go on reading and writing.
+
+        Raises:
+            InvalidInput: The copy cannot be written there, or it would replace the database itself.
+        """
+        with self._in_use(), self._translated(), self._reader() as source:
+            own = source.execute("select file from pragma_database_list where name = 'main'").fetchone()[0]
+            if own and path.exists() and path.samefile(own):
+                raise InvalidInput(f"{str(path)!r} is the database itself: give the copy a name of its own.")
+            with whole_copy(path) as copy, contextlib.closing(sqlite3.connect(copy)) as target:
+                source.backup(target)
+        return True
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Driver errors leave as our own."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise InvalidInput(f"A value cannot be stored in the database: {error}.") from error
+
+    def _translate(self, error: sqlite3.Error) -> AgentMemoryError:
+        code = _code(error)
+        if code == sqlite3.SQLITE_CANTOPEN:
+            if Path(self.path).is_dir():
+                return DatabaseUnreadable(f"{self.path!r} is a folder. Name a file in it.")
+            folder = Path(os.path.abspath(self.path)).parent  # noqa: PTH100 - the path may be a URI
+            return DatabaseUnreadable(
+                f"{self.path!r} cannot be opened. Check that the folder {str(folder)!r} exists and may be used."
+            )
+        if kind := _ERRORS.get(code):
+            return kind(f"{' '.join((kind.__doc__ or '').split())} ({self.path!r}: {error})")
+        return StorageError(f"The database {self.path!r} failed: {error}.")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary result code; the driver itself raises errors that have none."""
+    extended: Any = getattr(error, "sqlite_errorcode", None)
+    return int(extended) & 0xFF if extended is not None else -1
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Cut a script into statements, so that it can run inside a transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

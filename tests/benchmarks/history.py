@@ -1,0 +1,174 @@
+"""Appending to a conversation: this package against its peers and against plain sqlite3, in one run.
+
+    python tests/benchmarks/history.py [--messages 5000]
+
+Needs the extra `[bench]` for the peers. Every contender appends the same messages to an empty database in a
+temporary folder. What counts are the ratios: machines differ and are noisy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langchain_agentmem import AgentMemory
+
+SENTENCE = "message number {} about the garden, the little dog that runs there all day, and what we ate on Sunday"
+ROUNDS = 5
+
+Append = Callable[[Sequence[BaseMessage]], None]
+
+
+def messages(count: int, start: int = 0) -> list[BaseMessage]:
+    """Messages as a chat brings them: without ids, which whoever stores them has to make."""
+    return [HumanMessage(SENTENCE.format(number)) for number in range(start, start + count)]
+
+
+def ours(folder: Path) -> tuple[Append, Callable[[], None]]:
+    memory = AgentMemory(folder / "ours.db")
+    chat = memory.conversation("chat")
+    return chat.add_messages, memory.close
+
+
+def raw(folder: Path, *, index: bool) -> tuple[Append, Callable[[], None]]:
+    """What a careful person would write by hand: one table in WAL mode, and a full-text index if asked for."""
+    connection = sqlite3.connect(folder / f"raw{index}.db", isolation_level=None)
+    connection.execute("pragma journal_mode = wal")
+    connection.execute("pragma synchronous = normal")
+    connection.execute(
+        "create table message (id integer primary key, conversation text, key text, role text, body text, at real)"
+    )
+    connection.execute("create unique index message_key on message (conversation, key)")
+    connection.execute("create virtual table words using fts5 (body, content = 'message', content_rowid = 'id')")
+
+    def append(new: Sequence[BaseMessage]) -> None:
+        connection.execute("begin immediate")
+        (last,) = connection.execute("select coalesce(max(id), 0) from message").fetchone()
+        rows = [
+            (
+                last + n,
+                "chat",
+                str(uuid.uuid4()),
+                m.type,
+                json.dumps({"type": m.type, "content": m.content}),
+                time.time(),
+            )
+            for n, m in enumerate(new, 1)
+        ]
+        connection.executemany("insert into message values (?, ?, ?, ?, ?, ?)", rows)
+        if index:
+            connection.executemany("insert into words (rowid, body) values (?, ?)", [(r[0], r[4]) for r in rows])
+        connection.execute("commit")
+
+    return append, connection.close
+
+
+def community_sql(folder: Path) -> tuple[Append, Callable[[], None]]:
+    from langchain_community.chat_message_histories import SQLChatMessageHistory
+    from sqlalchemy import create_engine
+
+    engine = create_engine(f"sqlite:///{folder / 'sql.db'}")
+    return SQLChatMessageHistory("chat", connection=engine).add_messages, engine.dispose
+
+
+def community_file(folder: Path) -> tuple[Append, Callable[[], None]]:
+    from langchain_community.chat_message_histories import FileChatMessageHistory
+
+    history = FileChatMessageHistory(str(folder / "chat.json"))
+    return history.add_messages, lambda: None
+
+
+def rate(make: Callable[[Path], tuple[Append, Callable[[], None]]], *, count: int, batch: int) -> float:
+    """Messages a second: the median of several fresh databases."""
+    rates = []
+    for _ in range(ROUNDS):
+        with tempfile.TemporaryDirectory() as folder:
+            append, close = make(Path(folder))
+            append(messages(1))
+            calls = [messages(batch, start) for start in range(1, count + 1, batch)]
+            gc.collect()
+            began = time.perf_counter()
+            for call in calls:
+                append(call)
+            rates.append(len(calls) * batch / (time.perf_counter() - began))
+            close()
+    return statistics.median(rates)
+
+
+def growth() -> None:
+    """What one append costs when the conversation is short and when it is long."""
+    print("\nappending one message to a conversation of …")
+    with tempfile.TemporaryDirectory() as folder:
+        append, close = ours(Path(folder))
+        base = 0.0
+        for length in (10, 100, 1_000, 10_000):
+            with AgentMemory(Path(folder) / "ours.db") as memory:
+                have = len(memory.conversation("chat"))
+            append(messages(length - have, have)) if length > have else None
+            times = []
+            for message in messages(640, length):
+                began = time.perf_counter()
+                append([message])
+                times.append(time.perf_counter() - began)
+            cost = statistics.mean(sorted(times)[: int(len(times) * 0.98)]) * 1e6
+            base = base or cost
+            print(f"  {length:>6} messages: {cost:6.0f} µs   {cost / base:4.2f} times the shortest")
+        close()
+
+
+def imports() -> None:
+    """How long importing this package takes, as a multiple of importing LangChain's messages."""
+
+    def seconds(module: str) -> float:
+        code = f"import time; b = time.perf_counter(); import {module}; print(time.perf_counter() - b)"
+        runs = [
+            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(9)
+        ]
+        return statistics.median(float(run.stdout) for run in runs)
+
+    langchain, own = seconds("langchain_core.messages"), seconds("langchain_agentmem")
+    both = seconds("langchain_core.messages, langchain_agentmem.messages")
+    print(
+        f"\nimport langchain_core.messages {langchain * 1e3:.0f} ms, langchain_agentmem {own * 1e3:.1f} ms "
+        f"({own / langchain:.2f} times), with its messages {both * 1e3:.0f} ms ({both / langchain:.2f} times)"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=5_000, help="messages for each contender (default 5000)")
+    count = parser.parse_args().messages
+    warnings.simplefilter("ignore")
+    contenders: list[tuple[str, Callable[[Path], tuple[Append, Callable[[], None]]], int]] = [
+        ("langchain-agentmem (indexed)", ours, count),
+        ("sqlite3 by hand, with FTS5", lambda folder: raw(folder, index=True), count),
+        ("sqlite3 by hand, no index", lambda folder: raw(folder, index=False), count),
+        ("SQLChatMessageHistory", community_sql, min(count, 1_000)),
+        ("FileChatMessageHistory", community_file, min(count, 500)),
+    ]
+    for batch in (1, 100):
+        print(f"\nmessages a second, {'one at a time' if batch == 1 else f'in batches of {batch}'}")
+        reference = 0.0
+        for name, make, number in contenders:
+            found = rate(make, count=number, batch=batch)
+            reference = reference or found
+            print(f"  {name:<30} {found:>9,.0f}   ours is {reference / found:6.2f} times that")
+    growth()
+    imports()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,673 @@
+"""`ConversationMemory`, as documents 001 and 003 use it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from langchain_agentmem import (
+    AgentMemory,
+    ConversationMemory,
+    InvalidInput,
+    Message,
+    MessageError,
+)
+from langchain_agentmem.messages import AgentCallMsg, ToolCallMsg
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
+JPEG = b"\xff\xd8\xff\xe0" + b"\0" * 16
+WEBP = b"RIFF\x10\0\0\0WEBPVP8 " + b"\0" * 16
+
+CALL = {"id": "call-1", "type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}}
+
+
+@pytest.fixture
+def chat(memory: AgentMemory) -> ConversationMemory:
+    return memory.conversation("chat")
+
+
+def contents(chat: ConversationMemory) -> list[Any]:
+    return [each["content"] for each in chat.retrieve_all()]
+
+
+def snapshot(chat: ConversationMemory) -> tuple[Any, ...]:
+    """Everything a conversation shows, to prove that it did not change."""
+    return chat.retrieve_all(include_ids=True), chat.messages, len(chat)
+
+
+class TestAdding:
+    async def test_a_role_and_content_make_a_message_and_give_its_id(self, chat, do):
+        message_id = await do(chat, "add", role="user", content="Hello")
+        assert await do(chat, "retrieve_all") == [{"role": "user", "content": "Hello"}]
+        assert await do(chat, "retrieve_by_id", message_id) == {"role": "user", "content": "Hello"}
+
+    def test_ids_are_uuids_unless_they_are_injected(self):
+        chat = ConversationMemory(":memory:", "chat")
+        ids = [chat.add(role="user", content="Hello") for _ in range(3)]
+        assert len({uuid.UUID(each) for each in ids}) == 3
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            Message(role="user", content="Hello", message_id="m"),
+            {"role": "user", "content": "Hello", "message_id": "m"},
+            HumanMessage("Hello", id="m"),
+        ],
+        ids=["value", "dict", "langchain"],
+    )
+    async def test_a_whole_message_takes_precedence(self, chat, do, given):
+        assert await do(chat, "add", given, role="assistant", content="not this") == "m"
+        assert await do(chat, "retrieve_all", include_ids=True) == [
+            {"role": "user", "content": "Hello", "message_id": "m"}
+        ]
+
+    def test_every_field_is_kept(self, chat):
+        message_id = chat.add(
+            role="assistant",
+            content={"thought": "look it up"},
+            name="Researcher",
+            tool_calls=[CALL, ToolCallMsg(id="call-2", name="find", arguments="{}")],
+            agent_calls=[{"agent_name": "Writer", "request": {"topic": "x"}}, AgentCallMsg(agent_name="B")],
+            images=["https://example.org/a.png"],
+        )
+        [version] = chat.history_of(message_id)
+        kept = version.message
+        assert kept.content == {"thought": "look it up"}
+        assert kept.name == "Researcher"
+        assert [call.call_id for call in kept.tool_calls] == ["call-1", "call-2"]
+        assert [call.agent_name for call in kept.agent_calls] == ["Writer", "B"]
+        assert kept.agent_calls[0].request == {"topic": "x"}
+        assert kept.images == ["https://example.org/a.png"]
+
+    def test_any_role_is_welcome(self, chat):
+        chat.add(role="critic", content="No.")
+        assert chat.retrieve_by_role("critic") == [{"role": "critic", "content": "No."}]
+
+    BAD = (
+        {},
+        {"content": "who says this?"},
+        {"role": ""},
+        {"role": 5},
+        {"role": "user", "content": 5},
+        {"role": "user", "content": [5]},
+        {"role": "user", "content": {"a": object()}},
+        {"role": "user", "name": 5},
+        {"role": "user", "images": "a.png"},
+        {"role": "user", "images": [5]},
+        {"role": "assistant", "tool_calls": ["no"]},
+        {"role": "assistant", "tool_calls": [{"id": "1"}]},
+        {"role": "assistant", "agent_calls": [{}]},
+        {"role": "tool", "tool_call_id": 5},
+        {"message": "text"},
+        {"message": 5},
+        {"message": {}},
+        {"message": {"role": "user", "contnt": "x"}},
+        {"message": {"role": "user", 1: "x"}},
+        {"message": {"role": "user", "message_id": "a\0b"}},
+        {"message": {"role": "user", "message_id": "x" * 501}},
+        {"message": {"role": "user", "message_id": "\ud800"}},
+        {"message": {"role": "user", "created_at": "yesterday"}},
+        {"message": {"role": "user", "langchain": {"additional_kwargs": 5}}},
+        {"message": {"role": "assistant", "langchain": {"tool_calls": 5}}},
+    )
+
+    async def test_what_is_no_message_is_refused_and_nothing_is_written(self, chat, do):
+        for arguments in self.BAD:
+            with pytest.raises(MessageError):
+                await do(chat, "add", **arguments)
+            assert snapshot(chat) == ([], [], 0)
+
+    async def test_ids_may_hold_anything_printable(self, memory, do):
+        for message_id in ("with spaces", "ünïcödé", "🦜", "a/b?c=d%00", "'; drop table entry; --", "x" * 200):
+            chat = memory.conversation(message_id, namespace=(message_id,))
+            await do(chat, "add", Message(role="user", content="Hello", message_id=message_id))
+            assert await do(chat, "retrieve_by_id", message_id) == {"role": "user", "content": "Hello"}
+            assert await do(chat, "remove_by_id", message_id)
+
+
+class TestIdentity:
+    @pytest.fixture(autouse=True)
+    def _held(self, chat):
+        chat.add(Message(role="user", content="Hello", message_id="m"))
+
+    async def test_the_same_content_again_is_no_second_message(self, chat, do):
+        assert await do(chat, "add", Message(role="user", content="Hello", message_id="m")) == "m"
+        await do(chat, "add_messages", [HumanMessage("Hello", id="m")] * 2)
+        assert len(chat) == 1
+
+    async def test_other_content_under_a_known_id_is_refused(self, chat, do):
+        before = snapshot(chat)
+        for other in (
+            Message(role="user", content="Bye", message_id="m"),
+            Message(role="assistant", content="Hello", message_id="m"),
+            Message(role="user", content="Hello", name="Ada", message_id="m"),
+        ):
+            with pytest.raises(MessageError, match="already holds other content under the id 'm'"):
+                await do(chat, "add", other)
+        assert snapshot(chat) == before
+
+    def test_an_edited_message_is_known_by_all_its_versions(self, chat):
+        chat.update("m", content="Bye")
+        chat.add(Message(role="user", content="Bye", message_id="m"))
+        chat.add(Message(role="user", content="Hello", message_id="m"))  # a step that is run again says it again
+        with pytest.raises(MessageError):
+            chat.add(Message(role="user", content="Never said", message_id="m"))
+        assert contents(chat) == ["Bye"]
+
+    def test_a_removed_id_is_free_again(self, chat):
+        chat.remove_by_id("m")
+        chat.add(Message(role="user", content="Bye", message_id="m"))
+        assert contents(chat) == ["Bye"]
+
+    def test_one_id_may_live_in_many_conversations(self, memory, chat):
+        memory.conversation("other").add(Message(role="user", content="Bye", message_id="m"))
+        assert contents(chat) == ["Hello"]
+
+
+class TestReading:
+    @pytest.fixture(autouse=True)
+    def _talk(self, chat):
+        for number in range(3):
+            chat.add(Message(role="user", content=f"q{number}", message_id=f"q{number}"))
+            chat.add(Message(role="assistant", content=f"a{number}", message_id=f"a{number}"))
+
+    async def test_messages_come_in_the_order_they_were_said(self, chat, do):
+        for name in ("retrieve_all", "get_messages"):
+            assert [each["content"] for each in await do(chat, name)] == ["q0", "a0", "q1", "a1", "q2", "a2"]
+
+    async def test_the_last_messages_come_oldest_first(self, chat, do):
+        everything = ["q0", "a0", "q1", "a1", "q2", "a2"]
+        for n, expected in ((0, []), (1, ["a2"]), (3, ["a1", "q2", "a2"]), (99, everything), (10**30, everything)):
+            assert [each["content"] for each in await do(chat, "retrieve_recent", n)] == expected
+
+    async def test_one_recent_message_is_the_default(self, chat, do):
+        assert await do(chat, "retrieve_recent") == [{"role": "assistant", "content": "a2"}]
+
+    async def test_the_messages_of_a_role_come_oldest_first(self, chat, do):
+        everything = ["q0", "q1", "q2"]
+        for n, expected in ((None, everything), (0, []), (2, ["q1", "q2"]), (10**30, everything)):
+            for role in ("user", "human"):
+                assert [each["content"] for each in await do(chat, "retrieve_by_role", role, n)] == expected
+
+    async def test_an_edit_of_the_role_moves_a_message_to_the_other_role(self, chat, do):
+        await do(chat, "update", "q1", role="assistant")
+        assert [each["content"] for each in await do(chat, "retrieve_by_role", "user")] == ["q0", "q2"]
+
+    async def test_what_is_no_count_is_refused(self, chat, do):
+        with pytest.raises(MessageError, match="whole number"):
+            await do(chat, "retrieve_recent", None)
+        for n in (-1, True, False, 1.0, "1", -(10**30)):
+            with pytest.raises(MessageError, match="whole number"):
+                await do(chat, "retrieve_recent", n)
+            with pytest.raises(MessageError, match="whole number"):
+                await do(chat, "retrieve_by_role", "user", n)
+
+    async def test_what_is_no_role_is_refused(self, chat, do):
+        for role in (None, "", 5, [], object()):
+            with pytest.raises(MessageError, match="role"):
+                await do(chat, "retrieve_by_role", role)
+
+    async def test_a_role_that_nobody_has_gives_nothing(self, chat, do):
+        for role in ("nobody", "a\0b", "\ud800"):
+            assert await do(chat, "retrieve_by_role", role) == []
+
+    async def test_an_unknown_id_gives_nothing(self, chat, do):
+        assert await do(chat, "retrieve_by_id", "unknown") is None
+        assert await do(chat, "remove_by_id", "unknown") is False
+        with pytest.raises(MessageError, match="no message with the id 'unknown'"):
+            await do(chat, "history_of", "unknown")
+
+    async def test_what_cannot_be_an_id_is_refused(self, chat, do):
+        for message_id in (None, "", "a\0b", "\ud800", "x" * 501, 1.5, True, [], object()):
+            for name in ("retrieve_by_id", "history_of", "remove_by_id", "update"):
+                with pytest.raises(MessageError, match="cannot be the id of a message"):
+                    await do(chat, name, message_id)
+        assert len(chat) == 6
+
+    def test_ids_may_be_given_as_numbers_and_uuids(self, chat):
+        for value in (7, uuid.uuid4()):
+            chat.add(Message(role="user", content="x", message_id=str(value)))
+            chat.update(value, content="y")
+            assert chat.retrieve_by_id(value)["content"] == "y"
+            assert len(chat.history_of(value)) == 2
+            assert chat.remove_by_id(value)
+
+    async def test_ids_are_given_when_asked_for(self, chat, do):
+        assert (await do(chat, "retrieve_recent", include_ids=True))[0]["message_id"] == "a2"
+        assert (await do(chat, "retrieve_by_role", "user", 1, include_ids=True))[0]["message_id"] == "q2"
+        assert (await do(chat, "retrieve_by_id", "q0", include_ids=True))["message_id"] == "q0"
+
+    def test_the_pattern_of_document_001_keeps_the_last_messages(self, memory, chat):
+        recent_messages = chat.retrieve_recent(100)
+        chat.reset_memory()
+        for msg in recent_messages[-5:]:
+            chat.add(message=Message(**msg))
+        assert contents(chat) == ["a0", "q1", "a1", "q2", "a2"]
+
+    def test_a_conversation_nobody_began_is_empty(self, memory):
+        chat = memory.conversation("nobody")
+        assert snapshot(chat) == ([], [], 0)
+        assert chat.retrieve_recent(5) == chat.retrieve_by_role("user") == chat.get_messages() == []
+        assert bool(chat)
+
+    def test_a_dict_of_every_kind_of_message_makes_a_message_again(self, chat):
+        chat.clear()
+        chat.add(role="system", content="Be kind.")
+        chat.add(role="user", content="See", images=["https://example.org/a.png"])
+        chat.add(role="assistant", content=None, tool_calls=[CALL], name="Bot")
+        chat.add(role="tool", content='{"tool_call_id": "call-1", "output": "42"}', name="look")
+        chat.add(role="assistant", content={"answer": 42})
+        dicts = chat.retrieve_all()
+        again = chat.__class__(chat._database, "again")
+        for each in dicts:
+            again.add(message=Message(**each))
+        assert again.retrieve_all() == dicts
+
+
+class TestEditing:
+    @pytest.fixture
+    def message_id(self, chat) -> str:
+        return chat.add(
+            role="assistant",
+            content="old",
+            name="Bot",
+            tool_calls=[CALL],
+            agent_calls=[{"agent_name": "B"}],
+            images=["https://example.org/a.png"],
+            tool_call_id="call-0",
+        )
+
+    NEW: ClassVar[dict[str, Any]] = {
+        "role": "user",
+        "content": "new",
+        "name": "Ada",
+        "tool_calls": [ToolCallMsg(id="call-9", name="n", arguments="{}")],
+        "agent_calls": [AgentCallMsg(agent_name="C", request=1)],
+        "structured_data": {"a": [1]},
+        "images": ["https://example.org/b.png"],
+        "tool_call_id": "call-9",
+        "reasoning_details": [{"type": "reasoning.text", "text": "hm"}],
+        "created_at": datetime(2020, 1, 1, tzinfo=UTC),
+    }
+
+    async def test_one_field_changes_and_the_others_stay(self, chat, do, message_id):
+        for field, value in self.NEW.items():
+            before = chat.history_of(message_id)[-1].message
+            await do(chat, "update", message_id, **{field: value})
+            after = chat.history_of(message_id)[-1].message
+            assert {name for name in self.NEW if getattr(after, name) != getattr(before, name)} == {field}
+            assert getattr(after, field) == value
+
+    async def test_a_field_can_be_set_to_none(self, chat, do, message_id):
+        await do(chat, "update", message_id, **self.NEW)
+        for field in self.NEW.keys() - {"role"}:
+            await do(chat, "update", message_id, **{field: None})
+            assert getattr(chat.history_of(message_id)[-1].message, field) is None
+        assert contents(chat) == [""]
+
+    async def test_the_version_before_is_kept(self, chat, do, message_id, clock):
+        await do(chat, "update", message_id, content="newer")
+        clock.pass_time(days=1)
+        await do(chat, "update", message_id, content="newest")
+        versions = await do(chat, "history_of", message_id)
+        assert [version.message.content for version in versions] == ["old", "newer", "newest"]
+        assert {version.message.message_id for version in versions} == {message_id}
+        times = [version.written_at for version in versions]
+        assert times == sorted(times)
+        assert (times[2] - times[1]).days == 1
+        assert contents(chat)[0][0] == {"type": "text", "text": "newest"}
+
+    async def test_an_edit_keeps_the_place(self, chat, do):
+        ids = [chat.add(role="user", content=text) for text in "abc"]
+        await do(chat, "update", ids[1], content="B")
+        await do(chat, "replace_memory", 0, role="assistant", content="A")
+        assert contents(chat) == ["A", "B", "c"]
+        assert [each["message_id"] for each in chat.retrieve_all(include_ids=True)] == ids
+
+    async def test_an_edit_that_changes_nothing_makes_no_version(self, chat, do, message_id):
+        await do(chat, "update", message_id, content="old")
+        await do(chat, "update", message_id)
+        assert len(chat.history_of(message_id)) == 1
+
+    MISFITS = (
+        {"contnt": "x"},
+        {"role": None},
+        {"role": ""},
+        {"content": 5},
+        {"content": {"a": object()}},
+        {"tool_calls": 5},
+        {"images": "a.png"},
+        {"created_at": "yesterday"},
+        {"langchain": {"tool_calls": 5}},
+    )
+
+    async def test_a_change_that_fits_no_message_is_refused(self, chat, do, message_id):
+        before = snapshot(chat)
+        for changes in self.MISFITS:
+            with pytest.raises(MessageError):
+                await do(chat, "update", message_id, **changes)
+        assert snapshot(chat) == before
+        assert len(chat.history_of(message_id)) == 1
+
+    async def test_an_unknown_id_is_refused(self, chat, do):
+        with pytest.raises(MessageError, match="no message with the id 'unknown'"):
+            await do(chat, "update", "unknown", content="x")
+
+    def test_the_example_of_document_001_works(self, chat):
+        msg_id = chat.add(role="user", content="Original content")
+        chat.update(message_id=msg_id, content="Updated content")
+        with pytest.raises(MessageError):
+            chat.update(message_id="unknown_id", content="New")
+        assert contents(chat) == ["Updated content"]
+
+    def test_a_message_that_is_moved_in_time_is_found_at_its_new_time(self, memory, chat):
+        message_id = chat.add(role="user", content="the orchard")
+        chat.update(message_id, created_at=datetime(2001, 2, 3, tzinfo=UTC))
+        [found] = memory.search("orchard")
+        assert found.created_at == datetime(2001, 2, 3, tzinfo=UTC)
+        chat.update(message_id, content="the old orchard")
+        assert memory.search("orchard")[0].created_at == datetime(2001, 2, 3, tzinfo=UTC)
+
+
+class TestIndexes:
+    @pytest.fixture(autouse=True)
+    def _three(self, chat):
+        for text in "abc":
+            chat.add(role="user", content=text)
+
+    async def test_a_message_is_deleted_by_its_index(self, chat, do):
+        for idx, left in ((1, "ac"), (-1, "a"), (-1, "")):
+            await do(chat, "delete_memory", idx)
+            assert contents(chat) == list(left)
+
+    async def test_a_message_is_replaced_by_its_index(self, chat, do):
+        for idx, result in ((0, "0bc"), (2, "0b2"), (-2, "0-2"), (-3, "=-2")):
+            await do(chat, "replace_memory", idx, role="user", content="=" if idx == -3 else str(idx)[0])
+            assert contents(chat) == list(result)
+
+    async def test_a_replacement_may_be_a_whole_message(self, chat, do):
+        ids = [each["message_id"] for each in chat.retrieve_all(include_ids=True)]
+        given = Message(role="tool", content="x"), AIMessage("x", id="other"), {"role": "critic"}
+        for role, message in zip(("tool", "assistant", "critic"), given, strict=True):
+            await do(chat, "replace_memory", 1, message)
+            assert [each["message_id"] for each in chat.retrieve_all(include_ids=True)] == ids
+            assert chat.retrieve_all()[1]["role"] == role
+        assert [version.message.content for version in chat.history_of(ids[1])] == ["b", "x", "x", None]
+
+    async def test_what_is_no_index_is_refused(self, chat, do):
+        for idx in (3, -4, 10**30, -(10**30), True, None, "0", 1.0):
+            with pytest.raises(MessageError, match="index"):
+                await do(chat, "delete_memory", idx)
+            with pytest.raises(MessageError, match="index"):
+                await do(chat, "replace_memory", idx, role="user", content="x")
+        assert contents(chat) == list("abc")
+
+    async def test_a_replacement_without_role_or_with_unknown_fields_is_refused(self, chat, do):
+        for fields in ({}, {"content": "x"}, {"role": "user", "bogus": 1}):
+            with pytest.raises(MessageError):
+                await do(chat, "replace_memory", 0, **fields)
+        assert contents(chat) == list("abc")
+
+
+class TestRemoving:
+    async def test_a_removed_message_is_gone_with_its_versions(self, memory, chat, do):
+        message_id = chat.add(role="user", content="secret")
+        chat.update(message_id, content="secret two")
+        assert await do(chat, "remove_by_id", message_id) is True
+        assert await do(chat, "remove_by_id", message_id) is False
+        assert snapshot(chat) == ([], [], 0)
+        assert memory.search("secret") == []
+        assert memory.verify().ok
+        assert memory.stats()["content_bytes"] == 0
+
+    def test_a_body_that_another_message_shares_stays(self, memory, chat):
+        first, second = (chat.add(role="user", content="same") for _ in range(2))
+        chat.remove_by_id(first)
+        assert chat.retrieve_by_id(second) == {"role": "user", "content": "same"}
+        assert memory.verify().ok
+
+    async def test_clear_removes_everything_even_the_description(self, memory, do):
+        chat = memory.conversation("chat", description="Be kind.")
+        chat.add(role="user", content="Hello")
+        await do(chat, "clear")
+        assert snapshot(chat) == ([], [], 0)
+        assert memory.stats()["content_bytes"] == 0
+        await do(chat, "clear")
+
+    def test_clear_removes_a_description_that_was_never_written_too(self, memory):
+        chat = memory.conversation("chat", description="Be kind.")
+        chat.clear()
+        assert chat.retrieve_all() == []
+
+
+class TestDescription:
+    async def test_it_is_the_first_system_message(self, memory, do):
+        chat = memory.conversation("chat", description="Be kind.")
+        assert await do(chat, "retrieve_all") == [{"role": "system", "content": "Be kind."}]
+        assert await do(chat, "messages") == [
+            SystemMessage("Be kind.", id=chat.retrieve_all(include_ids=True)[0]["message_id"])
+        ]
+
+    async def test_a_reset_keeps_it_exactly_once(self, memory, do):
+        chat = memory.conversation("chat", description="Be kind.")
+        for _ in range(3):
+            chat.add(role="user", content="Hello")
+            await do(chat, "reset_memory")
+            assert await do(chat, "retrieve_all") == [{"role": "system", "content": "Be kind."}]
+
+    def test_a_reset_before_anything_was_said_writes_it(self, memory):
+        chat = memory.conversation("chat", description="Be kind.")
+        chat.reset_memory()
+        assert contents(chat) == ["Be kind."]
+
+    def test_a_reset_without_a_description_leaves_nothing(self, chat):
+        chat.add(role="system", content="said by somebody")
+        chat.reset_memory()
+        assert contents(chat) == []
+
+    async def test_opening_again_writes_no_second_one(self, memory, do):
+        for _ in range(3):
+            chat = memory.conversation("chat", description="Be kind.")
+            await do(chat, "add", role="user", content="Hello")
+        assert contents(chat) == ["Be kind.", "Hello", "Hello", "Hello"]
+
+    async def test_another_text_is_an_edit_in_the_same_place_under_the_same_id(self, memory, do):
+        chat = memory.conversation("chat", description="Be kind.")
+        first = chat.retrieve_all(include_ids=True)[0]["message_id"]
+        chat.add(role="user", content="Hello")
+        again = memory.conversation("chat", description="Be brief.")
+        assert await do(again, "retrieve_all") == [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Hello"},
+        ]
+        assert again.retrieve_all(include_ids=True)[0]["message_id"] == first
+        assert again.retrieve_by_id(first)["content"] == "Be brief."
+        assert [version.message.content for version in again.history_of(first)] == ["Be kind.", "Be brief."]
+        again.reset_memory()
+        assert contents(again) == ["Be brief."]
+        assert memory.verify().ok
+
+    def test_a_conversation_that_began_without_one_stays_as_it_is(self, memory, chat):
+        chat.add(role="user", content="Hello")
+        assert contents(memory.conversation("chat", description="Be kind.")) == ["Hello"]
+
+    def test_opening_without_one_leaves_it_alone(self, memory):
+        assert contents(memory.conversation("chat", description="Be kind.")) == ["Be kind."]
+        chat = memory.conversation("chat")
+        chat.reset_memory()
+        assert contents(chat) == ["Be kind."]
+
+    def test_making_the_object_writes_nothing(self, memory):
+        memory.conversation("chat", description="Be kind.")
+        assert memory.stats()["messages"] == 0
+
+    def test_a_use_that_fails_leaves_it_to_the_next_one(self, memory):
+        chat = memory.conversation("chat", description="Be kind.")
+        with pytest.raises(MessageError):
+            chat.update("unknown", content="x")
+        assert memory.stats()["messages"] == 0
+        assert contents(chat) == ["Be kind."]
+
+    def test_it_is_text(self, memory):
+        for description in (5, ["x"], b"x"):
+            with pytest.raises(InvalidInput, match="description"):
+                memory.conversation("chat", description=description)
+
+
+class TestToolResults:
+    async def test_the_call_may_be_named_in_the_content_or_in_the_field(self, chat, do):
+        for fields in (
+            {"content": '{"tool_call_id": "call-1", "output": "42"}'},
+            {"content": {"tool_call_id": "call-1", "output": "42"}},
+            {"content": "42", "tool_call_id": "call-1"},
+        ):
+            message_id = await do(chat, "add", role="tool", name="look", **fields)
+            assert await do(chat, "retrieve_by_id", message_id) == {
+                "role": "tool",
+                "content": "42",
+                "name": "look",
+                "tool_call_id": "call-1",
+            }
+            message = (await do(chat, "messages"))[-1]
+            assert (message.type, message.content, message.tool_call_id) == ("tool", "42", "call-1")
+
+    def test_tool_calls_come_in_the_form_of_providers(self, chat):
+        chat.add(role="assistant", content=None, tool_calls=[CALL])
+        assert chat.retrieve_all() == [{"role": "assistant", "content": None, "tool_calls": [CALL]}]
+
+
+class TestImages:
+    FILES = (
+        (PNG, "a.png", "image/png"),
+        (JPEG, "a.jpg", "image/jpeg"),
+        (WEBP, "a.webp", "image/webp"),
+        (PNG, "wrong.jpg", "image/png"),
+        (JPEG, "none", "image/jpeg"),
+    )
+
+    async def test_a_path_is_kept_and_encoded_on_retrieval(self, chat, do, tmp_path: Path):
+        for data, name, kind in self.FILES:
+            path = tmp_path / name
+            path.write_bytes(data)
+            message_id = await do(chat, "add", role="user", content="See", images=[str(path)])
+            url = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+            image = {"type": "image_url", "image_url": {"url": url}}
+            assert await do(chat, "retrieve_recent", 1) == [
+                {"role": "user", "content": [{"type": "text", "text": "See"}, image]}
+            ]
+            assert chat.history_of(message_id)[0].message.images == [str(path)]
+
+    async def test_an_address_passes_through(self, chat, do):
+        images = ["https://example.org/a.png", "http://x/y", "data:image/png;base64,iVBORw0KGgo="]
+        await do(chat, "add", role="user", content="", images=images)
+        assert [part["image_url"]["url"] for part in (await do(chat, "retrieve_all"))[0]["content"]] == images
+
+    def test_a_tool_may_answer_with_an_image(self, chat):
+        chat.add(role="tool", content="seen", tool_call_id="c", images=["https://example.org/a.png"])
+        assert [part["type"] for part in contents(chat)[0]] == ["text", "image_url"]
+
+    def test_a_changed_file_is_read_again(self, chat, tmp_path: Path):
+        path = tmp_path / "a.png"
+        path.write_bytes(PNG)
+        chat.add(role="user", content="See", images=[str(path)])
+        first = contents(chat)
+        path.write_bytes(JPEG + b"longer")
+        assert contents(chat) != first
+
+    async def test_a_missing_file_is_named(self, chat, do, tmp_path: Path):
+        await do(chat, "add", role="user", content="See", images=[str(tmp_path / "gone.png")])
+        with pytest.raises(MessageError, match=r"gone\.png"):
+            await do(chat, "retrieve_all")
+        assert [message.text for message in await do(chat, "messages")] == ["See"]
+
+
+class TestNamespaces:
+    def test_conversations_of_one_id_are_apart(self, memory):
+        spaces = [(), ("ada",), ("ada", "work"), ("bob",)]
+        for space in spaces:
+            memory.conversation("chat", space).add(Message(role="user", content=repr(space), message_id="m"))
+        for space in spaces:
+            assert contents(memory.conversation("chat", space)) == [repr(space)]
+        memory.conversation("chat", ("ada",)).clear()
+        assert [len(memory.conversation("chat", space)) for space in spaces] == [1, 0, 1, 1]
+
+    def test_what_cannot_be_an_id_is_refused(self, memory):
+        for conversation_id in ("", 0.5, "a\0b", "a\nb", "\ud800", "x" * 501, [], True):
+            with pytest.raises(InvalidInput, match="cannot be the id of a conversation"):
+                memory.conversation(conversation_id)
+
+    def test_zero_is_an_id_like_any_other_number(self, memory):
+        assert memory.conversation(0).conversation_id == "0"
+
+    def test_without_an_id_a_new_conversation_begins(self, memory):
+        first, second = memory.conversation(), memory.conversation()
+        assert first.conversation_id.startswith("conv-")
+        assert first.conversation_id != second.conversation_id
+
+    def test_what_cannot_be_a_namespace_is_refused(self, memory):
+        for namespace in ("ada", 5, 0, {}, "", ("",), (5,), ("a\0",), ("x" * 201,), ("a",) * 1200):
+            with pytest.raises(InvalidInput):
+                memory.conversation("chat", namespace)
+
+
+class TestBeingBuiltDirectly:
+    def test_from_a_path(self, new_database):
+        path = new_database("sqlite")
+        ConversationMemory(path, "chat").add(role="user", content="Hello")
+        assert contents(ConversationMemory(Path(path), "chat")) == ["Hello"]
+
+    def test_from_a_url(self, url):
+        first, second = ConversationMemory(url, "chat"), ConversationMemory(url, "chat")
+        first.add(role="user", content="Hello")
+        assert contents(second) == ["Hello"]
+        assert first._database is second._database
+
+    def test_from_nothing_it_lives_in_memory(self):
+        chat = ConversationMemory()
+        chat.add(role="user", content="Hello")
+        assert contents(chat) == ["Hello"]
+        assert len(ConversationMemory(conversation_id=chat.conversation_id)) == 0
+
+    @pytest.mark.parametrize("given", [None, 5, object(), b"agent.db"], ids=list("abcd"))
+    def test_from_anything_else_it_is_refused(self, given):
+        with pytest.raises(InvalidInput):
+            ConversationMemory(given, "chat")
+
+
+class TestSize:
+    async def test_fifty_megabytes_come_back(self, memory):
+        text = "0123456789abcdef " * (50_000_000 // 17)
+        chat = memory.conversation("huge")
+        message_id = await chat.aadd(role="user", content=text)
+        assert (await chat.aretrieve_by_id(message_id))["content"] == text
+
+    def test_ten_thousand_messages_keep_their_order(self, memory):
+        chat = memory.conversation("long")
+        for start in range(0, 10_000, 1_000):
+            chat.add_messages([HumanMessage(str(number)) for number in range(start, start + 1_000)])
+        assert len(chat) == 10_000
+        assert [message.content for message in chat.messages] == [str(number) for number in range(10_000)]
+        assert [each["content"] for each in chat.retrieve_recent(3)] == ["9997", "9998", "9999"]
+        chat.delete_memory(5_000)
+        chat.delete_memory(-5_000)
+        assert [each.content for each in chat.messages[4_998:5_001]] == ["4998", "5001", "5002"]
+
+    async def test_hostile_text_is_kept_exactly(self, chat, do):
+        for text in ("a\0b", "\ud800", "\udfff x \ud800", "\x00", "\u2028\ufeff", "🦜" * 3, ""):
+            await do(chat, "add", role="user", content=text, name=text or None)
+            assert (await do(chat, "retrieve_all"))[-1]["content"] == text
+            assert (await do(chat, "messages"))[-1].content == text
+            assert (await do(chat, "messages"))[-1].name == (text or None)
+
+    def test_json_in_text_stays_text(self, chat):
+        text = json.dumps({"$agentmem": "bytes", "value": "aGk="})
+        chat.add(role="user", content=text)
+        chat.add(role="user", content={"$agentmem": "bytes", "value": "aGk="})
+        assert contents(chat) == [text, text]

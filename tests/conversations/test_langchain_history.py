@@ -1,0 +1,323 @@
+"""`ConversationMemory`, as LangChain uses it."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables.history import RunnableWithMessageHistory
+
+from langchain_agentmem import AgentMemory, ConversationMemory, Message, MessageError
+
+
+@pytest.fixture
+def chat(memory: AgentMemory) -> ConversationMemory:
+    return memory.conversation("chat")
+
+
+def texts(messages: list[BaseMessage]) -> list[str]:
+    return [str(message.text) for message in messages]
+
+
+class TestBeingAChatHistory:
+    def test_it_is_one(self, chat):
+        assert isinstance(chat, BaseChatMessageHistory)
+
+    def test_subclassing_and_making_it_emits_no_warning(self):
+        code = (
+            "from langchain_agentmem import ConversationMemory\n"
+            "class Mine(ConversationMemory): pass\n"
+            "Mine(':memory:', 'chat').add_user_message('Hello')\n"
+        )
+        run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+        assert (run.returncode, run.stderr) == (0, "")
+
+    async def test_messages_come_back_as_they_went(self, chat, do):
+        given = [
+            SystemMessage("Be kind.", id="1"),
+            HumanMessage([{"type": "text", "text": "See"}, {"type": "image", "url": "https://x/y"}], id="2"),
+            AIMessage(
+                "",
+                id="3",
+                tool_calls=[{"name": "look", "args": {"a": [1, None]}, "id": "c", "type": "tool_call"}],
+                usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+                response_metadata={"model_name": "m"},
+            ),
+            ToolMessage("42", tool_call_id="c", id="4", status="error", artifact={"a": (1, 2)}),
+            ChatMessage("x", role="critic", id="5"),
+            FunctionMessage("y", name="f", id="6"),
+            AIMessageChunk("z", id="7"),
+        ]
+        await do(chat, "add_messages", given)
+        back = await do(chat, "messages")
+        assert back == given
+        assert [type(message) for message in back] == [type(message) for message in given]
+
+    async def test_the_short_methods_work(self, chat):
+        chat.add_user_message("Hello")
+        chat.add_ai_message(AIMessage("Hi"))
+        chat.add_message(SystemMessage("x"))
+        assert texts(chat.messages) == ["Hello", "Hi", "x"]
+        assert str(chat).startswith("Human: Hello")
+
+    def test_messages_are_a_fresh_list_each_time(self, chat):
+        chat.add_user_message("Hello")
+        first = chat.messages
+        first[0].content = "changed"
+        first.clear()
+        assert texts(chat.messages) == ["Hello"]
+
+    async def test_ids_are_assigned_and_stay(self, chat, do):
+        await do(chat, "add_messages", [HumanMessage("a"), AIMessage("b"), HumanMessage("c", id="mine")])
+        first = [message.id for message in await do(chat, "messages")]
+        assert len(set(first)) == 3
+        assert all(first)
+        assert first[2] == "mine"
+        assert [message.id for message in await do(chat, "messages")] == first
+
+    def test_the_messages_given_are_not_changed(self, chat):
+        message = HumanMessage("a", additional_kwargs={"created_at": datetime(2020, 1, 1, tzinfo=UTC)})
+        before = message.model_copy(deep=True)
+        chat.add_messages([message])
+        assert message == before
+
+    async def test_no_messages_are_no_trouble(self, chat, do):
+        await do(chat, "add_messages", [])
+        await do(chat, "add_messages", iter([HumanMessage("a")]))
+        assert texts(await do(chat, "messages")) == ["a"]
+
+
+class TestAllOrNothing:
+    async def test_one_bad_message_keeps_all_out(self, chat, do):
+        chat.add_messages([HumanMessage("Hello", id="taken")])
+        for bad in (
+            None,
+            "text",
+            HumanMessage("x", id="a\0b"),
+            HumanMessage("Bye", id="taken"),
+            ToolMessage("x", tool_call_id="c", artifact=object()),
+            HumanMessage("x", additional_kwargs={"created_at": "yesterday"}),
+        ):
+            with pytest.raises(MessageError):
+                await do(chat, "add_messages", [HumanMessage("before"), bad, HumanMessage("after")])
+        assert texts(chat.messages) == ["Hello"]
+
+    async def test_what_is_no_list_of_messages_is_refused(self, chat, do):
+        for other in (None, 5, "text", HumanMessage("x"), {"role": "user"}):
+            with pytest.raises(MessageError):
+                await do(chat, "add_messages", other)
+        assert chat.messages == []
+
+    async def test_a_repeat_within_one_batch_counts_once(self, chat, do):
+        await do(chat, "add_messages", [HumanMessage("a", id="m"), AIMessage("b"), HumanMessage("a", id="m")])
+        assert texts(chat.messages) == ["a", "b"]
+
+    async def test_a_contradiction_within_one_batch_is_refused(self, chat, do):
+        with pytest.raises(MessageError, match="other content under the id 'm'"):
+            await do(chat, "add_messages", [HumanMessage("a", id="m"), HumanMessage("b", id="m")])
+        assert chat.messages == []
+
+
+class TestTime:
+    async def test_a_message_may_tell_its_own_time(self, memory, chat, do):
+        for told, expected in (
+            (datetime(2020, 1, 1, 10, tzinfo=UTC), datetime(2020, 1, 1, 10, tzinfo=UTC)),
+            ("2020-01-01T10:00:00+02:00", datetime(2020, 1, 1, 8, tzinfo=UTC)),
+            ("2020-01-01T10:00:00Z", datetime(2020, 1, 1, 10, tzinfo=UTC)),
+            (datetime(2020, 1, 1, 10), datetime(2020, 1, 1, 10, tzinfo=UTC)),
+            ("2020-01-01", datetime(2020, 1, 1, tzinfo=UTC)),
+            ("1969-12-31T23:59:59.999999Z", datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+        ):
+            chat.clear()
+            await do(chat, "add_messages", [HumanMessage("orchard", additional_kwargs={"created_at": told})])
+            [found] = memory.search("orchard")
+            assert found.created_at == expected
+            [back] = await do(chat, "messages")
+            assert back.additional_kwargs == {"created_at": told}
+
+    def test_else_it_is_now(self, memory, chat, clock):
+        clock.pass_time(days=400)
+        chat.add_user_message("orchard")
+        assert memory.search("orchard")[0].created_at.year == 2027
+
+    async def test_what_is_no_time_is_refused(self, memory, chat, do):
+        for told in ("yesterday", 5, [], "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"):
+            with pytest.raises(MessageError, match="created_at"):
+                await do(chat, "add_messages", [HumanMessage("x", additional_kwargs={"created_at": told})])
+        assert chat.messages == []
+        assert memory.search("x") == []
+
+
+class TestRunnableWithMessageHistory:
+    @pytest.fixture
+    def answers(self) -> Iterator[AIMessage]:
+        return (AIMessage(f"answer {number}") for number in itertools.count(1))
+
+    @staticmethod
+    def wrapped(memory: AgentMemory, runnable: Any, **keys: str) -> RunnableWithMessageHistory:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*RunnableWithMessageHistory.*")
+            return RunnableWithMessageHistory(
+                runnable,
+                lambda session_id: memory.conversation(session_id),  # noqa: PLW0108 - its parameters are read
+                **keys,
+            )
+
+    @staticmethod
+    async def run(chain: RunnableWithMessageHistory, how: str, given: Any) -> str:
+        config: Any = {"configurable": {"session_id": "chat"}}
+        if how == "invoke":
+            return chain.invoke(given, config).text
+        if how == "ainvoke":
+            return (await chain.ainvoke(given, config)).text
+        if how == "stream":
+            return "".join(chunk.text for chunk in chain.stream(given, config))
+        return "".join([chunk.text async for chunk in chain.astream(given, config)])
+
+    @pytest.mark.parametrize("how", ["invoke", "ainvoke", "stream", "astream"])
+    async def test_messages_go_in_and_answers_come_after_them(self, memory, answers, how):
+        chain = self.wrapped(memory, GenericFakeChatModel(messages=answers))
+        assert await self.run(chain, how, [HumanMessage("first")]) == "answer 1"
+        assert await self.run(chain, how, [HumanMessage("second"), HumanMessage("third")]) == "answer 2"
+        assert texts(memory.conversation("chat").messages) == ["first", "answer 1", "second", "third", "answer 2"]
+
+    @pytest.mark.parametrize("how", ["invoke", "ainvoke", "stream", "astream"])
+    async def test_dicts_go_in_and_the_model_sees_the_history(self, memory, answers, how):
+        seen: list[list[str]] = []
+
+        def look(prompt: Any) -> Any:
+            seen.append(texts(prompt.to_messages()))
+            return prompt
+
+        prompt = ChatPromptTemplate.from_messages(
+            [("system", "Be kind."), MessagesPlaceholder("past"), ("human", "{q}")]
+        )
+        chain = self.wrapped(
+            memory,
+            prompt | RunnableLambda(look) | GenericFakeChatModel(messages=answers),
+            input_messages_key="q",
+            history_messages_key="past",
+        )
+        for question in ("first", "second"):
+            await self.run(chain, how, {"q": question})
+        assert seen == [["Be kind.", "first"], ["Be kind.", "first", "answer 1", "second"]]
+        assert texts(memory.conversation("chat").messages) == ["first", "answer 1", "second", "answer 2"]
+
+    async def test_a_run_that_fails_stores_nothing(self, memory):
+        def fail(_: Any) -> Any:
+            msg = "no"
+            raise RuntimeError(msg)
+
+        chain = self.wrapped(memory, RunnableLambda(fail))
+        with pytest.raises(RuntimeError):
+            chain.invoke([HumanMessage("x")], {"configurable": {"session_id": "chat"}})
+        assert memory.conversation("chat").messages == []
+
+
+TEXT = st.text(st.characters(exclude_categories=()), max_size=6)
+ATOMS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+JSON = st.recursive(
+    ATOMS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2), max_leaves=3
+)
+DICTS = st.dictionaries(TEXT, JSON, max_size=2)
+BLOCKS = (
+    TEXT
+    | st.builds(lambda text: {"type": "text", "text": text}, TEXT)
+    | st.builds(lambda text: {"type": "reasoning", "reasoning": text}, TEXT)
+    | st.builds(lambda url: {"type": "image_url", "image_url": {"url": url}}, TEXT)
+    | DICTS
+)
+CALLS = st.lists(
+    st.fixed_dictionaries({"name": TEXT, "args": DICTS, "id": st.none() | TEXT, "type": st.just("tool_call")}),
+    max_size=2,
+)
+INVALID = st.lists(
+    st.fixed_dictionaries(
+        {
+            "name": TEXT,
+            "args": TEXT,
+            "id": st.none() | TEXT,
+            "error": st.none() | TEXT,
+            "type": st.just("invalid_tool_call"),
+        }
+    ),
+    max_size=1,
+)
+COMMON = {
+    "content": TEXT | st.lists(BLOCKS, max_size=3),
+    "name": st.none() | TEXT,
+    "additional_kwargs": DICTS,
+    "response_metadata": DICTS,
+}
+
+
+def built(kind: type[BaseMessage], **fields: Any) -> st.SearchStrategy[BaseMessage]:
+    return st.builds(kind, **COMMON, **fields)
+
+
+MESSAGES = st.one_of(
+    built(HumanMessage),
+    built(SystemMessage),
+    built(AIMessage, tool_calls=CALLS, invalid_tool_calls=INVALID),
+    built(ToolMessage, tool_call_id=TEXT, artifact=JSON, status=st.sampled_from(["success", "error"])),
+    built(ChatMessage, role=TEXT),
+)
+
+
+class TestAnyMessage:
+    @settings(
+        max_examples=60,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+    @given(messages=st.lists(MESSAGES, min_size=1, max_size=4))
+    def test_comes_back_as_it_went(self, memory, messages):
+        chat = memory.conversation()
+        given = [message.model_copy(update={"id": f"m{number}"}) for number, message in enumerate(messages)]
+        chat.add_messages(given)
+        assert chat.messages == given
+        chat.add_messages(given)
+        assert len(chat) == len(given)
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        message=st.builds(
+            Message,
+            role=st.sampled_from(["user", "assistant", "system", "tool", "critic"]),
+            content=st.none() | TEXT | DICTS | st.lists(BLOCKS, max_size=2),
+            name=st.none() | TEXT,
+            structured_data=st.none() | DICTS,
+            reasoning_details=st.none() | st.lists(DICTS, max_size=2),
+            tool_call_id=st.none() | TEXT,
+            images=st.none() | st.lists(TEXT, max_size=2),
+        )
+    )
+    def test_of_ours_comes_back_as_it_went(self, memory, message):
+        chat = memory.conversation()
+        chat.add(message)
+        assert [version.message for version in chat.history_of(message.message_id)] == [message]
+        again = memory.conversation()
+        again.add_messages(chat.messages)
+        assert [version.message for version in again.history_of(message.message_id)] == [message]

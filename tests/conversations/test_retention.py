@@ -1,0 +1,156 @@
+"""Which messages a conversation keeps, when it is told to forget."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from langchain_agentmem import AgentMemory, ConversationMemory, InvalidInput, Retention
+
+
+def texts(chat: ConversationMemory) -> list[str]:
+    return [str(message.text) for message in chat.messages]
+
+
+def numbered(*numbers: int) -> list[BaseMessage]:
+    return [HumanMessage(str(number)) for number in numbers]
+
+
+def call(*ids: str) -> AIMessage:
+    return AIMessage("call", tool_calls=[{"name": "look", "args": {}, "id": each} for each in ids])
+
+
+class TestKeepLast:
+    async def test_only_the_newest_stay(self, memory, do):
+        chat = memory.conversation("chat", retention=Retention(keep_last=2))
+        for number in range(4):
+            await do(chat, "add", role="user", content=str(number))
+        assert texts(chat) == ["2", "3"]
+        await do(chat, "add_messages", numbered(4, 5, 6))
+        assert texts(chat) == ["5", "6"]
+        assert memory.search("0") == []
+        assert memory.verify().ok
+        assert memory.stats()["messages"] == 2
+
+    def test_the_description_stays_and_does_not_count(self, memory):
+        chat = memory.conversation("chat", description="Be kind.", retention=Retention(keep_last=2))
+        chat.add_messages(numbered(1, 2, 3))
+        assert texts(chat) == ["Be kind.", "2", "3"]
+
+    async def test_a_result_keeps_the_call_it_answers(self, memory, do):
+        chat = memory.conversation("chat", retention=Retention(keep_last=1))
+        for message in (
+            HumanMessage("q"),
+            call("a", "b"),
+            ToolMessage("1", tool_call_id="a"),
+            ToolMessage("2", tool_call_id="b"),
+        ):
+            await do(chat, "add_messages", [message])
+            assert chat.messages[0].type != "tool"
+        assert texts(chat) == ["call", "1", "2"]
+        await do(chat, "add_messages", [AIMessage("done")])
+        assert texts(chat) == ["done"]
+
+    def test_a_log_that_was_long_before_is_cut_with_the_next_message(self, memory):
+        memory.conversation("chat").add_messages(numbered(*range(10)))
+        chat = memory.conversation("chat", retention=Retention(keep_last=3))
+        assert len(chat) == 10
+        chat.add_user_message("10")
+        assert texts(chat) == ["8", "9", "10"]
+
+    def test_an_addition_that_adds_nothing_drops_nothing(self, memory):
+        memory.conversation("chat").add_messages([HumanMessage(str(n), id=str(n)) for n in range(3)])
+        memory.conversation("chat", retention=Retention(keep_last=1)).add_messages([HumanMessage("0", id="0")])
+        assert len(memory.conversation("chat")) == 3
+
+    def test_every_batch_of_a_long_tool_loop_begins_well(self, memory):
+        for keep in range(1, 6):
+            chat = memory.conversation(f"chat{keep}", retention=Retention(keep_last=keep))
+            for number in range(6):
+                ids = [f"{number}-{each}" for each in range(number % 3 + 1)]
+                results = [ToolMessage(each, tool_call_id=each) for each in ids]
+                for message in [HumanMessage("q"), call(*ids), *results, AIMessage("done")]:
+                    chat.add_message(message)
+                    kept = chat.messages
+                    assert kept[0].type != "tool"
+                    assert len(kept) >= min(keep, len(kept))
+                    open_calls = {each["id"] for one in kept if isinstance(one, AIMessage) for each in one.tool_calls}
+                    assert {one.tool_call_id for one in kept if isinstance(one, ToolMessage)} <= open_calls
+
+
+class TestMaxAge:
+    async def test_what_is_older_goes_with_the_next_message(self, memory, do, clock):
+        chat = memory.conversation("chat", description="Be kind.", retention=Retention(max_age=timedelta(days=7)))
+        await do(chat, "add", role="user", content="first")
+        clock.pass_time(days=6)
+        await do(chat, "add", role="user", content="second")
+        assert texts(chat) == ["Be kind.", "first", "second"]
+        clock.pass_time(days=2)
+        await do(chat, "add", role="user", content="third")
+        assert texts(chat) == ["Be kind.", "second", "third"]
+
+    def test_a_messages_own_time_counts(self, memory):
+        chat = memory.conversation("chat", retention=Retention(max_age=timedelta(days=7)))
+        old = HumanMessage("old", additional_kwargs={"created_at": datetime(2020, 1, 1, tzinfo=UTC)})
+        chat.add_messages([old, HumanMessage("new")])
+        assert texts(chat) == ["new"]
+
+    def test_a_late_result_keeps_the_old_call(self, memory, clock):
+        chat = memory.conversation("chat", retention=Retention(max_age=timedelta(days=7)))
+        chat.add_messages([HumanMessage("q"), call("a")])
+        clock.pass_time(days=30)
+        chat.add_messages([ToolMessage("1", tool_call_id="a")])
+        assert texts(chat) == ["call", "1"]
+
+    def test_both_limits_hold(self, memory, clock):
+        chat = memory.conversation("chat", retention=Retention(keep_last=2, max_age=timedelta(days=7)))
+        chat.add_messages(numbered(1, 2, 3))
+        assert texts(chat) == ["2", "3"]
+        clock.pass_time(days=8)
+        chat.add_messages(numbered(4))
+        assert texts(chat) == ["4"]
+
+
+class TestTheOption:
+    def test_it_is_off_by_default(self, memory, clock):
+        for retention in (None, Retention()):
+            chat = memory.conversation("chat", retention=retention)
+            chat.add_messages(numbered(*range(50)))
+            clock.pass_time(days=10_000)
+        assert len(memory.conversation("chat")) == 100
+
+    def test_the_whole_memory_may_have_one(self, url):
+        with AgentMemory(url, retention=Retention(keep_last=1)) as memory:
+            chat = memory.conversation("chat")
+            chat.add_messages(numbered(1, 2))
+            assert texts(chat) == ["2"]
+            own = memory.conversation("own", retention=Retention(keep_last=2))
+            own.add_messages(numbered(1, 2, 3))
+            assert texts(own) == ["2", "3"]
+
+    @pytest.mark.parametrize(
+        "limits",
+        [
+            {"keep_last": 0},
+            {"keep_last": -1},
+            {"keep_last": True},
+            {"keep_last": "5"},
+            {"keep_last": 1.5},
+            {"max_age": timedelta(0)},
+            {"max_age": timedelta(days=-1)},
+            {"max_age": 7},
+        ],
+        ids=repr,
+    )
+    def test_values_that_make_no_sense_are_refused(self, limits):
+        with pytest.raises(InvalidInput):
+            Retention(**limits)
+
+    def test_what_is_no_retention_is_refused(self, memory):
+        for given in (5, "7 days", {"keep_last": 1}):
+            with pytest.raises(InvalidInput, match="retention"):
+                memory.conversation("chat", retention=given)
+            with pytest.raises(InvalidInput, match="retention"):
+                AgentMemory(retention=given)

@@ -1,0 +1,300 @@
+"""What document 003 asks of every memory: files, an event bus, compaction."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_agentmem import AgentMemory, Attachment, ConversationMemory, InvalidInput, Message
+from langchain_agentmem import files as files_module
+from langchain_agentmem.events import MemoryResetEvent
+
+
+def fill(memory: AgentMemory, conversation_id: str = "chat") -> ConversationMemory:
+    """A conversation with one of everything."""
+    chat = memory.conversation(conversation_id, description="Be kind.")
+    chat.add(Message(role="user", content="See \ud800\0", message_id="1", images=["a.png"], created_at="2020-01-01"))
+    chat.add(
+        Message(
+            role="assistant",
+            content=None,
+            message_id="2",
+            tool_calls=[{"id": "c", "name": "look", "arguments": "{}"}],
+            agent_calls=[{"agent_name": "B", "request": {"a": (1, b"x")}}],
+            structured_data={"when": datetime(2020, 1, 1, tzinfo=UTC)},
+            reasoning_details=[{"type": "reasoning.text", "text": "hm"}],
+        )
+    )
+    chat.add(Message(role="tool", content={"output": "42"}, tool_call_id="c", message_id="3", name="look"))
+    chat.add_messages([AIMessage("done", id="4", response_metadata={"model_name": "m"})])
+    chat.update("1", content="See, edited")
+    session = memory.session(conversation_id)
+    each = session.create_round("q")
+    session.add_post(each.id, send_from="A", send_to="B", attachments=[Attachment.create("plan", "p")])
+    session.finish_round(each.id)
+    return chat
+
+
+def everything(memory: AgentMemory, conversation_id: str = "chat") -> Any:
+    chat = memory.conversation(conversation_id)
+    messages = chat.messages
+    versions = [chat.history_of(message.id) for message in messages]
+    return messages, versions, memory.session(conversation_id).rounds
+
+
+def listed(folder: Path) -> list[str]:
+    """The files of a folder that are no part of the database, half-written ones included."""
+    return [each.name for each in folder.iterdir() if "memory.json" in each.name]
+
+
+class TestFiles:
+    async def test_a_memory_comes_back_without_losses(self, memory, do, tmp_path: Path):
+        chat = fill(memory)
+        path = tmp_path / "memory.json"
+        state = {"step": 3, "nested": {"a": [1, None, "\ud800"]}}
+        await do(chat, "save_to_file", path, state)
+        before = everything(memory)
+        other = memory.conversation("other", description="To be replaced.")
+        other.add(role="user", content="to be replaced")
+        assert await do(other, "load_from_file", str(path)) == state
+        assert everything(memory, "other") == before
+        assert memory.verify().ok
+        await do(other, "reset_memory")
+        assert other.retrieve_all() == [{"role": "system", "content": "Be kind."}]
+
+    async def test_between_engines_and_back_into_itself(self, memory, do, tmp_path: Path):
+        chat, path = fill(memory), tmp_path / "memory.json"
+        before = everything(memory)
+        await do(chat, "save_to_file", path)
+        chat.add(role="user", content="after the save")
+        assert await do(chat, "load_from_file", path) is None
+        assert everything(memory) == before
+        with AgentMemory() as elsewhere:
+            elsewhere.conversation("chat").load_from_file(path)
+            assert everything(elsewhere) == before
+
+    async def test_a_changed_description_comes_back(self, memory, do, tmp_path: Path):
+        memory.conversation("chat", description="one").add(role="user", content="Hello")
+        chat, path = memory.conversation("chat", description="two"), tmp_path / "memory.json"
+        await do(chat, "save_to_file", path)
+        before = everything(memory)
+        await do(memory.conversation("other"), "load_from_file", path)
+        assert everything(memory, "other") == before
+
+    async def test_a_description_is_in_the_file_even_before_anything_was_said(self, memory, do, tmp_path: Path):
+        path = tmp_path / "memory.json"
+        await do(memory.conversation("chat", description="Be kind."), "save_to_file", path)
+        await do(memory.conversation("other"), "load_from_file", path)
+        assert memory.conversation("other").retrieve_all() == [{"role": "system", "content": "Be kind."}]
+
+    async def test_two_equal_descriptions_are_one(self, memory, do, tmp_path: Path):
+        path = tmp_path / "memory.json"
+        await do(fill(memory), "save_to_file", path)
+        other = memory.conversation("other", description="Be kind.")
+        await do(other, "load_from_file", path)
+        assert [message.type for message in other.messages[:2]] == ["system", "human"]
+
+    async def test_a_session_comes_back(self, memory, do, tmp_path: Path):
+        fill(memory)
+        before, path = everything(memory), tmp_path / "memory.json"
+        await do(memory.session("chat"), "save_to_file", path, {})
+        assert await do(memory.session("other"), "load_from_file", path) == {}
+        assert everything(memory, "other") == before
+
+    async def test_an_empty_memory_is_saved_too(self, memory, do, tmp_path: Path):
+        path = tmp_path / "memory.json"
+        await do(memory.conversation("empty"), "save_to_file", path)
+        chat = fill(memory)
+        await do(chat, "load_from_file", path)
+        assert chat.messages == []
+
+    async def test_a_state_that_json_cannot_hold_is_refused(self, memory, do, tmp_path: Path):
+        path = tmp_path / "memory.json"
+        path.write_text("old", encoding="utf-8")
+        for state in ({"a": object()}, {"a": float("nan")}, [1], 5, "text", {"a": b"x"}):
+            with pytest.raises(InvalidInput, match="additional state"):
+                await do(memory.conversation("chat"), "save_to_file", path, state)
+        assert path.read_text(encoding="utf-8") == "old"
+        assert listed(tmp_path) == ["memory.json"]
+
+    async def test_a_write_that_is_interrupted_leaves_the_old_file(self, memory, do, tmp_path: Path, monkeypatch):
+        chat, path = fill(memory), tmp_path / "memory.json"
+        await do(chat, "save_to_file", path)
+        before = path.read_bytes()
+        chat.add(role="user", content="more")
+
+        def fail(_: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(files_module.os, "fsync", fail)
+        with pytest.raises(InvalidInput, match="No space left"):
+            await do(chat, "save_to_file", path)
+        assert path.read_bytes() == before
+        assert listed(tmp_path) == ["memory.json"]
+
+    async def test_a_folder_that_is_missing_is_named(self, memory, do, tmp_path: Path):
+        with pytest.raises(InvalidInput, match="cannot be written"):
+            await do(fill(memory), "save_to_file", tmp_path / "missing" / "memory.json")
+
+    async def test_what_is_no_saved_memory_is_refused_and_nothing_changes(self, memory, do, tmp_path: Path):
+        chat = fill(memory)
+        before = everything(memory)
+        path = tmp_path / "memory.json"
+        chat.save_to_file(path)
+        good = json.loads(path.read_text(encoding="utf-8"))
+        whole = path.read_text(encoding="utf-8")
+        for text in (
+            "",
+            "null",
+            "[]",
+            "{}",
+            "5",
+            whole[:-20],
+            whole[: len(whole) // 2],
+            "\x89PNG",
+            "[" * 100_000,
+            json.dumps(good | {"format": "other"}),
+            json.dumps(good | {"version": 99}),
+            json.dumps(good | {"memory_type": "session"}),
+            json.dumps(good | {"entries": None}),
+            json.dumps(good | {"entries": [5]}),
+            json.dumps(good | {"entries": [{}]}),
+            json.dumps({key: value for key, value in good.items() if key != "entries"}),
+        ):
+            path.write_text(text, encoding="utf-8")
+            with pytest.raises(InvalidInput):
+                await do(chat, "load_from_file", path)
+        path.write_bytes(b"\xff\xfe\x00")
+        for source in (path, tmp_path, tmp_path / "missing.json", None, 5, "a\0b"):
+            with pytest.raises(InvalidInput):
+                await do(chat, "load_from_file", source)
+        assert everything(memory) == before
+
+    def test_a_damaged_file_is_refused_or_readable_never_a_trap(self, memory, tmp_path: Path):
+        chat = fill(memory)
+        path = tmp_path / "memory.json"
+        chat.save_to_file(path)
+        good = json.loads(path.read_text(encoding="utf-8"))
+        dice = random.Random(7)
+        refused, tries = 0, 150 if memory.database.engine.dialect == "sqlite" else 40
+        for _ in range(tries):
+            bad = copy.deepcopy(good)
+            spoil(bad["entries"], dice)
+            path.write_text(json.dumps(bad), encoding="utf-8")
+            before = everything(memory)
+            try:
+                chat.load_from_file(path)
+            except InvalidInput:
+                refused += 1
+                assert everything(memory) == before
+            else:
+                everything(memory)
+        assert refused > tries / 3
+        assert memory.verify().ok
+
+
+def spoil(value: Any, dice: random.Random) -> None:
+    """Change one thing, somewhere inside."""
+    while True:
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        if not keys:
+            return
+        key = dice.choice(keys)
+        if isinstance(value[key], dict | list) and dice.random() < 0.8:
+            value = value[key]
+            continue
+        if dice.random() < 0.3:
+            del value[key]
+        else:
+            odd = (None, 5, -1, "x", "", "a\0\ud800", [], {}, [5], True, 1.5, 10**30, float("inf"), {"$agentmem": "x"})
+            value[key] = copy.deepcopy(dice.choice(odd))
+        return
+
+
+class SyncBus:
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def emit(self, event: Any) -> None:
+        self.events.append(event)
+
+
+class AsyncBus(SyncBus):
+    async def emit(self, event: Any) -> None:  # type: ignore[override]
+        await asyncio.sleep(0)
+        self.events.append(event)
+
+
+class NowaitBus(SyncBus):
+    emit = None  # type: ignore[assignment]
+
+    def emit_nowait(self, event: Any) -> None:
+        self.events.append(event)
+
+
+class TestEventBus:
+    @pytest.mark.parametrize("make", [SyncBus, AsyncBus, NowaitBus])
+    @pytest.mark.parametrize("verb", ["reset_memory", "clear"])
+    async def test_a_reset_is_told_to_it(self, memory, do, make, verb, clock):
+        bus, chat = make(), fill(memory)
+        chat.set_event_context("Researcher", bus, session_id="run-1")
+        clock.now = datetime(2030, 1, 1, tzinfo=UTC)
+        await do(chat, verb)
+        await asyncio.sleep(0.01)
+        [event] = bus.events
+        assert isinstance(event, MemoryResetEvent)
+        assert event.agent_name == "Researcher"
+        assert event.timestamp.year == 2030
+        assert event.timestamp.tzinfo is UTC
+        assert set(event.__dataclass_fields__) == {"agent_name", "timestamp"}
+
+    @pytest.mark.parametrize("make", [SyncBus, AsyncBus, NowaitBus])
+    def test_it_is_told_where_no_loop_runs(self, make):
+        with AgentMemory() as memory:
+            bus, chat = make(), memory.conversation("chat")
+            chat.set_event_context("Researcher", bus)
+            chat.reset_memory()
+            assert len(bus.events) == 1
+
+    async def test_a_session_tells_it_too_and_none_stops_it(self, memory, do):
+        events: list[Any] = []
+        session = memory.session("task")
+        session.set_event_context("Planner", events.append)
+        await do(session, "reset_memory")
+        session.set_event_context("Planner", None)
+        await do(session, "reset_memory")
+        assert [event.agent_name for event in events] == ["Planner"]
+
+    async def test_a_bus_that_fails_changes_nothing(self, memory, do, caplog):
+        def fail(_: Any) -> None:
+            msg = "broken bus"
+            raise RuntimeError(msg)
+
+        chat = fill(memory)
+        chat.set_event_context("Researcher", fail)
+        await do(chat, "reset_memory")
+        assert len(chat) == 1
+        assert "failed" in caplog.text
+
+    def test_what_is_no_bus_is_refused(self, memory):
+        with pytest.raises(InvalidInput, match="not an event bus"):
+            memory.conversation("chat").set_event_context("Researcher", object())
+
+
+class TestCompaction:
+    async def test_a_plain_memory_has_nothing_to_compact(self, memory, do):
+        chat = memory.conversation("chat")
+        chat.add_messages([HumanMessage("x" * 1_000)] * 5)
+        for part in (chat, memory.session("chat")):
+            for verb in ("compact_if_needed", "compact_for_payload_error"):
+                assert await do(part, verb) is False
+                assert await do(part, verb, {"model": None}) is False
+        assert len(chat) == 5

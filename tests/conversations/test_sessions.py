@@ -1,0 +1,478 @@
+"""`SessionMemory`: rounds and posts between roles (document 000)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_agentmem import (
+    AgentMemory,
+    Attachment,
+    AttachmentType,
+    Conversation,
+    InvalidInput,
+    MessageError,
+    Post,
+    Round,
+    SessionMemory,
+    SharedMemoryEntry,
+)
+from langchain_agentmem.conversations.sessions import TEMPORAL_START, temporal
+
+
+@pytest.fixture
+def session(memory: AgentMemory) -> SessionMemory:
+    return memory.session("task")
+
+
+def said(rounds: list[Round]) -> list[list[str]]:
+    return [[post.message for post in each.post_list] for each in rounds]
+
+
+def share(session: SessionMemory, round_id: str, sender: str, scope: str, content: str) -> None:
+    entry = SharedMemoryEntry.create("plan", scope, content)
+    session.add_post(
+        round_id,
+        send_from=sender,
+        send_to="Worker",
+        message="",
+        attachments=[Attachment.create(AttachmentType.shared_memory_entry, "", extra=entry)],
+    )
+
+
+def shared(session: SessionMemory) -> list[str]:
+    return [entry.content for entry in session.get_shared_memory_entries("plan")]
+
+
+class TestRounds:
+    async def test_a_round_is_created_then_finished_or_failed(self, session, do):
+        first = await do(session, "create_round", "one")
+        second = await do(session, "create_round", "two")
+        third = await do(session, "create_round", "three")
+        assert (first.state, first.user_query, first.post_list) == ("created", "one", ())
+        await do(session, "finish_round", second.id)
+        await do(session, "fail_round", third.id)
+        assert [(each.id, each.state) for each in await do(session, "rounds")] == [
+            (first.id, "created"),
+            (second.id, "finished"),
+            (third.id, "failed"),
+        ]
+
+    async def test_posts_come_in_order_in_their_rounds(self, session, do):
+        first, second = [await do(session, "create_round", text) for text in ("one", "two")]
+        for text, each in (("a", first), ("b", second), ("c", first)):
+            await do(session, "add_post", each.id, send_from="User", send_to="Planner", message=text)
+        assert said(await do(session, "rounds")) == [["a", "c"], ["b"]]
+
+    async def test_a_post_carries_every_type_of_attachment(self, session, do):
+        attachments = [
+            Attachment.create(kind, kind.value, extra={"n": [1, None]})
+            for kind in AttachmentType
+            if kind is not AttachmentType.shared_memory_entry
+        ]
+        attachments.append(
+            Attachment.create(
+                AttachmentType.shared_memory_entry, "x", extra=SharedMemoryEntry.create("plan", "round", "p")
+            )
+        )
+        assert len(attachments) == 22
+        post = Post.create("see", "Planner", "User", attachments)
+        each = await do(session, "create_round", "q")
+        assert await do(session, "add_post", each.id, post) == post
+        [back] = (await do(session, "rounds"))[0].post_list
+        assert back == post
+        assert back.attachment_list == tuple(attachments)
+
+    async def test_an_unknown_round_is_refused(self, session, do):
+        post_id = session.add_post(session.create_round("q").id, send_from="a", send_to="b").id
+        for round_id in ("unknown", "", None, 5, "a\0b", [], post_id):
+            for name, fields in (
+                ("finish_round", {}),
+                ("fail_round", {}),
+                ("add_post", {"send_from": "a", "send_to": "b"}),
+            ):
+                with pytest.raises(MessageError):
+                    await do(session, name, round_id, **fields)
+        assert said(session.rounds) == [[""]]
+
+    async def test_the_same_post_again_is_no_second_one_and_another_is_refused(self, session, do):
+        first, second = session.create_round("one"), session.create_round("two")
+        post = Post.create("hi", "a", "b", id="p")
+        for _ in range(2):
+            await do(session, "add_post", first.id, post)
+        for round_id, other in (
+            (second.id, post),
+            (first.id, Post.create("bye", "a", "b", id="p")),
+            (first.id, Post.create("hi", "c", "b", id="p")),
+            (first.id, Post.create("hi", "a", "c", id="p")),
+            (first.id, post.with_attachment(Attachment.create("text", "x"))),
+            (first.id, Post.create("hi", "a", "b", id=first.id)),
+        ):
+            with pytest.raises(MessageError, match="other content"):
+                await do(session, "add_post", round_id, other)
+        assert said(session.rounds) == [["hi"], []]
+
+    async def test_what_is_no_post_is_refused(self, session, do):
+        each = session.create_round("q")
+        for fields in (
+            {},
+            {"send_from": "a"},
+            {"send_to": "b"},
+            {"send_from": "", "send_to": "b"},
+            {"send_from": 5, "send_to": "b"},
+            {"send_from": "a", "send_to": 5},
+            {"send_from": "a\0", "send_to": "b"},
+            {"send_from": "a", "send_to": "\ud800"},
+            {"send_from": "a", "send_to": "b", "message": 5},
+            {"send_from": "a", "send_to": "b", "attachments": [5]},
+            {"post": "text"},
+            {"post": {"send_from": "a"}},
+            {"post": Post.create("hi", "", "b")},
+            {"post": Post.create("hi", "a", "b", id="x" * 501)},
+        ):
+            with pytest.raises(InvalidInput):
+                await do(session, "add_post", each.id, **fields)
+        for query in (None, 5, []):
+            with pytest.raises(InvalidInput):
+                await do(session, "create_round", query)
+        assert said(session.rounds) == [[]]
+
+    async def test_hostile_text_is_kept_exactly(self, session, do):
+        for text in ("a\0b", "\ud800", "🦜", "\x85\u2028\ufeff", ""):
+            each = await do(session, "create_round", text)
+            await do(
+                session,
+                "add_post",
+                each.id,
+                send_from="a",
+                send_to="b",
+                message=text,
+                attachments=[Attachment.create("text", text, extra={text: text})],
+            )
+            back = (await do(session, "rounds"))[-1]
+            assert back.user_query == text
+            assert back.post_list[0].message == text
+            assert back.post_list[0].attachment_list[0].extra == {text: text}
+
+    async def test_a_reset_leaves_nothing(self, memory, session, do):
+        session.add_post(session.create_round("q").id, send_from="a", send_to="b", message="m")
+        await do(session, "reset_memory")
+        assert await do(session, "rounds") == []
+        assert memory.stats()["content_bytes"] == 0
+
+    def test_what_cannot_be_an_id_is_refused(self, memory):
+        for session_id in ("", "a\0b", "x" * 501, [], 1.5):
+            with pytest.raises(InvalidInput, match="cannot be the id of a session"):
+                memory.session(session_id)
+        assert memory.session(0).session_id == "0"
+        assert memory.session().session_id != memory.session().session_id
+
+
+class TestRoleRounds:
+    @pytest.fixture
+    def talk(self, session) -> SessionMemory:
+        for number, state in enumerate(("finished", "failed", "created")):
+            each = session.create_round(f"q{number}")
+            for sender, recipient in (("User", "Planner"), ("Planner", "Worker"), ("Worker", "Planner")):
+                text = f"{sender[0]}{recipient[0]}{number}"
+                session.add_post(each.id, send_from=sender, send_to=recipient, message=text)
+            if state == "finished":
+                session.finish_round(each.id)
+            if state == "failed":
+                session.fail_round(each.id)
+        return session
+
+    async def test_posts_are_those_the_role_sent_or_received(self, talk, do):
+        assert said(await do(talk, "get_role_rounds", "Planner")) == [["UP0", "PW0", "WP0"], ["UP2", "PW2", "WP2"]]
+        assert said(await do(talk, "get_role_rounds", "Worker")) == [["PW0", "WP0"], ["PW2", "WP2"]]
+
+    async def test_every_round_has_the_same_place_for_all_roles(self, talk, do):
+        rounds = await do(talk, "get_role_rounds", "Nobody")
+        assert [each.user_query for each in rounds] == ["q0", "q2"]
+        assert said(rounds) == [[], []]
+
+    async def test_failed_rounds_come_when_asked_for(self, talk, do):
+        rounds = await do(talk, "get_role_rounds", "User", include_failure_rounds=True)
+        assert [each.state for each in rounds] == ["finished", "failed", "created"]
+        assert [each.id for each in rounds] == [each.id for each in talk.rounds]
+
+    async def test_a_session_without_rounds_or_with_failed_ones_only_has_none(self, session, do):
+        assert await do(session, "get_role_rounds", "Planner") == []
+        session.fail_round(session.create_round("q").id)
+        assert await do(session, "get_role_rounds", "Planner") == []
+        assert await do(session, "messages_for", "Planner") == []
+        assert await do(session, "get_shared_memory_entries", "plan") == []
+
+    async def test_temporal_text_shows_in_the_last_round_only(self, session, do):
+        for number in range(2):
+            each = session.create_round("q")
+            text = f"keep{temporal(f' this{chr(10)}once')} and {temporal('that')}end{number}"
+            session.add_post(each.id, send_from="Planner", send_to="User", message=text)
+        assert said(await do(session, "get_role_rounds", "Planner")) == [
+            ["keep and end0"],
+            ["keep this\nonce and thatend1"],
+        ]
+        assert temporal("that") in session.rounds[0].post_list[0].message
+
+    async def test_the_last_round_that_did_not_fail_counts_as_the_last(self, session, do):
+        each = session.create_round("q")
+        session.add_post(each.id, send_from="Planner", send_to="User", message=temporal("now"))
+        session.fail_round(session.create_round("failed").id)
+        assert said(await do(session, "get_role_rounds", "Planner")) == [["now"]]
+
+    async def test_what_a_user_writes_is_never_cut(self, session, do):
+        for _ in range(2):
+            each = session.create_round("q")
+            session.add_post(each.id, send_from="User", send_to="Planner", message=temporal("mine"))
+            session.add_post(each.id, send_from="Planner", send_to="User", message=f"unended {TEMPORAL_START} x")
+        rounds = await do(session, "get_role_rounds", "Planner")
+        assert [each[0] for each in said(rounds)] == [temporal("mine")] * 2
+        assert said(rounds)[0][1].endswith(" x")
+
+
+class TestSharedEntries:
+    def test_of_one_sender_the_newest_counts(self, session):
+        each = session.create_round("q")
+        for content in "abc":
+            share(session, each.id, "Planner", "conversation", content)
+        assert shared(session) == ["c"]
+
+    def test_an_entry_for_the_round_is_seen_in_the_last_round_only(self, session):
+        for content in "abc":
+            share(session, session.create_round("q").id, "Planner", "round", content)
+        assert shared(session) == ["c"]
+        session.create_round("next")
+        assert shared(session) == []
+
+    def test_each_sender_has_one_in_the_order_in_which_they_were_said(self, session):
+        each = session.create_round("q")
+        share(session, each.id, "Planner", "conversation", "a")
+        share(session, each.id, "Worker", "round", "b")
+        assert shared(session) == ["a", "b"]
+        share(session, each.id, "Planner", "conversation", "c")
+        assert shared(session) == ["b", "c"]
+
+    def test_an_entry_for_the_conversation_comes_back_after_one_for_the_round(self, session):
+        share(session, session.create_round("one").id, "Planner", "conversation", "lasting")
+        share(session, session.create_round("two").id, "Planner", "round", "passing")
+        assert shared(session) == ["passing"]
+        session.create_round("three")
+        assert shared(session) == ["lasting"]
+
+    async def test_they_are_found_by_type_in_failed_rounds_too(self, session, do):
+        each = session.create_round("one")
+        share(session, each.id, "Planner", "conversation", "a")
+        session.fail_round(each.id)
+        assert [entry.content for entry in await do(session, "get_shared_memory_entries", "plan")] == ["a"]
+        for other in ("experience_sub_path", "", None, 5):
+            assert await do(session, "get_shared_memory_entries", other) == []
+
+    def test_they_are_entries_again_after_a_reload(self, memory, session):
+        share(session, session.create_round("one").id, "Planner", "conversation", "a")
+        other = memory.session("other")
+        other.import_(session.export())
+        assert other.get_shared_memory_entries("plan") == session.get_shared_memory_entries("plan")
+        assert isinstance(other.get_shared_memory_entries("plan")[0], SharedMemoryEntry)
+
+
+class TestTwoViewsOfOneLog:
+    async def test_a_post_is_a_message_with_its_senders_name(self, memory, session, do):
+        each = session.create_round("q")
+        for sender, recipient in (("User", "Planner"), ("Planner", "User")):
+            await do(session, "add_post", each.id, Post.create("hi", sender, recipient, id=sender))
+        assert await do(memory.conversation("task"), "messages") == [
+            HumanMessage("hi", name="User", id="User"),
+            AIMessage("hi", name="Planner", id="Planner"),
+        ]
+
+    async def test_a_plain_message_is_a_post_between_user_and_assistant(self, memory, session, do):
+        chat = memory.conversation("task", description="Be kind.")
+        chat.add_messages([AIMessage("Hi!"), HumanMessage("one"), AIMessage("two"), HumanMessage("three")])
+        rounds = await do(session, "rounds")
+        assert [each.user_query for each in rounds] == ["", "one", "three"]
+        assert [each.state for each in rounds] == ["finished", "finished", "created"]  # the last has no answer yet
+        assert [(post.send_from, post.send_to) for each in rounds for post in each.post_list] == [
+            ("Assistant", "User"),
+            ("User", "Assistant"),
+            ("Assistant", "User"),
+            ("User", "Assistant"),
+        ]
+        assert session.rounds == rounds
+
+    async def test_a_user_with_a_name_begins_rounds_too(self, memory, session, do):
+        memory.conversation("task").add_messages(
+            [HumanMessage("one", name="ada"), AIMessage("two"), HumanMessage("three", name="ada")]
+        )
+        assert [(each.user_query, len(each.post_list)) for each in await do(session, "rounds")] == [
+            ("one", 2),
+            ("three", 1),
+        ]
+
+    async def test_rounds_and_plain_messages_mix_in_the_order_they_were_said(self, memory, session, do):
+        chat = memory.conversation("task")
+        chat.add_user_message("plain one")
+        each = session.create_round("asked")
+        session.add_post(each.id, send_from="User", send_to="Planner", message="asked")
+        chat.add_user_message("plain two")
+        session.add_post(each.id, send_from="Planner", send_to="User", message="answered late")
+        assert said(await do(session, "rounds")) == [["plain one"], ["asked", "answered late"], ["plain two"]]
+        assert [message.text for message in await do(chat, "messages")] == [
+            "plain one",
+            "asked",
+            "plain two",
+            "answered late",
+        ]
+
+    async def test_a_round_is_no_message(self, memory, session, do):
+        each = session.create_round("q")
+        chat = memory.conversation("task")
+        assert await do(chat, "messages") == []
+        assert await do(chat, "retrieve_by_id", each.id) is None
+        assert await do(chat, "remove_by_id", each.id) is False
+        for name in ("history_of", "update"):
+            with pytest.raises(MessageError):
+                await do(chat, name, each.id)
+        assert session.rounds == [each]
+
+    def test_an_edited_post_keeps_what_stands_beside_it(self, memory, session):
+        each = session.create_round("q")
+        post = Post.create("old", "Planner", "User", [Attachment.create("plan", "x")])
+        session.add_post(each.id, post)
+        memory.conversation("task").update(post.id, content="new")
+        [back] = session.rounds[0].post_list
+        assert (back.message, back.send_to, back.attachment_list) == ("new", "User", post.attachment_list)
+
+    def test_other_namespaces_are_apart(self, memory, session):
+        session.create_round("root")
+        other = memory.session("task", ("ada",))
+        other.create_round("ada")
+        memory.conversation("task", ("ada",)).add_user_message("mine")
+        assert [each.user_query for each in session.rounds] == ["root"]
+        assert [each.user_query for each in other.rounds] == ["ada", "mine"]
+
+    async def test_messages_for_a_role_are_seen_with_its_eyes(self, session, do):
+        each = session.create_round("q")
+        attachment = Attachment.create("plan", "1. plot")
+        session.add_post(each.id, Post.create("plot", "User", "Planner", id="1"))
+        session.add_post(each.id, Post.create("do it", "Planner", "Worker", [attachment], id="2"))
+        session.add_post(each.id, Post.create("done", "Worker", "Planner", id="3"))
+        assert await do(session, "messages_for", "Planner") == [
+            HumanMessage("plot", name="User", id="1"),
+            AIMessage("do it", name="Planner", id="2", additional_kwargs={"attachments": [attachment.to_dict()]}),
+            HumanMessage("done", name="Worker", id="3"),
+        ]
+        assert [message.type for message in await do(session, "messages_for", "Worker")] == ["human", "ai"]
+        session.fail_round(each.id)
+        assert await do(session, "messages_for", "Planner") == []
+
+
+LEGACY = """
+id: conv-old
+rounds:
+- id: round-old
+  user_query: count the rows
+  state: finished
+  post_list:
+  - id: post-1
+    message: count the rows
+    send_from: User
+    send_to: Planner
+    attachment_list: []
+  - id: post-2
+    message: null
+    send_from: Planner
+    send_to: CodeInterpreter
+    attachment_list:
+    - {id: a-1, type: init_plan, content: "1. load\\n2. count", extra: null}
+    - {id: a-2, type: python, content: "df.shape"}
+    - {id: a-3, type: current_plan_step, content: "2. count"}
+    - {type: artifact_paths, content: [a.csv, b.csv]}
+    - {id: a-5, type: text, content: "kept"}
+- user_query: and then?
+  post_list: null
+"""
+
+
+class TestFiles:
+    @pytest.fixture
+    def talk(self, session) -> SessionMemory:
+        for number in range(2):
+            each = session.create_round(f"q{number}")
+            session.add_post(each.id, send_from="User", send_to="Planner", message="x\ud800 \x85 🦜\0")
+            share(session, each.id, "Planner", "conversation", "p")
+            session.finish_round(each.id)
+        return session
+
+    async def test_yaml_brings_everything_back_under_the_same_ids(self, memory, talk, do, tmp_path: Path):
+        path = tmp_path / "session.yaml"
+        text = await do(talk, "export", path)
+        assert path.read_text(encoding="utf-8") == text
+        assert yaml.safe_load(text)["id"] == "task"
+        before = talk.to_conversation()
+        for number, source in enumerate((text, path, before)):
+            other = memory.session(f"other{number}")
+            assert await do(other, "import_", source) == before
+            assert (await do(other, "to_conversation")).rounds == before.rounds
+
+    async def test_importing_twice_adds_nothing(self, memory, talk, do):
+        memory.conversation("task").add_messages([HumanMessage("plain"), AIMessage("answer")])
+        text = talk.export()
+        for _ in range(2):
+            await do(talk, "import_", text)
+            assert talk.export() == text
+        assert memory.verify().ok
+
+    async def test_a_contradiction_adds_nothing_at_all(self, talk, do):
+        before = talk.to_conversation()
+        post = before.rounds[0].post_list[0]
+        for given in (
+            Conversation.create([Round.create("new"), Round.create("other", id=before.rounds[0].id)]),
+            Conversation.create([Round.create("new").with_post(Post.create("y", "a", "b", id=post.id))]),
+            Conversation.create([Round.create("a", post_list=[post]), Round.create("b", post_list=[post])]),
+        ):
+            with pytest.raises(MessageError, match="other content"):
+                await do(talk, "import_", given)
+            assert talk.to_conversation() == before
+
+    async def test_a_dump_of_the_original_is_read(self, session, do):
+        await do(session, "import_", LEGACY)
+        first, second = await do(session, "rounds")
+        assert (first.id, first.state, second.state) == ("round-old", "finished", "created")
+        assert [post.id for post in first.post_list] == ["post-1", "post-2"]
+        assert first.post_list[1].message == ""
+        assert [each.type.value for each in first.post_list[1].attachment_list] == [
+            "current_plan_step",
+            "artifact_paths",
+            "text",
+        ]
+        assert second.id.startswith("round-")
+
+    async def test_what_is_no_session_is_refused(self, session, do, tmp_path: Path):
+        (tmp_path / "image.png").write_bytes(b"\x89PNG\xff")
+        for source in (
+            None,
+            5,
+            [],
+            {},
+            "",
+            "text",
+            "a: [",
+            "- 1",
+            "rounds: 5",
+            "rounds: [{}]",
+            "rounds: [{user_query: q, state: x}]",
+            "!!python/object/apply:os.system [ls]",
+            tmp_path / "missing.yaml",
+            tmp_path / "image.png",
+            tmp_path,
+        ):
+            with pytest.raises(InvalidInput):
+                await do(session, "import_", source)
+        assert session.rounds == []
+
+    async def test_a_file_that_cannot_be_written_is_named(self, talk, do, tmp_path: Path):
+        with pytest.raises(InvalidInput, match="cannot be written"):
+            await do(talk, "export", tmp_path / "missing" / "session.yaml")

@@ -1,0 +1,75 @@
+"""A second process remembers what the first was told."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.demo.story import QUESTIONS, TALKS
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "langchain_agentmem", "demo", *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"} | environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+class TestTheStory:
+    def test_a_second_process_remembers(self, url):
+        run = demo("--database", url)
+        assert (run.returncode, run.stderr) == (0, "")
+        first, second = re.findall(r"^Process (\d+) (?:talks|is new)", run.stdout, re.MULTILINE)
+        assert first != second
+        told, answered = run.stdout.split("is new")
+        for sayings in TALKS.values():
+            for said in sayings:
+                assert said in told
+        for question in QUESTIONS:
+            assert question in answered
+        assert "“For years he has wanted a copper smoker for his bees.”" in answered
+        assert "why: wanted +" in answered
+        assert "I do not remember anything about that." in answered
+        with AgentMemory(url) as memory:
+            assert memory.stats()["messages"] == 2 * (6 + len(QUESTIONS))
+            assert memory.verify().ok
+
+    def test_a_kept_database_is_gone_on_with(self, tmp_path):
+        database = str(tmp_path / "kept.db")
+        demo("--database", database)
+        again = demo("--database", database)
+        assert again.returncode == 0
+        assert again.stdout.count("not lived again") == len(TALKS)
+        assert "“For years he has wanted a copper smoker for his bees.”" in again.stdout
+        with AgentMemory(database) as memory:
+            assert memory.stats()["conversations"] == len(TALKS) + 2
+
+    def test_it_says_that_no_real_model_answers_and_leaves_nothing_behind(self, tmp_path):
+        run = demo(TMPDIR=str(tmp_path), TEMP=str(tmp_path), TMP=str(tmp_path))
+        assert run.returncode == 0
+        assert "deterministic" in run.stdout
+        assert list(tmp_path.iterdir()) == []
+        assert tempfile.gettempdir() not in run.stdout
+
+    def test_piped_output_is_plain_text(self):
+        assert "\x1b" not in demo("--transcript", "sample").stdout
+
+    @pytest.mark.parametrize("arguments", [("--database", ":memory:"), ("--model", "nobody:nothing")])
+    def test_what_cannot_work_is_said_on_one_line(self, arguments, tmp_path):
+        run = demo(*arguments, TMPDIR=str(tmp_path))
+        assert run.returncode == 2
+        assert len(run.stderr.splitlines()) == 1
+        assert "Traceback" not in run.stderr

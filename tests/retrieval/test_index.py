@@ -1,0 +1,122 @@
+"""The full-text index follows the log: what is there is found, what is gone is not."""
+
+import random
+
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.messages import body_text
+from langchain_agentmem.retrieval import analysis, index
+
+
+def ids(memory, query, **options):
+    return [each.id for each in memory.search(query, limit=1000, **options)]
+
+
+def indexed(memory, raw):
+    """What the index itself holds: in how many entries each term occurs."""
+    if memory.database.engine.dialect == "sqlite":
+        raw(memory, "create virtual table if not exists temp.words using fts5vocab (main, entry_index, row)")
+        return {row["term"]: row["doc"] for row in raw(memory, "select term, doc from temp.words")}
+    rows = raw(memory, "select word, ndoc from ts_stat('select terms from agentmem.entry_index')")
+    return {row["word"]: row["ndoc"] for row in rows}
+
+
+def rebuild(memory, raw):
+    raw(memory, "update index_state set analysis = 0 where id = 1")
+    memory.database.engine.write(lambda: index.refresh(body_text, tail=memory.database.tail))
+
+
+class TestFollowing:
+    def test_an_entry_is_found_at_once_and_for_ever(self, memory):
+        chat = memory.conversation("c")
+        for n in range(150):
+            message_id = chat.add(role="user", content=f"word{n} common")
+            assert ids(memory, f"word{n}") == [message_id]
+            assert len(ids(memory, "common")) == n + 1
+
+    def test_batches_are_found_too(self, memory):
+        chat = memory.conversation("c")
+        for size in (1, 63, 64, 65, 200, 5):
+            chat.add_messages([HumanMessage(f"size{size} number{n}") for n in range(size)])
+            assert len(ids(memory, f"size{size}")) == size
+
+    def test_an_edit_is_found_by_its_new_text_only(self, memory):
+        chat = memory.conversation("c")
+        for n in range(130):
+            message_id = chat.add(role="user", content=f"before{n}")
+            chat.update(message_id, content=f"after{n}")
+            assert ids(memory, f"before{n}") == []
+            assert ids(memory, f"after{n}") == [message_id]
+        chat.update(message_id, content="before129")
+        assert ids(memory, "before129") == [message_id]
+        assert memory.verify().problems == ()
+
+    def test_what_is_removed_is_not_found(self, memory):
+        chat = memory.conversation("c")
+        added = [chat.add(role="user", content=f"word{n}") for n in range(130)]
+        for n, message_id in enumerate(added):
+            chat.remove_by_id(message_id)
+            assert ids(memory, f"word{n}") == []
+        assert memory.verify().problems == ()
+
+    def test_a_row_that_takes_the_place_of_a_deleted_one_is_found(self, memory):
+        chat = memory.conversation("c")
+        added = [chat.add(role="user", content=f"word{n}") for n in range(64)]
+        for last in added[-3:]:
+            chat.remove_by_id(last)
+        message_id = chat.add(role="user", content="newcomer")
+        assert ids(memory, "newcomer") == [message_id]
+        assert memory.verify().problems == ()
+        assert ids(memory, "word63") == []
+        chat.clear()
+        message_id = chat.add(role="user", content="survivor")
+        assert ids(memory, "survivor") == [message_id]
+        assert memory.verify().problems == ()
+
+    def test_after_anything_the_index_is_what_a_rebuild_gives(self, memory, raw):
+        luck = random.Random(11)
+        chats = [memory.conversation(f"c{n}", ("a",) * n) for n in range(3)]
+        for step in range(400):
+            chat, chance = luck.choice(chats), luck.random()
+            known = [m.id for m in chat.messages] if chance > 0.5 else []
+            text = " ".join(f"w{luck.randrange(40)}" for _ in range(luck.randrange(6)))
+            if chance < 0.45 or not known:
+                chat.add(role="user", content=text)
+            elif chance < 0.55:
+                chat.add_messages([HumanMessage(f"{text} b{n}") for n in range(luck.randrange(1, 90))])
+            elif chance < 0.8:
+                chat.update(luck.choice(known), content=text)
+            elif chance < 0.98:
+                chat.remove_by_id(luck.choice(known))
+            else:
+                chat.clear()
+            if step % 100 == 99:
+                assert memory.verify().problems == ()
+        if memory.database.tail:
+            memory.database.engine.write(lambda: index.absorb(body_text))
+        followed = indexed(memory, raw)
+        rebuild(memory, raw)
+        assert indexed(memory, raw) == followed
+        assert memory.verify().problems == ()
+
+
+class TestNewAnalysis:
+    def test_a_database_indexed_by_another_version_is_indexed_anew(self, url, raw, monkeypatch):
+        with AgentMemory(url) as memory:
+            chat = memory.conversation("c")
+            chat.add_messages([HumanMessage(f"word{n}") for n in range(100)])
+            chat.update(chat.messages[3].id, content="changed")
+            session = memory.session("c")
+            session.create_round("not to be indexed")
+        real = analysis._cut
+        monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
+        monkeypatch.setattr(analysis, "_cut", lambda text, unspaced: [term[::-1] for term in real(text, unspaced)])
+
+        with AgentMemory(url) as memory:
+            assert indexed(memory, raw) == {f"{n}"[::-1] + "drow": 1 for n in range(100) if n != 3} | {"degnahc": 1}
+            assert len(ids(memory, "word7")) == 1
+            chat = memory.conversation("c")
+            chat.remove_by_id(chat.messages[7].id)
+            assert ids(memory, "word7") == []
+            assert memory.verify().problems == ()

@@ -1,0 +1,178 @@
+"""Any text is a question, both engines give the same answer, and each answer says why."""
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.retrieval.analysis import terms
+
+ODD = [
+    "",
+    " ",
+    '"',
+    "'",
+    "''; drop table entry; --",
+    '"unclosed',
+    "cat AND dog",
+    "cat NEAR/2 dog",
+    "NOT cat",
+    "cat*",
+    "^cat",
+    "terms : cat",
+    "{a b} : c",
+    "cat + dog",
+    "(cat",
+    "a & b | !c <-> d:*",
+    "\\",
+    "cat\\'s",
+    "%s %(x)s :x ? $1",
+    "😀",
+    "cat\0dog",
+    "\ud800 cat",
+    "\U00020000\U00020001",
+    "the of and",
+    "cat " * 25_000,
+    " ".join(f"w{n}" for n in range(20_000)),
+]
+
+
+@pytest.fixture
+def spoken(memory):
+    chat = memory.conversation("c")
+    chat.add(role="user", content="The cat sat on the mat.", name="Ann")
+    chat.add(role="assistant", content="A dog and a cat.")
+    chat.add(role="user", content="to be or not to be")
+    return memory
+
+
+class TestQueries:
+    @pytest.mark.parametrize("query", ODD, ids=lambda query: repr(query[:12]))
+    def test_any_text_is_a_query(self, spoken, query):
+        found = spoken.search(query)
+        if "cat" in query:
+            assert len(found) == 2
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.text(max_size=60))
+    def test_whatever_was_said_is_found_by_its_own_words(self, memory, text):
+        chat = memory.conversation("c")
+        message_id = chat.add(role="user", content=text)
+        found = memory.search(text, limit=1000)
+        assert (message_id in {each.id for each in found}) == bool(terms(text))
+        chat.remove_by_id(message_id)
+
+    def test_stop_words_alone_are_searched(self, spoken):
+        assert spoken.search("to be or not to be")[0].text == "to be or not to be"
+
+    @pytest.mark.parametrize(
+        ("text", "query"),
+        [
+            ("我在北京大学学习数学", "北京"),
+            ("東京に住んでいます", "東京"),
+            ("ฉันพูดภาษาไทยได้", "ภาษา"),
+            ("서울에서 살아요", "서울에서"),
+            ("Я живу в Москве", "москве"),
+            ("Él vive en París", "paris"),
+        ],
+    )
+    def test_every_script_is_found(self, memory, text, query):
+        chat = memory.conversation("c")
+        message_id = chat.add(role="user", content=text)
+        chat.add(role="user", content="something else")
+        assert [each.id for each in memory.search(query)] == [message_id]
+
+    def test_a_long_message_in_any_script_is_stored_and_found(self, memory):
+        luck = random.Random(1)
+        letters = [chr(code) for code in (*range(0x4E00, 0x9FA0), *range(0x20000, 0x2A000))]
+        chat = memory.conversation("c")
+        for text in (
+            "猫犬" + "".join(luck.choices(letters, k=300_000)),
+            "猫犬" + "".join(luck.choices(letters[-0xA000:], k=300_000)),
+            "猫犬 " + " ".join(f"{luck.getrandbits(40):x}" for _ in range(40_000)),
+        ):
+            message_id = chat.add(role="user", content=text)
+            assert message_id in {each.id for each in memory.search("猫犬")}
+            for term in luck.sample(terms(text), 20):
+                assert message_id in {each.id for each in memory.search(term)}
+            assert chat.retrieve_by_id(message_id)["content"] == text
+
+
+class TestFilters:
+    def test_roles_conversations_and_times_are_walls(self, memory):
+        for n, (role, name) in enumerate([("user", "one"), ("assistant", "one"), ("user", "two")]):
+            memory.conversation(name).add(
+                {"role": role, "content": f"cat {n}", "created_at": datetime(2020 + n, 1, 1, tzinfo=UTC)}
+            )
+
+        def found(**filters):
+            return sorted(each.text for each in memory.search("cat", **filters))
+
+        assert found(roles=["user"]) == ["cat 0", "cat 2"]
+        assert found(roles=[]) == []
+        assert found(conversation_id="one") == ["cat 0", "cat 1"]
+        assert found(before=datetime(2021, 1, 1, tzinfo=UTC)) == ["cat 0"]
+        assert found(after=datetime(2021, 1, 1)) == ["cat 1", "cat 2"]
+        assert found(kinds=["message"], limit=1) != []
+        assert found(kinds=[]) == found(limit=0) == []
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"limit": -1},
+            {"limit": 1.5},
+            {"limit": True},
+            {"limit": 10**9},
+            {"kinds": ["dream"]},
+            {"kinds": "message"},
+            {"roles": "user"},
+            {"namespace": "a"},
+            {"conversation_id": ""},
+            {"before": "yesterday"},
+        ],
+    )
+    def test_wrong_arguments_are_refused(self, memory, wrong):
+        with pytest.raises(InvalidInput):
+            memory.search("x", **wrong)
+
+    def test_a_query_is_text(self, memory):
+        with pytest.raises(InvalidInput):
+            memory.search(b"x")
+
+
+class TestAnswers:
+    def test_a_recollection_says_what_it_is_and_why(self, spoken):
+        [found] = spoken.search("Who sat on a mat?", limit=1)
+        assert (found.kind, found.text, found.conversation_id) == ("message", "The cat sat on the mat.", "c")
+        assert found.value.name == "Ann"
+        assert set(found.why.terms) == {"sat", "mat"}
+        assert found.score == pytest.approx(sum(found.why.terms.values()))
+        assert str(found.why).startswith("sat +")
+
+    async def test_the_awaited_twin_finds_the_same(self, spoken):
+        assert await spoken.asearch("cat dog") == spoken.search("cat dog")
+
+    def test_both_engines_find_the_same_in_the_same_order(self, new_database, clock):
+        luck = random.Random(5)
+        words = [f"word{n}" for n in range(60)]
+        said = [" ".join(luck.choices(words, weights=range(60, 0, -1), k=luck.randrange(3, 15))) for _ in range(180)]
+        answers = []
+        for kind in ("sqlite", "postgres"):
+            with AgentMemory(new_database(kind)) as memory:
+                for n, text in enumerate(said):
+                    message = {"role": "user", "content": text, "message_id": f"m{n}"}
+                    memory.conversation(f"c{n % 4}", ("t",) * (n % 3)).add(message)
+                queries = [" ".join(query) for query in (words[:1], words[3:5], words[10:14], words[50:], words[::9])]
+                everywhere = [[(e.id, round(e.score, 6)) for e in memory.search(query)] for query in queries]
+                within = [
+                    {each.id for each in memory.search(query, namespace=namespace, limit=200)}
+                    for query in queries
+                    for namespace in (("t",), ("t", "t"))
+                ]
+                answers.append((everywhere, within))
+        assert answers[0] == answers[1]
+        assert all(answers[0][0])

@@ -1,0 +1,182 @@
+"""A cancelled write is there or not, and when the cancellation is heard, nothing of it runs on."""
+
+import asyncio
+import random
+import threading
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.conversations import log
+
+AT = log.Address("", "c")
+
+
+def entry(key):
+    return log.Entry(key, b'{"content":"x","role":"user"}', "x", created_at=1, role="user")
+
+
+class Held:
+    """An operation that appends one message, and then waits in its transaction until it is told to go on."""
+
+    def __init__(self, steps=lambda: log.append(AT, [entry("held")], now=1, tail=64)):
+        self.steps = steps
+        self.inside, self.go_on = threading.Event(), threading.Event()
+        self.ended = False
+
+    def __call__(self):
+        yield from self.steps()
+        self.inside.set()
+        assert self.go_on.wait(30)
+        self.ended = True
+
+
+@pytest.fixture
+def engine(memory):
+    return memory.database.engine
+
+
+def keys(engine):
+    return [row.key for row in engine.read(lambda: log.messages(AT))]
+
+
+async def begun(held):
+    assert await asyncio.to_thread(held.inside.wait, 30)
+
+
+class TestCancellingAWrite:
+    async def test_before_it_begins_it_never_begins(self, engine):
+        task = asyncio.create_task(engine.awrite(lambda: pytest.fail("it began")))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert keys(engine) == []
+
+    async def test_while_it_is_queued_it_never_begins(self, engine):
+        # All of the engine's writing threads are taken, by operations that do not wait for each other.
+        holders = [Held(lambda: log.count(AT)) for _ in range(engine._writer_threads)]
+        holding = [asyncio.create_task(engine.awrite(held)) for held in holders]
+        try:
+            for held in holders:
+                await begun(held)
+            queued = asyncio.create_task(engine.awrite(lambda: log.append(AT, [entry("queued")], now=1, tail=64)))
+            await asyncio.sleep(0.01)
+            queued.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await queued
+        finally:
+            for held in holders:
+                held.go_on.set()
+        await asyncio.gather(*holding)
+        assert keys(engine) == []
+        assert all(held.ended for held in holders)
+
+    async def test_while_it_runs_it_is_seen_to_its_end(self, engine):
+        held = Held()
+        task = asyncio.create_task(engine.awrite(held))
+        await begun(held)
+        task.cancel()
+        await asyncio.sleep(0.05)
+        assert not task.done()
+        held.go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert held.ended
+        assert keys(engine) == ["held"]
+
+    async def test_cancelling_again_does_not_abandon_it(self, engine):
+        held = Held()
+        task = asyncio.create_task(engine.awrite(held))
+        await begun(held)
+        for _ in range(5):
+            task.cancel()
+            await asyncio.sleep(0.01)
+        assert not task.done()
+        held.go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert held.ended
+        assert keys(engine) == ["held"]
+
+    async def test_at_the_moment_it_ends_it_is_still_a_cancellation(self, engine):
+        held = Held()
+        task = asyncio.create_task(engine.awrite(held))
+        await begun(held)
+        held.go_on.set()
+        while not keys(engine):
+            threading.Event().wait(0.001)  # the event loop is kept from hearing of the end
+        threading.Event().wait(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert keys(engine) == ["held"]
+
+    async def test_a_timeout_is_a_timeout(self, engine):
+        held = Held()
+        threading.Timer(0.2, held.go_on.set).start()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await engine.awrite(held)
+        assert held.ended
+        assert keys(engine) == ["held"]
+
+    async def test_a_write_that_fails_after_its_cancellation_is_quiet(self, engine):
+        held = Held()
+
+        def failing():
+            yield from held()
+            raise ZeroDivisionError
+
+        task = asyncio.create_task(engine.awrite(failing))
+        await begun(held)
+        task.cancel()
+        await asyncio.sleep(0.01)
+        held.go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert keys(engine) == []
+
+    async def test_at_any_moment_it_is_all_or_nothing_and_nothing_runs_on(self, url):
+        moments = random.Random(7)
+        async with AgentMemory(url) as memory:
+            chat, outcome = memory.conversation("c"), {}
+
+            async def add(n):
+                message_id = f"m{n}"
+                try:
+                    await chat.aadd({"role": "user", "content": f"text {n}", "message_id": message_id})
+                except asyncio.CancelledError:
+                    outcome[message_id] = await asyncio.to_thread(chat.retrieve_by_id, message_id)
+                    raise
+                outcome[message_id] = "stored"
+
+            for wave in range(15):
+                tasks = [asyncio.create_task(add(wave * 8 + n)) for n in range(8)]
+                for task in tasks:
+                    for _ in range(moments.randrange(3)):
+                        await asyncio.sleep(moments.random() * 0.004)
+                    task.cancel()
+                    if moments.random() < 0.5:
+                        await asyncio.sleep(0)
+                        task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+            there = {message.id for message in chat.messages}
+            assert len(there) == len(chat.messages)
+            # What was seen when the cancellation was heard is how it stayed.
+            for message_id, seen in outcome.items():
+                assert (message_id in there) == (seen is not None)
+            assert memory.verify().problems == ()
+
+
+class TestCancellingARead:
+    async def test_a_cancelled_read_leaves_the_engine_usable(self, url):
+        async with AgentMemory(url) as memory:
+            chat = memory.conversation("c")
+            await chat.aadd(role="user", content="x")
+            for n in range(30):
+                task = asyncio.create_task(chat.aget_messages())
+                await asyncio.sleep(0.0002 * n)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            assert len(await chat.aget_messages()) == 1

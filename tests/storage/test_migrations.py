@@ -1,0 +1,165 @@
+"""The schema: named steps, applied once, in order, whole or not at all.
+
+`schema.sqlite.txt` and `schema.postgres.txt` hold the schema as the databases themselves tell it. After a change
+that is meant, renew them and look at the difference:
+
+    AGENTMEM_RENEW_SCHEMA=1 python -m pytest tests/storage/test_migrations.py
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import NewerDatabase, StorageError
+from langchain_agentmem.storage import migrations
+from langchain_agentmem.storage.migrations import Migration
+from langchain_agentmem.storage.sqlite import _statements
+
+HERE = Path(__file__).parent
+
+POSTGRES_SCHEMA = """
+    select 'table ' || table_name || ': ' || column_name || ' ' || data_type
+        || case when collation_name is null then '' else ' collate ' || collation_name end
+        || case when is_nullable = 'NO' then ' not null' else '' end
+        || coalesce(' default ' || column_default, '')
+        || case when is_identity = 'YES' then ' identity ' || identity_generation else '' end as line
+    from information_schema.columns where table_schema = 'agentmem'
+    union all
+    select 'index ' || indexdef from pg_indexes where schemaname = 'agentmem'
+    union all
+    select 'constraint ' || conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid)
+    from pg_constraint where connamespace = 'agentmem'::regnamespace and contype in ('c', 'f', 'p', 'u')
+    order by line
+"""
+
+
+def schema_of(memory, raw):
+    if memory.database.engine.dialect == "sqlite":
+        rows = raw(
+            memory,
+            "select sql from sqlite_master where sql is not null and name not like 'entry_index/_%' escape '/' "
+            "order by type desc, name",
+        )
+        return "\n\n".join(row["sql"] for row in rows) + "\n"
+    return "\n".join(row["line"] for row in raw(memory, POSTGRES_SCHEMA)) + "\n"
+
+
+def record(memory, raw, name):
+    raw(memory, "insert into agentmem_migration (name, applied_at) values (:name, 0)", name=name)
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Adds migrations, as a later release would."""
+    real = migrations.migrations
+
+    def add(*more):
+        monkeypatch.setattr(migrations, "migrations", lambda dialect: (*real(dialect), *more))
+
+    return add
+
+
+class TestFiles:
+    @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+    def test_names_tell_their_place_and_what_they_bring(self, dialect):
+        names = [migration.name for migration in migrations.migrations(dialect)]
+        assert all(migrations.NAME.match(name) for name in names)
+        assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1))
+
+    def test_both_dialects_have_the_same_migrations(self):
+        names = [[migration.name for migration in migrations.migrations(dialect)] for dialect in ("sqlite", "postgres")]
+        assert names[0] == names[1]
+
+    def test_no_statement_of_a_script_is_left_out(self):
+        for migration in migrations.migrations("sqlite"):
+            rest = migration.sql.removeprefix("".join(_statements(migration.sql)))
+            assert [line for line in rest.splitlines() if line.strip() and not line.startswith("--")] == []
+
+
+class TestSchema:
+    def test_it_is_the_one_on_record(self, memory, raw):
+        schema = schema_of(memory, raw)
+        kept = HERE / f"schema.{memory.database.engine.dialect}.txt"
+        if os.environ.get("AGENTMEM_RENEW_SCHEMA"):
+            kept.write_text(schema, encoding="utf-8")
+        assert schema == kept.read_text(encoding="utf-8"), f"renew it with: {__doc__.strip().splitlines()[-1].strip()}"
+
+    def test_a_fresh_database_and_one_migrated_step_by_step_are_the_same(self, new_database, raw, monkeypatch):
+        real = migrations.migrations
+        for kind in ("sqlite", "postgres"):
+            stepwise, steps = (
+                new_database(kind),
+                [*real(kind), Migration("0999_more", "create table more (id integer);")],
+            )
+            for done in range(1, len(steps) + 1):
+                monkeypatch.setattr(migrations, "migrations", lambda dialect, done=done, steps=steps: steps[:done])
+                AgentMemory(stepwise).close()
+            with AgentMemory(stepwise) as one, AgentMemory(new_database(kind)) as other:
+                assert schema_of(one, raw) == schema_of(other, raw)
+                assert "more" in schema_of(one, raw)
+
+    def test_each_migration_is_recorded_once(self, url, raw):
+        for _ in range(3):
+            with AgentMemory(url) as memory:
+                rows = raw(memory, "select name from agentmem_migration order by name")
+        assert [row["name"] for row in rows] == [m.name for m in migrations.migrations(memory.database.engine.dialect)]
+
+
+class TestNewerDatabases:
+    def test_a_database_of_a_newer_version_is_refused(self, url, raw):
+        with AgentMemory(url) as memory:
+            memory.conversation("c").add(role="user", content="kept")
+            record(memory, raw, "0999_time_machine")
+
+        with pytest.raises(NewerDatabase, match="0999_time_machine"):
+            AgentMemory(url)
+
+    def test_it_is_not_modified(self, tmp_path, raw):
+        path = tmp_path / "newer.db"
+        with AgentMemory(path) as memory:
+            record(memory, raw, "0999_time_machine")
+        before = path.read_bytes()
+
+        with pytest.raises(NewerDatabase):
+            AgentMemory(path)
+
+        assert path.read_bytes() == before
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["newer.db"]
+
+
+class TestFailingMigrations:
+    @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+    def test_a_failing_first_migration_leaves_nothing(self, kind, new_database, later, postgres_server):
+        later(Migration("0998_good", "create table good (id integer);"), Migration("0999_bad", "create nonsense;"))
+        url = new_database(kind)
+
+        with pytest.raises(StorageError):
+            AgentMemory(url)
+
+        if kind == "sqlite":
+            connection = sqlite3.connect(url)
+            assert connection.execute("select count(*) from sqlite_master").fetchone() == (0,)
+            connection.close()
+        else:
+            with psycopg.connect(url) as connection:
+                found = connection.execute("select 1 from pg_namespace where nspname = 'agentmem'").fetchall()
+            assert found == []
+
+    def test_a_failing_later_migration_leaves_what_was_there(self, url, raw, later, monkeypatch):
+        with AgentMemory(url) as memory:
+            memory.conversation("c").add(role="user", content="kept")
+            before = schema_of(memory, raw)
+        with monkeypatch.context():
+            later(Migration("0998_good", "create table good (id integer);"), Migration("0999_bad", "create nonsense;"))
+            with pytest.raises(StorageError):
+                AgentMemory(url)
+        monkeypatch.undo()
+
+        with AgentMemory(url) as memory:
+            assert schema_of(memory, raw) == before
+            assert memory.conversation("c").retrieve_all() == [{"role": "user", "content": "kept"}]
+            assert memory.verify().ok

@@ -1,0 +1,160 @@
+"""SQL lives in the `.sql` files of storage/ and nowhere else, and both dialects say the same."""
+
+import ast
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import langchain_agentmem
+from langchain_agentmem.storage import queries, query
+from langchain_agentmem.storage.queries import for_psycopg, load, parameters
+
+PACKAGE = Path(langchain_agentmem.__file__).parent
+STORAGE = PACKAGE / "storage"
+SQL = re.compile(
+    r"^\s*(select\s.+\sfrom\s|insert\s+into\s|update\s+\w+\s+set\s|delete\s+from\s|create\s+(table|index|virtual)\s|"
+    r"drop\s+table|alter\s+table|pragma\s+\w+|vacuum\b|begin\s+(immediate|exclusive))",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def modules():
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in sorted(PACKAGE.rglob("*.py"))]
+
+
+def used_queries():
+    used = {}
+    for path, tree in modules():
+        if "query" not in {
+            alias.asname or alias.name for node in ast.walk(tree) for alias in getattr(node, "names", [])
+        }:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "query":
+                used.setdefault(node.attr, path)
+    return used
+
+
+def docstrings(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield node.value
+
+
+class TestDialects:
+    def test_both_know_the_same_queries(self):
+        assert set(load("sqlite")) == set(load("postgres"))
+
+    @pytest.mark.parametrize("name", sorted(load("sqlite")))
+    def test_a_query_takes_the_same_parameters_in_both(self, name):
+        assert parameters(load("sqlite")[name]) == parameters(load("postgres")[name])
+
+    def test_an_override_without_a_counterpart_would_be_noticed(self):
+        own = {
+            dialect: {
+                name
+                for path in (STORAGE / "queries").glob(f"*.{dialect}.sql")
+                for name, _ in queries._split(path.read_text(encoding="utf-8"))
+            }
+            for dialect in queries.DIALECTS
+        }
+        shared = {
+            name
+            for path in (STORAGE / "queries").glob("*.sql")
+            if path.name.count(".") == 1
+            for name, _ in queries._split(path.read_text(encoding="utf-8"))
+        }
+        assert (own["sqlite"] ^ own["postgres"]) <= shared
+
+    def test_a_name_that_stands_twice_is_an_error(self, monkeypatch, tmp_path):
+        folder = tmp_path / "queries"
+        folder.mkdir()
+        (folder / "a.sql").write_text("-- name: twice\nselect 1;\n")
+        (folder / "b.sql").write_text("-- name: twice\nselect 2;\n")
+        monkeypatch.setattr(queries.resources, "files", lambda package: tmp_path)
+        with pytest.raises(ValueError, match="twice"):
+            load.__wrapped__("sqlite")
+
+
+class TestNames:
+    def test_every_query_the_code_asks_for_exists(self):
+        missing = {name: str(path) for name, path in used_queries().items() if name not in load("sqlite")}
+        assert missing == {}
+
+    def test_every_query_in_the_files_is_used(self):
+        assert set(load("sqlite")) - set(used_queries()) == set()
+
+    def test_an_unknown_query_is_an_error_that_names_it(self):
+        with pytest.raises(AttributeError, match="no_such_query"):
+            _ = query.no_such_query
+
+    def test_a_call_gives_a_statement(self):
+        assert query.find_branch(path="", kind="k", name="n") == (
+            "find_branch",
+            {"path": "", "kind": "k", "name": "n"},
+        )
+        assert query.delete_entry.many([{"id": 1}]) == ("delete_entry", [{"id": 1}])
+
+
+class TestWhereSqlLives:
+    def test_nothing_outside_storage_contains_sql(self):
+        found = []
+        for path, tree in modules():
+            if STORAGE in path.parents:
+                continue
+            prose = {id(constant) for constant in docstrings(tree)}
+            found += [
+                f"{path.relative_to(PACKAGE)}:{node.lineno}: {node.value[:60]!r}"
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and id(node) not in prose
+                and SQL.search(node.value)
+            ]
+        assert found == []
+
+    def test_nothing_outside_storage_imports_a_driver(self):
+        found = []
+        for path, tree in modules():
+            if STORAGE in path.parents:
+                continue
+            for node in ast.walk(tree):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                found += [(path.name, name) for name in names if name.split(".")[0] in {"sqlite3", "psycopg"}]
+        assert found == []
+
+    def test_the_check_recognises_sql(self):
+        assert SQL.search("select id from entry")
+        assert SQL.search("insert into entry (id) values (1)")
+        assert not SQL.search("Select what you need.")
+
+
+class TestPsycopgForm:
+    @pytest.mark.parametrize(
+        ("ours", "theirs"),
+        [
+            ("select :a", "select %(a)s"),
+            ("select :a, :a2", "select %(a)s, %(a2)s"),
+            ("select cast(:a as bigint)::text", "select cast(%(a)s as bigint)::text"),
+            ("select '{}'::jsonb, :a::bigint", "select '{}'::jsonb, %(a)s::bigint"),
+            ("select ':a', :b", "select ':a', %(b)s"),
+            ("select 'it''s :a', :b", "select 'it''s :a', %(b)s"),
+            ("select 100 % 7, '50%', :a", "select 100 %% 7, '50%%', %(a)s"),
+            ("-- it takes :a and 5%\nselect :b", "-- it takes :a and 5%%\nselect %(b)s"),
+            ("select ''''", "select ''''"),
+        ],
+    )
+    def test_parameters_are_rewritten_and_nothing_else(self, ours, theirs):
+        assert for_psycopg(ours) == theirs
+
+    def test_the_parameters_of_a_query_are_found(self):
+        assert parameters("select :a, ':no', b::no, :c -- :no\nwhere x = :a") == {"a", "c"}
+
+    def test_what_is_rewritten_means_the_same_to_a_server(self, postgres_server):
+        sql = "select 'it''s :a' as quoted, :a::text as given, '50%' as percent, 100 % 7 as rest -- :a 5%"
+        with psycopg.connect(postgres_server) as connection:
+            [row] = connection.execute(for_psycopg(sql), {"a": "x"}).fetchall()
+        assert row == ("it's :a", "x", "50%", 2)

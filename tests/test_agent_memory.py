@@ -1,0 +1,166 @@
+"""`AgentMemory`: the facade."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import AgentMemory, ConversationMemory, InvalidInput, SessionMemory
+from langchain_agentmem.errors import MemoryClosed, StorageError
+
+
+class TestOpening:
+    def test_a_block_closes_it(self, url):
+        with AgentMemory(url) as memory:
+            memory.conversation("chat").add_user_message("Hello")
+        with pytest.raises(MemoryClosed):
+            memory.conversation("chat").messages  # noqa: B018
+        with AgentMemory(url) as memory:
+            assert [message.text for message in memory.conversation("chat").messages] == ["Hello"]
+
+    async def test_an_async_block_closes_it(self, url):
+        async with AgentMemory(url) as memory:
+            await memory.conversation("chat").aadd(role="user", content="Hello")
+        with pytest.raises(MemoryClosed):
+            await memory.conversation("chat").aget_messages()
+
+    async def test_closing_twice_is_harmless(self, url):
+        memory = AgentMemory(url)
+        memory.close()
+        memory.close()
+        await memory.aclose()
+        for verb in (memory.stats, memory.verify):
+            with pytest.raises(MemoryClosed):
+                verb()
+
+    def test_an_error_in_the_block_passes(self, url):
+        with pytest.raises(KeyError), AgentMemory(url):
+            raise KeyError
+
+    def test_by_default_it_lives_in_memory(self):
+        with AgentMemory() as one, AgentMemory() as two:
+            one.conversation("chat").add_user_message("Hello")
+            assert len(two.conversation("chat")) == 0
+
+    def test_it_takes_paths_and_names_itself(self, tmp_path: Path):
+        with AgentMemory(tmp_path / "agent.db") as memory:
+            assert "agent.db" in repr(memory)
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"url": 5},
+            {"url": None},
+            {"url": b"agent.db"},
+            {"hooks": [5]},
+            {"synchronous": "OFF"},
+            {"retention": 5},
+        ],
+        ids=repr,
+    )
+    def test_wrong_options_are_refused(self, options, tmp_path: Path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(InvalidInput):
+            AgentMemory(**options)
+
+    def test_a_folder_that_is_missing_is_named(self, tmp_path: Path):
+        with pytest.raises(StorageError, match="missing"):
+            AgentMemory(tmp_path / "missing" / "agent.db")
+
+
+class TestParts:
+    def test_they_share_one_database(self, memory):
+        memory.conversation("chat").add_user_message("orchard")
+        assert memory.session("chat").rounds[0].user_query == "orchard"
+        assert memory.search("orchard")[0].conversation_id == "chat"
+        assert memory.stats()["messages"] == 1
+
+    def test_create_makes_them_by_name(self, memory):
+        chat = memory.create(description="Be kind.", conversation_id="chat", namespace=("ada",))
+        assert isinstance(chat, ConversationMemory)
+        assert (chat.conversation_id, chat.namespace) == ("chat", ("ada",))
+        assert chat.retrieve_all() == [{"role": "system", "content": "Be kind."}]
+        assert isinstance(memory.create("conversation_history"), ConversationMemory)
+        session = memory.create("session", session_id="task")
+        assert isinstance(session, SessionMemory)
+        assert session.session_id == "task"
+        assert memory.create().conversation_id != memory.create().conversation_id
+
+    @pytest.mark.parametrize("memory_type", ["unknown", "", None, 5, [], {}], ids=repr)
+    def test_there_are_no_other_types(self, memory, memory_type):
+        with pytest.raises(InvalidInput, match="no memory type"):
+            memory.create(memory_type)
+
+    def test_options_that_a_type_does_not_take_are_refused(self, memory):
+        with pytest.raises(InvalidInput, match="cannot be made"):
+            memory.create("session", description="x")
+        with pytest.raises(InvalidInput, match="cannot be made"):
+            memory.create("conversation_history", color="red")
+
+    def test_parts_built_directly_take_the_facade_too(self, memory):
+        ConversationMemory(memory, "chat").add_user_message("Hello")
+        assert len(memory.conversation("chat")) == 1
+        assert SessionMemory(memory, "chat").rounds == memory.session("chat").rounds
+
+
+class TestNamespaceOfTheRun:
+    CONFIG: ClassVar[Any] = {"configurable": {"agentmem_namespace": ("ada",)}}
+
+    async def test_inside_a_run_it_comes_from_the_config(self, memory):
+        def act(text: str) -> str:
+            memory.conversation("chat").add_user_message(text)
+            memory.session("chat").create_round(text)
+            return memory.search(text)[0].text
+
+        assert RunnableLambda(act).invoke("orchard", self.CONFIG) == "orchard"
+        assert await RunnableLambda(act).ainvoke("meadow", self.CONFIG) == "meadow"
+        assert len(memory.conversation("chat")) == 0
+        assert len(memory.conversation("chat", ("ada",))) == 2
+        assert len(memory.session("chat", ("ada",)).rounds) == 4
+
+    async def test_inside_a_node_too(self, memory):
+        async def remember(state: MessagesState) -> dict[str, Any]:
+            await memory.conversation("chat").aadd_messages(state["messages"])
+            return {}
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("remember", remember)
+        graph.add_edge(START, "remember")
+        app = graph.compile()
+        spaces = [("ada",), ("bob",), ("ada", "work")]
+        await asyncio.gather(
+            *(
+                app.ainvoke({"messages": [HumanMessage(repr(space))]}, {"configurable": {"agentmem_namespace": space}})
+                for space in spaces
+            )
+        )
+        for space in spaces:
+            assert [message.text for message in memory.conversation("chat", space).messages] == [repr(space)]
+
+    def test_one_that_is_given_wins(self, memory):
+        RunnableLambda(lambda text: memory.conversation("chat", ("bob",)).add_user_message(text)).invoke(
+            "Hello", self.CONFIG
+        )
+        assert len(memory.conversation("chat", ("bob",))) == 1
+        assert len(memory.conversation("chat", ("ada",))) == 0
+
+    def test_it_may_be_a_list_as_json_gives_it(self, memory):
+        config: Any = {"configurable": {"agentmem_namespace": ["ada"]}}
+        RunnableLambda(lambda text: memory.conversation("chat").add_user_message(text)).invoke("Hello", config)
+        assert len(memory.conversation("chat", ("ada",))) == 1
+
+    @pytest.mark.parametrize("namespace", ["ada", 5, ("",), (5,), None], ids=repr)
+    def test_one_that_cannot_be_is_refused_and_nothing_is_written_to_the_root(self, memory, namespace):
+        config: Any = {"configurable": {"agentmem_namespace": namespace}}
+        with pytest.raises(InvalidInput, match="namespace"):
+            RunnableLambda(lambda text: memory.conversation("chat").add_user_message(text)).invoke("Hello", config)
+        assert memory.stats()["messages"] == 0
+
+    def test_outside_a_run_it_is_the_root(self, memory):
+        assert memory.conversation("chat").namespace == memory.session("chat").namespace == ()

@@ -1,0 +1,469 @@
+"""Looking after a database: verification, erasure, backup, export and import."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_agentmem import AgentMemory, Attachment
+from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MessageError
+
+WORDS = {
+    "text": "zyxquorvex",
+    "edited": "wubblefrond",
+    "name": "Quixanthe",
+    "id": "msgidplover77",
+    "conversation": "convkestrel42",
+    "namespace": "tenantgrackle9",
+    "attachment": "attabrindle5",
+    "query": "quandaryjib3",
+}
+
+
+def tell_secrets(memory, count=150):
+    """Fills a namespace with distinctive words, in every place that can hold one."""
+    chat = memory.conversation(WORDS["conversation"], (WORDS["namespace"], "deeper"), description=WORDS["text"])
+    for n in range(count):
+        chat.add(
+            {
+                "role": "user",
+                "content": f"{WORDS['text']}{n} and {WORDS['text']} lives here {n}",
+                "name": WORDS["name"],
+                "message_id": f"{WORDS['id']}-{n}",
+            }
+        )
+        if n % 10 == 0:
+            chat.update(f"{WORDS['id']}-{n}", content=f"{WORDS['edited']} instead {n}")
+    chat.remove_by_id(f"{WORDS['id']}-5")
+    chat.count_tokens()
+    session = memory.session(WORDS["conversation"], (WORDS["namespace"],))
+    current = session.create_round(WORDS["query"])
+    session.add_post(
+        current.id,
+        send_from="User",
+        send_to=WORDS["name"],
+        message=WORDS["text"],
+        attachments=[Attachment(type="plan", content=WORDS["attachment"])],
+    )
+
+
+def tell_others(memory, count=100):
+    chat = memory.conversation("other", ("others",))
+    for n in range(count):
+        chat.add(role="user", content=f"the ordinary words of somebody else, number {n}")
+
+
+def told(memory):
+    """Everything that a user can see of a database."""
+    seen = {}
+    for namespace, name in (((), "c"), (("a",), "c"), (("a", "b"), "d"), ((), "s")):
+        chat = memory.conversation(name, namespace)
+        seen[namespace, name] = [
+            (message.id, message, [(version.message, version.written_at) for version in chat.history_of(message.id)])
+            for message in chat.messages
+        ]
+    return seen, memory.session("s").to_conversation().to_dict(), memory.session("s").rounds
+
+
+def fill(memory):
+    chat = memory.conversation("c", description="You are kind.")
+    chat.add_messages([HumanMessage("one", id="m1"), AIMessage("two", id="m2", name="Bot")])
+    chat.update("m1", content="one, edited")
+    chat.update("m1", content="one, edited twice")
+    chat.add(
+        {"role": "user", "content": "long ago", "message_id": "m3", "created_at": datetime(2001, 2, 3, tzinfo=UTC)}
+    )
+    chat.add({"role": "user", "content": "NUL \0, surrogate \ud800, line \u2028 \x85", "message_id": "m4"})
+    memory.conversation("c", ("a",)).add_messages([HumanMessage(f"batch {n}") for n in range(70)])
+    memory.conversation("d", ("a", "b")).add(role="user", content="one")
+    session = memory.session("s")
+    current = session.create_round("what to do")
+    session.add_post(
+        current.id,
+        send_from="User",
+        send_to="Planner",
+        message="plan it",
+        attachments=[Attachment(type="plan", content="a plan", id="atta-1")],
+    )
+    session.finish_round(current.id)
+    return memory
+
+
+def relation_bytes(memory):
+    """The raw pages of every table and index of a PostgreSQL database, the catalogue's included."""
+    with psycopg.connect(memory.database.engine._url, autocommit=True) as connection:
+        connection.execute("checkpoint")
+        rows = connection.execute(
+            "select relname, pg_relation_filepath(oid) from pg_class where relfilenode <> 0 or relname = 'pg_statistic'"
+        ).fetchall()
+        pages = {}
+        for name, path in rows:
+            if path:
+                [[content]] = connection.execute("select pg_read_binary_file(%s, true)", (path,)).fetchall()
+                pages[name] = content or b""
+        return pages
+
+
+def file_bytes(path):
+    return {
+        each.name: each.read_bytes() for each in Path(path).parent.iterdir() if each.name.startswith(Path(path).name)
+    }
+
+
+def stored_bytes(memory, url):
+    if memory.database.engine.dialect == "postgres":
+        return relation_bytes(memory)
+    return file_bytes(url)
+
+
+def traces(pages):
+    return sorted(
+        (name, word) for name, content in pages.items() for word in WORDS.values() if word.encode() in content
+    )
+
+
+class TestErasing:
+    def test_nothing_that_was_said_can_be_read_from_the_storage(self, url, raw):
+        with AgentMemory(url) as memory:
+            tell_secrets(memory)
+            tell_others(memory)
+            if memory.database.engine.dialect == "postgres":
+                raw(memory, "analyze")
+            assert {word for _, word in traces(stored_bytes(memory, url))} >= {WORDS["text"], WORDS["namespace"]}
+
+            report = memory.erase(namespace=(WORDS["namespace"],))
+
+            assert report.conversations == 2
+            assert report.entries > 150
+            assert traces(stored_bytes(memory, url)) == []
+            assert len(memory.conversation("other", ("others",))) == 100
+            assert memory.search("ordinary words", namespace=("others",), limit=1)
+            assert memory.search(WORDS["text"]) == []
+            assert memory.verify().problems == ()
+
+    def test_the_servers_statistics_sample_nothing_that_was_said(self, new_database, raw):
+        """They outlive the rows, and may hold them compressed."""
+        with AgentMemory(new_database("postgres")) as memory:
+            tell_secrets(memory)
+            raw(memory, "analyze")
+            samples = raw(
+                memory,
+                "select s.tablename || '.' || s.attname as sampled from pg_stats s "
+                "join information_schema.columns c on c.table_schema = s.schemaname "
+                "and c.table_name = s.tablename and c.column_name = s.attname "
+                "where s.schemaname = 'agentmem' and c.data_type <> 'bigint'",
+            )
+        harmless = {"agentmem_migration.name", "branch.kind", "entry.kind", "token_count.counter"}
+        assert {row["sampled"] for row in samples} <= harmless
+
+    def test_nothing_is_left_of_a_single_conversation(self, url, raw):
+        with AgentMemory(url) as memory:
+            tell_others(memory)
+            tell_secrets(memory, 70)
+            memory.erase(namespace=(WORDS["namespace"], "deeper"), conversation_id=WORDS["conversation"])
+            memory.erase(thread_id=WORDS["conversation"])
+            assert traces(stored_bytes(memory, url)) == []
+
+    def test_what_was_removed_before_is_gone_with_the_next_erasure(self, url):
+        with AgentMemory(url) as memory:
+            tell_others(memory)
+            chat = memory.conversation("c")
+            for n in range(70):
+                message_id = chat.add(role="user", content=f"{WORDS['text']} {n}", name=WORDS["name"])
+                chat.remove_by_id(message_id)
+            memory.conversation("nothing").add(role="user", content="x")
+            memory.erase(conversation_id="nothing")
+            assert traces(stored_bytes(memory, url)) == []
+
+    async def test_the_awaited_twin_leaves_nothing_either(self, url):
+        async with AgentMemory(url) as memory:
+            tell_secrets(memory, 20)
+            await memory.aerase(namespace=())
+            assert traces(stored_bytes(memory, url)) == []
+            assert (await memory.astats())["messages"] == 0
+
+    def test_a_namespace_is_not_a_prefix_of_letters(self, memory):
+        for namespace in (("a",), ("a", "b"), ("ab",), ("b",), ()):
+            memory.conversation("c", namespace).add(role="user", content="x")
+        assert memory.erase(namespace=("a",)).conversations == 2
+        left = [n for n in (("a",), ("a", "b"), ("ab",), ("b",), ()) if len(memory.conversation("c", n))]
+        assert left == [("ab",), ("b",), ()]
+
+    def test_a_conversation_is_erased_only_where_it_was_named(self, memory):
+        for namespace, name in (((), "c"), ((), "c2"), (("a",), "c"), (("a", "b"), "c")):
+            memory.conversation(name, namespace).add(role="user", content="x")
+        assert memory.erase(conversation_id="c").conversations == 1
+        assert memory.erase(namespace=("a",), conversation_id="c").conversations == 1
+        assert len(memory.conversation("c2")) == 1
+        assert len(memory.conversation("c", ("a", "b"))) == 1
+
+    def test_a_thread_is_erased_everywhere_or_within_a_namespace(self, memory):
+        for namespace in ((), ("a",), ("b", "c")):
+            memory.conversation("t", namespace).add(role="user", content="x")
+        assert memory.erase(thread_id="t", namespace=("b",)).conversations == 1
+        assert memory.erase(thread_id="t").conversations == 2
+
+    def test_the_root_namespace_is_everything(self, memory):
+        fill(memory)
+        memory.conversation("x", ("\U0010ffff" * 200, "\U0010ffff" * 200)).add(role="user", content="far out")
+        memory.erase(namespace=())
+        stats = memory.stats()
+        assert (stats["messages"], stats["contents"], stats["namespaces"], stats["rounds"]) == (0, 0, 0, 0)
+        assert memory.verify().problems == ()
+
+    def test_nothing_named_or_too_much_is_refused(self, memory):
+        fill(memory)
+        before = memory.stats()["messages"]
+        for wrong in (
+            {},
+            {"thread_id": "a", "conversation_id": "b"},
+            {"namespace": "a"},
+            {"conversation_id": ""},
+            {"thread_id": "\0"},
+        ):
+            with pytest.raises(InvalidInput):
+                memory.erase(**wrong)
+        assert memory.stats()["messages"] == before
+
+    def test_what_is_not_there_erases_nothing(self, memory):
+        assert memory.erase(namespace=("nobody",)).entries == 0
+
+
+class TestVerifying:
+    @pytest.fixture
+    def filled(self, memory):
+        fill(memory)
+        report = memory.verify()
+        assert report.ok
+        assert report.checked["messages"] == 77
+        return memory
+
+    def test_a_body_that_was_changed_is_found(self, filled, raw):
+        raw(filled, "update content set body = :body where id = (select min(id) from content)", body=b"{}")
+        assert any("not what was stored" in problem for problem in filled.verify().problems)
+
+    def test_a_body_nobody_refers_to_is_found(self, filled, raw):
+        raw(filled, "insert into content (hash, body) values (:hash, :body)", hash=b"12345678901234567890", body=b"x")
+        problems = filled.verify().problems
+        assert any("nothing refers to" in problem for problem in problems)
+
+    def test_a_missing_index_row_is_found(self, filled, raw):
+        if filled.database.engine.dialect == "sqlite":
+            raw(filled, "insert into entry_index (entry_index, rowid, terms) values ('delete', 3, 'two')")
+        else:
+            raw(filled, "delete from entry_index where entry_id = (select max(entry_id) from entry_index)")
+        assert any("index" in problem for problem in filled.verify().problems)
+
+    def test_a_head_that_fell_behind_is_found(self, filled, raw):
+        raw(filled, "update branch set head = 0 where id = (select min(id) from branch)")
+        assert any("head" in problem for problem in filled.verify().problems)
+
+    def test_a_version_of_another_message_is_found(self, filled, raw):
+        raw(filled, "update entry set key = 'strange' where replaces is not null")
+        assert any("version" in problem for problem in filled.verify().problems)
+
+    async def test_the_awaited_twin_says_the_same(self, filled):
+        assert await filled.averify() == filled.verify()
+
+
+class TestOldSnapshots:
+    def test_an_erasure_that_a_snapshot_outlives_says_so(self, new_database):
+        url = new_database("postgres")
+        with AgentMemory(url, busy_timeout=0.2) as memory, psycopg.connect(url) as other:
+            fill(memory)
+            other.execute("set transaction isolation level repeatable read")
+            other.execute("select 1")
+            with pytest.raises(DatabaseBusy, match="old snapshot"):
+                memory.erase(namespace=())
+            assert memory.stats()["messages"] == 0
+            other.rollback()
+            memory.erase(namespace=())
+
+
+class TestBackup:
+    def test_a_copy_equals_the_original(self, memory, tmp_path, new_database):
+        fill(memory)
+        path = memory.backup(tmp_path / "copy")
+        if memory.database.engine.dialect == "sqlite":
+            with AgentMemory(path) as copy:
+                assert told(copy) == told(memory)
+                assert copy.verify().problems == ()
+        else:
+            with AgentMemory(new_database("postgres")) as copy:
+                copy.import_(path)
+                assert told(copy) == told(memory)
+
+    def test_a_copy_made_while_others_write_is_whole(self, url, tmp_path):
+        with AgentMemory(url) as memory:
+            chat, done = memory.conversation("c"), threading.Event()
+
+            def write():
+                while not done.is_set():
+                    chat.add_messages([HumanMessage("first of two"), HumanMessage("second of two")])
+
+            with ThreadPoolExecutor() as threads:
+                writing = threads.submit(write)
+                try:
+                    paths = [memory.backup(tmp_path / f"copy{n}") for n in range(5)]
+                finally:
+                    done.set()
+            assert writing.exception() is None
+            if memory.database.engine.dialect == "sqlite":
+                for path in paths:
+                    with AgentMemory(path) as copy:
+                        assert copy.verify().problems == ()
+                        assert len(copy.conversation("c")) % 2 == 0
+
+    def test_a_file_that_is_there_is_replaced_whatever_it_was(self, memory, tmp_path):
+        fill(memory)
+        path = tmp_path / "copy"
+        path.write_text("something else " * 1000)
+        memory.backup(path)
+        if memory.database.engine.dialect == "sqlite":
+            with AgentMemory(path) as copy:
+                assert told(copy) == told(memory)
+                assert copy.verify().problems == ()
+
+    def test_a_database_that_is_in_use_is_not_replaced(self, tmp_path):
+        with AgentMemory(tmp_path / "a.db") as memory, AgentMemory(tmp_path / "b.db") as other:
+            fill(memory)
+            other.conversation("c").add_user_message("not folded into the file yet")
+            with pytest.raises(InvalidInput, match="in use"):
+                memory.backup(tmp_path / "b.db")
+            assert len(other.conversation("c")) == 1
+
+    @pytest.mark.parametrize("where", ["nowhere/copy", "."])
+    def test_a_place_that_cannot_be_written_is_named(self, memory, tmp_path, where):
+        with pytest.raises(InvalidInput, match="cannot be written"):
+            memory.backup(tmp_path / where)
+        assert [p.name for p in tmp_path.iterdir() if "memory" not in p.name] == []
+
+    def test_a_database_is_not_copied_onto_itself(self, tmp_path):
+        with AgentMemory(tmp_path / "a.db") as memory:
+            fill(memory)
+            with pytest.raises(InvalidInput, match="itself"):
+                memory.backup(tmp_path / "a.db")
+            assert memory.verify().ok
+
+    def test_a_database_in_memory_can_be_kept(self, tmp_path):
+        with AgentMemory() as memory, AgentMemory(fill(memory).backup(tmp_path / "copy.db")) as copy:
+            assert told(copy) == told(memory)
+
+    async def test_the_awaited_twin_works(self, url, tmp_path):
+        async with AgentMemory(url) as memory:
+            fill(memory)
+            assert (await memory.abackup(tmp_path / "copy")).exists()
+
+
+class TestTransfer:
+    @pytest.mark.parametrize("target", ["sqlite", "postgres"])
+    def test_what_was_exported_comes_back_equal(self, memory, new_database, target, tmp_path):
+        fill(memory)
+        written = memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(new_database(target)) as other:
+            read = other.import_(tmp_path / "all.jsonl")
+            assert read == written
+            assert told(other) == told(memory)
+            assert other.verify().problems == ()
+            assert [hit.id for hit in other.search("edited twice")] == [hit.id for hit in memory.search("edited twice")]
+            again = other.import_(tmp_path / "all.jsonl")
+            assert again.entries == 0
+            assert told(other) == told(memory)
+            other.export(tmp_path / "again.jsonl")
+            exports = [(tmp_path / name).read_text().splitlines() for name in ("all.jsonl", "again.jsonl")]
+            assert sorted(exports[0]) == sorted(exports[1])
+
+    def test_importing_into_itself_adds_nothing(self, memory, tmp_path):
+        fill(memory)
+        before = told(memory)
+        memory.export(tmp_path / "all.jsonl")
+        memory.conversation("c").update("m2", content="edited later")
+        memory.conversation("c").update("m2", content="two")
+        assert memory.import_(tmp_path / "all.jsonl").entries == 0
+        assert [m.content for m in memory.conversation("c").messages][:3] == [
+            "You are kind.",
+            "one, edited twice",
+            "two",
+        ]
+        assert before[2] == told(memory)[2]
+
+    async def test_the_awaited_twins_do_the_same(self, url, tmp_path):
+        async with AgentMemory(url) as memory:
+            fill(memory)
+            await memory.aexport(tmp_path / "all.jsonl")
+            await memory.aerase(namespace=())
+            await memory.aimport_(tmp_path / "all.jsonl")
+            assert memory.stats()["messages"] == 77
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda lines: [*lines[:-1], lines[-1][: len(lines[-1]) // 2]],
+            lambda lines: lines[1:],
+            lambda lines: [lines[0].replace('"version": 1', '"version": 2'), *lines[1:]],
+            lambda lines: [lines[0].replace("agentmem", "other"), *lines[1:]],
+            lambda lines: ["not json", *lines],
+            lambda lines: [*lines, "[1, 2]"],
+            lambda lines: [*lines, '{"record": "surprise"}'],
+            lambda lines: [*lines, '{"record": "entry"}'],
+            lambda lines: [lines[0], lines[2]],
+            lambda lines: [*lines, json.dumps({"record": "conversation", "namespace": "text", "id": "c"})],
+            lambda lines: [*lines, json.dumps({"record": "conversation", "namespace": [], "id": ""})],
+            lambda lines: [line.replace('"kind": "message"', '"kind": "spell"') for line in lines],
+            lambda lines: [line.replace('"call": 2', '"call": "x"') for line in lines],
+            lambda lines: [],
+            lambda lines: ["\udc80"],
+            lambda lines: ["[" * 100_000],
+        ],
+    )
+    def test_a_damaged_file_is_refused_and_nothing_is_imported(self, url, tmp_path, damage):
+        path = tmp_path / "all.jsonl"
+        with AgentMemory() as memory:
+            fill(memory).export(path)
+        lines = damage(path.read_text(encoding="utf-8").splitlines())
+        path.write_text("\n".join(lines), encoding="utf-8", errors="surrogateescape")
+        with AgentMemory(url) as memory:
+            with pytest.raises(InvalidInput):
+                memory.import_(path)
+            stats = memory.stats()
+            assert (stats["messages"], stats["contents"], stats["conversations"]) == (0, 0, 0)
+
+    def test_a_missing_file_a_folder_and_a_database_are_refused(self, memory, tmp_path):
+        (tmp_path / "picture.png").write_bytes(bytes(range(256)))
+        with AgentMemory(tmp_path / "other.db") as other:
+            fill(other)
+        for wrong in ("missing.jsonl", ".", "picture.png", "other.db"):
+            with pytest.raises(InvalidInput):
+                memory.import_(tmp_path / wrong)
+        assert memory.stats()["conversations"] == 0
+
+    def test_other_content_under_one_id_is_refused_and_nothing_is_imported(self, url, tmp_path):
+        with AgentMemory() as memory:
+            fill(memory).export(tmp_path / "all.jsonl")
+        with AgentMemory(url) as memory:
+            memory.conversation("d", ("a", "b")).add({"role": "user", "content": "mine", "message_id": "x"})
+            memory.conversation("c").add({"role": "user", "content": "mine, not theirs", "message_id": "m2"})
+            with pytest.raises(MessageError, match="m2"):
+                memory.import_(tmp_path / "all.jsonl")
+            assert memory.stats()["messages"] == 2
+            assert memory.verify().problems == ()
+
+    def test_an_export_that_fails_leaves_the_old_file(self, memory, tmp_path, monkeypatch):
+        path = tmp_path / "all.jsonl"
+        path.write_text("the old one")
+        fill(memory)
+        monkeypatch.setattr("langchain_agentmem.care._write_line", lambda file, record: 1 / 0)
+        with suppress(ZeroDivisionError):
+            memory.export(path)
+        assert path.read_text() == "the old one"
+        assert [p.name for p in tmp_path.iterdir() if "memory" not in p.name] == ["all.jsonl"]
+
+    def test_a_place_that_cannot_be_written_is_named(self, memory, tmp_path):
+        with pytest.raises(InvalidInput, match="nowhere"):
+            memory.export(tmp_path / "nowhere" / "all.jsonl")

@@ -1,0 +1,74 @@
+"""README, ARCHITECTURE and .ci/run say what is true."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+
+
+class TestReadme:
+    def test_every_python_block_runs(self, tmp_path):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("LANGSMITH")}
+        environment["PYTHONPATH"] = str(ROOT)
+        found = blocks("python")
+        assert len(found) >= 4
+        for code in found:  # one after the other: they share agent.db, as a reader's would
+            run = subprocess.run(
+                [sys.executable, "-W", "error", "-c", code],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert run.returncode == 0, f"{code}\n{run.stderr}"
+            assert "print(" not in code or run.stdout.strip()
+
+    def test_it_begins_with_exactly_two_commands(self):
+        commands = blocks("sh")
+        assert len(commands) == 2
+        assert "langchain_agentmem demo" in commands[0]
+        assert "pytest" in commands[1]
+        assert all("pip install" in command and "-m venv" in command for command in commands)
+
+    @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
+    def test_every_link_leads_somewhere(self, link):
+        assert (ROOT / link).exists()
+
+
+class TestCi:
+    def test_it_runs_the_test_command_of_the_readme(self):
+        extraction = re.search(r'^command="(\$\(.*\))"$', (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+        assert extraction
+        run = subprocess.run(
+            ["bash", "-c", f'printf %s "{extraction[1]}"'], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        assert run.stdout.strip() == blocks("sh")[1].strip()
+
+
+class TestArchitecture:
+    TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+    def test_every_module_is_named(self):
+        package = ROOT / "langchain_agentmem"
+        modules = {path.relative_to(package) for path in package.rglob("*.py") if path.name != "__init__.py"}
+        detailed = {"messages", "demo"}  # described as folders
+        names = {path.name if path.parts[0] not in detailed else f"{path.parts[0]}/" for path in modules}
+        assert [name for name in sorted(names) if name not in self.TEXT] == []
+
+    def test_no_module_is_named_that_does_not_exist(self):
+        tree = self.TEXT.split("```")[1]
+        files = {path.name for path in (ROOT / "langchain_agentmem").rglob("*.py")}
+        assert [name for name in re.findall(r"\b[\w]+\.py\b", tree) if name not in files] == []

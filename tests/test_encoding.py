@@ -1,0 +1,202 @@
+"""JSON that forgets nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, IntEnum
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from langchain_agentmem.encoding import MAX_DEPTH, TAG, decode, encode, from_plain, is_plain, to_plain
+from langchain_agentmem.errors import InvalidInput
+
+TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
+KEYS = st.one_of(TEXT, st.just(TAG), st.just("value"))
+ZONES = st.sampled_from([None, UTC, timezone(timedelta(hours=5, minutes=30)), ZoneInfo("Europe/Paris")])
+ATOMS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    TEXT,
+    st.just(TAG),
+    st.binary(max_size=5),
+    st.dates(),
+    st.datetimes(timezones=ZONES),
+    st.times(),
+    st.timedeltas(),
+    st.uuids(),
+    st.decimals(allow_nan=False),
+    st.complex_numbers(allow_nan=False),
+)
+HASHABLE = st.recursive(ATOMS, lambda inner: st.lists(inner, max_size=2).map(tuple), max_leaves=3)
+VALUES = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.sets(HASHABLE, max_size=3),
+        st.frozensets(HASHABLE, max_size=3),
+        st.dictionaries(KEYS, inner, max_size=3),
+        st.dictionaries(HASHABLE, inner, max_size=2),
+    ),
+    max_leaves=8,
+)
+
+
+def shape(value):
+    """A value with its types written out, since 1 == 1.0 == True."""
+    name = type(value).__name__
+    if isinstance(value, dict):
+        return name, sorted(((shape(k), shape(v)) for k, v in value.items()), key=repr)
+    if isinstance(value, list | tuple):
+        return name, [shape(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return name, sorted((shape(item) for item in value), key=repr)
+    return name, repr(value)
+
+
+class TestRoundTrips:
+    @settings(max_examples=300, deadline=None)
+    @given(VALUES)
+    def test_every_value_survives_with_its_types(self, value):
+        assert shape(decode(encode(value))) == shape(value)
+
+    @settings(max_examples=150, deadline=None)
+    @given(VALUES)
+    def test_the_plain_form_survives_ordinary_json(self, value):
+        assert shape(from_plain(json.loads(json.dumps(to_plain(value))))) == shape(value)
+
+    @pytest.mark.parametrize("text", ["", "\0", "a\0b", "\ud800", "😀", "\u2028"])
+    def test_every_text_survives(self, text):
+        assert decode(encode({text: [text]})) == {text: [text]}
+
+    def test_lone_surrogates_are_not_joined(self):
+        assert len(decode(encode("\ud83d\ude00"))) == 2
+
+    def test_nan_and_infinities_survive(self):
+        nan, up, down = decode(encode([float("nan"), float("inf"), float("-inf")]))
+        assert nan != nan  # noqa: PLR0124 - that is what NaN means
+        assert (up, down) == (float("inf"), float("-inf"))
+
+    def test_negative_zero_survives(self):
+        assert shape(decode(encode(-0.0))) == ("float", "-0.0")
+
+    def test_an_integer_too_long_for_decimal_survives(self):
+        assert decode(encode([10**5000, -(10**5000)])) == [10**5000, -(10**5000)]
+
+    def test_the_users_own_tags_are_data(self):
+        value = {TAG: "bytes", "value": "aGk="}
+        assert decode(encode(value)) == value
+        assert decode(encode({"a": [value, {TAG: value}]})) == {"a": [value, {TAG: value}]}
+
+    def test_subclasses_come_back_as_the_kept_type(self):
+        point = namedtuple("point", "x y")  # noqa: PYI024
+        number = IntEnum("number", "one")
+        value = [point(1, 2), number.one, OrderedDict(a=1), type("Name", (str,), {})("n")]
+        assert shape(decode(encode(value))) == shape([(1, 2), 1, {"a": 1}, "n"])
+
+    def test_a_repeated_hour_keeps_its_fold(self):
+        moment = datetime(2025, 10, 26, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Paris"))
+        back = decode(encode(moment))
+        assert (back.fold, back.tzinfo, back.isoformat()) == (1, moment.tzinfo, moment.isoformat())
+
+    def test_times_keep_zone_and_fold(self):
+        value = [time(1, 2, fold=1), time(3, tzinfo=UTC), time(4, tzinfo=ZoneInfo("Asia/Tokyo"))]
+        assert shape(decode(encode(value))) == shape(value)
+
+    def test_small_types_survive(self):
+        value = [b"\0\xff", bytearray(b"x"), date(2026, 1, 2), UUID(int=7), Decimal("-0.10"), 1 - 2j]
+        assert shape(decode(encode(value))) == shape(value)
+
+
+class TestCanonical:
+    def test_the_order_of_keys_and_members_does_not_matter(self):
+        assert encode({"a": 1, "b": {1, 2, 3}}) == encode({"b": {3, 2, 1}, "a": 1})
+        assert encode({2: "b", "x": 0}) == encode({"x": 0, 2: "b"})
+
+    def test_the_type_matters(self):
+        assert len({encode(value) for value in (1, 1.0, True, "1", b"1", (1,), [1], {1})}) == 8
+
+    def test_it_is_compact_utf8(self):
+        assert encode({"b": "é", "a": [1, 2]}) == '{"a":[1,2],"b":"é"}'.encode()
+
+
+class TestRefusals:
+    def test_an_object_is_refused_by_place_and_type(self):
+        class Row(BaseModel):
+            x: int
+
+        with pytest.raises(InvalidInput, match=r"artifact\.rows\[3\]: an object of type .*Row .*model_dump"):
+            encode({"artifact": {"rows": [1, 2, 3, Row(x=1)]}})
+
+    def test_a_dataclass_is_told_about_asdict(self):
+        @dataclass
+        class Row:
+            x: int
+
+        with pytest.raises(InvalidInput, match="asdict"):
+            encode((1, {"a": Row(1)}))
+
+    @pytest.mark.parametrize("value", [object(), Enum("E", "a").a, memoryview(b"x"), print])
+    def test_what_needs_its_class_is_refused(self, value):
+        with pytest.raises(InvalidInput, match="cannot be stored as JSON"):
+            encode([value])
+
+    def test_a_cycle_is_refused(self):
+        loop = []
+        loop.append(loop)
+        with pytest.raises(InvalidInput, match="refers to itself"):
+            encode(loop)
+
+    def test_deep_values_are_kept_up_to_the_limit(self):
+        deep = ()
+        for _ in range(MAX_DEPTH - 1):
+            deep = (deep,)
+        assert decode(encode(deep)) == deep
+        with pytest.raises(InvalidInput, match="nested"):
+            encode([deep])
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b"",
+            b"{",
+            b'{"a":1}x',
+            b"\xff",
+            b"NaN",
+            b'{"$agentmem":"bytes","value":"!"}',
+            b'{"$agentmem":"bytes"}',
+            b'{"$agentmem":"os.system","value":"x"}',
+            b'{"$agentmem":["list"],"value":"x"}',
+            b'{"$agentmem":"datetime","value":{"iso":5}}',
+            b'{"$agentmem":"set","value":[[1]]}',
+            b"[" * 100_000,
+        ],
+    )
+    def test_damaged_bytes_are_refused(self, data):
+        with pytest.raises(InvalidInput):
+            decode(data)
+
+    def test_a_zone_this_machine_lacks_becomes_its_offset(self):
+        data = b'{"$agentmem":"datetime","value":{"fold":0,"iso":"2026-01-02T03:00:00+01:00","zone":"No/Where"}}'
+        assert decode(data) == datetime(2026, 1, 2, 2, tzinfo=UTC)
+
+
+class TestPlainness:
+    @settings(max_examples=200, deadline=None)
+    @given(VALUES)
+    def test_plain_means_that_json_alone_keeps_it(self, value):
+        if is_plain(value):
+            assert shape(json.loads(json.dumps(value))) == shape(value)
+        else:
+            assert to_plain(value) != value or not isinstance(value, dict | list)

@@ -1,0 +1,736 @@
+"""Messages, between LangChain, a provider and the database."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import FrozenInstanceError, replace
+from datetime import UTC, datetime, timedelta, timezone
+from types import SimpleNamespace
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    ChatMessageChunk,
+    FunctionMessage,
+    FunctionMessageChunk,
+    HumanMessage,
+    HumanMessageChunk,
+    RemoveMessage,
+    SystemMessage,
+    SystemMessageChunk,
+    ToolMessage,
+    ToolMessageChunk,
+)
+from pydantic import BaseModel
+
+from langchain_agentmem.errors import MessageError
+from langchain_agentmem.messages import (
+    AgentCallMsg,
+    Message,
+    MessageContent,
+    ToolCallMsg,
+    decode_body,
+    encode_body,
+    from_langchain,
+    message_time,
+    to_langchain,
+)
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
+
+TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
+IDS = st.text(st.characters(exclude_categories=()), min_size=1, max_size=8)
+KEYS = TEXT | st.sampled_from(["$agentmem", "agentmem", "created_at", "__openai_role__", "tool_calls", "type"])
+JSON_ATOMS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+JSON = st.recursive(
+    JSON_ATOMS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=2),
+    max_leaves=4,
+)
+ODD = st.recursive(
+    JSON_ATOMS | st.binary(max_size=3) | st.datetimes() | st.uuids() | st.decimals(allow_nan=False),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2),
+        st.lists(inner, max_size=2).map(tuple),
+        st.frozensets(st.integers(), max_size=2),
+        st.dictionaries(KEYS, inner, max_size=2),
+        st.dictionaries(st.integers(), inner, max_size=2),
+    ),
+    max_leaves=4,
+)
+DICTS = st.dictionaries(KEYS, ODD, max_size=3)
+JSON_DICTS = st.dictionaries(KEYS, JSON, max_size=3)
+BLOCKS = st.one_of(
+    TEXT,
+    DICTS,
+    st.builds(lambda text: {"type": "text", "text": text}, TEXT),
+    st.builds(lambda text: {"type": "tool_use", "id": "1", "name": "t", "input": {"b": text, "a": 1}}, TEXT),
+)
+CONTENT = TEXT | st.lists(BLOCKS, max_size=3)
+TIMES = st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=2))]))
+KWARGS = DICTS | st.builds(lambda when: {"created_at": when.isoformat()}, TIMES)
+COMMON = {
+    "content": CONTENT,
+    "additional_kwargs": KWARGS,
+    "response_metadata": DICTS,
+    "name": st.none() | TEXT,
+    "id": IDS,
+}
+ARGS = JSON_DICTS | DICTS
+CALLS = st.lists(
+    st.fixed_dictionaries({"name": TEXT, "args": ARGS, "id": st.none() | TEXT, "type": st.just("tool_call")}),
+    max_size=2,
+)
+JSON_CALLS = st.lists(
+    st.fixed_dictionaries({"name": TEXT, "args": JSON_DICTS, "id": st.none() | TEXT, "type": st.just("tool_call")}),
+    max_size=2,
+)
+INVALID = st.lists(
+    st.fixed_dictionaries(
+        {
+            "name": st.none() | TEXT,
+            "args": st.none() | TEXT | st.just('{"a": 1}'),
+            "id": st.none() | TEXT,
+            "error": st.none() | TEXT,
+            "type": st.just("invalid_tool_call"),
+        }
+    ),
+    max_size=2,
+)
+CHUNKS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "name": st.none() | TEXT,
+            "args": st.none() | TEXT | st.just('{"a": 1'),
+            "id": st.none() | TEXT,
+            "index": st.none() | st.integers(),
+            "type": st.just("tool_call_chunk"),
+        }
+    ),
+    max_size=2,
+)
+COUNTS = st.integers(min_value=0, max_value=9)
+USAGE = st.none() | st.fixed_dictionaries(
+    {"input_tokens": COUNTS, "output_tokens": COUNTS, "total_tokens": COUNTS},
+    optional={"input_token_details": st.just({"cache_read": 3})},
+)
+AI = {**COMMON, "invalid_tool_calls": INVALID, "usage_metadata": USAGE}
+TOOL = {
+    **COMMON,
+    "tool_call_id": TEXT,
+    "artifact": ODD,
+    "status": st.sampled_from(["success", "error"]),
+}
+FUNCTION = {**COMMON, "name": TEXT}
+CHAT = {**COMMON, "role": TEXT | st.sampled_from(["user", "assistant", "tool", "remove", "chat"])}
+
+
+def built(cls, fields, **extra):
+    @st.composite
+    def message(draw):
+        given = {name: draw(strategy) for name, strategy in {**fields, **extra}.items()}
+        if draw(st.integers(0, 9)) == 0:
+            given["example"] = True
+        return cls(**given)
+
+    return message()
+
+
+LANGCHAIN = st.one_of(
+    built(HumanMessage, COMMON),
+    built(HumanMessageChunk, COMMON),
+    built(SystemMessage, COMMON),
+    built(SystemMessageChunk, COMMON),
+    built(AIMessage, AI, tool_calls=CALLS),
+    # LangChain itself writes a chunk's calls as JSON, so these must be JSON.
+    built(AIMessageChunk, AI, tool_calls=JSON_CALLS, chunk_position=st.sampled_from([None, "last"])),
+    built(AIMessageChunk, AI, tool_call_chunks=CHUNKS),
+    built(ToolMessage, TOOL),
+    built(ToolMessageChunk, TOOL),
+    built(FunctionMessage, FUNCTION),
+    built(FunctionMessageChunk, FUNCTION),
+    built(ChatMessage, CHAT),
+    built(ChatMessageChunk, CHAT),
+    st.tuples(IDS, DICTS).map(lambda drawn: RemoveMessage(id=drawn[0], additional_kwargs=drawn[1])),
+)
+TOOL_CALLS = st.builds(
+    ToolCallMsg,
+    id=TEXT,
+    call_id=TEXT,
+    type=TEXT | st.just("function"),
+    name=TEXT,
+    arguments=TEXT | JSON | st.sampled_from(['{"a":1}', '{"a":NaN}', '{"a":1,"a":2}', "", "[]", "null", '{"a": 1}']),
+)
+AGENT_CALLS = st.builds(AgentCallMsg, agent_name=IDS, request=ODD)
+ENVELOPES = st.builds(lambda call, output: {"tool_call_id": call, "output": output}, TEXT, JSON)
+LANGCHAIN_FIELDS = st.none() | st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["human", "AIMessageChunk", "chat", "remove", "tool", "ai", "never"]),
+        "additional_kwargs": KWARGS,
+        "response_metadata": DICTS,
+        "artifact": ODD,
+        "status": st.just("error"),
+        "extra": st.just({"example": True}),
+        "role": TEXT,
+        "invented": ODD,
+    },
+)
+MESSAGES = st.builds(
+    Message,
+    role=st.sampled_from(["user", "assistant", "system", "tool", "function", "developer", "remove", "chat"]) | IDS,
+    content=st.none() | CONTENT | DICTS | ENVELOPES | ENVELOPES.map(json.dumps),
+    message_id=IDS,
+    name=st.none() | TEXT,
+    tool_calls=st.none() | st.lists(TOOL_CALLS, max_size=3),
+    agent_calls=st.none() | st.lists(AGENT_CALLS, max_size=2),
+    structured_data=st.none() | DICTS,
+    images=st.none() | st.lists(st.sampled_from(["a.png", "https://x/y.png", "data:image/png;base64,AA"])),
+    tool_call_id=st.none() | TEXT,
+    reasoning_details=st.none() | st.lists(DICTS, max_size=2),
+    created_at=st.none() | st.datetimes() | TIMES | st.datetimes(timezones=st.just(ZoneInfo("Europe/Paris"))),
+    langchain=LANGCHAIN_FIELDS,
+)
+
+
+def shape(value):
+    """A value with its types written out, since 1 == 1.0 == True."""
+    name = type(value).__name__
+    if isinstance(value, dict):
+        return name, sorted(((shape(k), shape(v)) for k, v in value.items()), key=repr)
+    if isinstance(value, list | tuple):
+        return name, [shape(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return name, sorted((shape(item) for item in value), key=repr)
+    return name, repr(value)
+
+
+def all_of(message):
+    """Everything a LangChain message holds."""
+    return shape({**message.__dict__, **(message.model_extra or {})})
+
+
+class TestRoundTrips:
+    @settings(max_examples=400, deadline=None)
+    @given(LANGCHAIN)
+    def test_every_langchain_message_survives(self, message):
+        ours = from_langchain(message)
+        back = to_langchain(Message.from_dict(json.loads(json.dumps(ours.to_dict()))))
+        assert type(back) is type(message)
+        assert back == message
+        assert all_of(back) == all_of(message)
+
+    @settings(max_examples=300, deadline=None)
+    @given(LANGCHAIN)
+    def test_every_langchain_message_survives_the_database(self, message):
+        ours = from_langchain(message)
+        body = encode_body(ours)
+        back = to_langchain(decode_body(body, ours.message_id))
+        assert type(back) is type(message)
+        assert all_of(back) == all_of(message)
+        assert encode_body(from_langchain(back)) == body
+
+    @settings(max_examples=400, deadline=None)
+    @given(MESSAGES)
+    def test_every_message_survives_langchain(self, message):
+        assert from_langchain(to_langchain(message)) == message
+
+    @settings(max_examples=300, deadline=None)
+    @given(MESSAGES)
+    def test_every_message_survives_dictionaries_and_the_database(self, message):
+        assert Message.from_dict(json.loads(json.dumps(message.to_dict()))) == message
+        back = decode_body(encode_body(message), message.message_id)
+        assert back == message
+        assert encode_body(back) == encode_body(message)
+
+    def test_a_body_is_the_json_of_the_dictionary_without_its_id(self):
+        message = Message(role="user", content=[{"b": (1,), "a": "\ud800"}], created_at="2026-01-02T03:04:05Z")
+        data = message.to_dict()
+        del data["message_id"]
+        assert json.loads(encode_body(message).decode("utf-8", "surrogatepass")) == data
+
+    def test_the_id_is_no_part_of_the_body(self):
+        one, two = Message(role="user", content="x"), Message(role="user", content="x")
+        assert one.message_id != two.message_id
+        assert encode_body(one) == encode_body(two)
+        assert encode_body(from_langchain(HumanMessage("x"))) == encode_body(one)
+
+    def test_a_message_without_an_id_gets_one_and_keeps_it(self):
+        ours = from_langchain(HumanMessage("x"))
+        assert UUID(ours.message_id)
+        assert to_langchain(ours) == HumanMessage("x", id=ours.message_id)
+        assert from_langchain(HumanMessage("x", id="")).message_id
+
+    def test_a_plain_message_carries_no_note(self):
+        for message in (
+            HumanMessage("a", id="1"),
+            AIMessage("a", id="1"),
+            ToolMessage("a", tool_call_id="c"),
+        ):
+            assert from_langchain(message).langchain is None
+            assert to_langchain(from_langchain(message)).additional_kwargs == {}
+
+    def test_the_order_and_text_of_arguments_survive(self):
+        call = {"name": "t", "args": {"z": 1, "é": [True, 1.0]}, "id": None, "type": "tool_call"}
+        ours = from_langchain(AIMessage("", tool_calls=[call]))
+        assert ours.tool_calls == [ToolCallMsg(id="", name="t", arguments='{"z": 1, "é": [true, 1.0]}')]
+        back = to_langchain(decode_body(encode_body(ours), "x"))
+        assert list(back.tool_calls[0]["args"]) == ["z", "é"]
+
+    def test_arguments_that_are_no_object_are_invalid_calls(self):
+        calls = [ToolCallMsg(id="1", name="t", arguments="[1"), ToolCallMsg(id="2", name="t", arguments="{}")]
+        message = to_langchain(Message(role="assistant", tool_calls=calls))
+        assert [call["id"] for call in message.tool_calls] == ["2"]
+        assert [(call["id"], call["args"]) for call in message.invalid_tool_calls] == [("1", "[1")]
+
+    def test_calls_hidden_in_additional_kwargs_stay_there(self):
+        """LangChain's constructor would parse them; a message that has been emptied must stay empty."""
+        raw = [{"id": "1", "function": {"name": "t", "arguments": "{}"}}]
+        message = AIMessage("x", id="1", additional_kwargs={"tool_calls": raw})
+        message.tool_calls = []
+        assert to_langchain(from_langchain(message)) == message
+
+    def test_a_class_of_ones_own_comes_back_as_the_nearest(self):
+        class Mine(HumanMessage):
+            mood: str = "calm"
+
+        class MineToo(AIMessageChunk):
+            pass
+
+        back = to_langchain(from_langchain(Mine("x", id="1", mood="glad")))
+        assert type(back) is HumanMessage
+        assert back.mood == "glad"
+        assert type(to_langchain(from_langchain(MineToo(content="x")))) is AIMessageChunk
+
+    def test_values_are_not_shared(self):
+        message = HumanMessage([{"type": "text", "text": "a"}], id="1", additional_kwargs={"k": [1]})
+        ours = from_langchain(message)
+        back = to_langchain(ours)
+        message.content[0]["text"] = "b"
+        message.additional_kwargs["k"].append(2)
+        back.additional_kwargs["k"].append(3)
+        back.content.append("c")
+        ours.to_dict()["content"].append("d")
+        assert ours.content == [{"type": "text", "text": "a"}]
+        assert ours.langchain == {"additional_kwargs": {"k": [1]}}
+        assert (
+            to_langchain(Message(role="assistant", content="x")).tool_calls
+            is not to_langchain(Message(role="assistant", content="x")).tool_calls
+        )
+
+    def test_a_developer_is_a_system_message_as_langchain_has_it(self):
+        message = to_langchain(Message(role="developer", content="x", message_id="1"))
+        assert message == SystemMessage("x", id="1", additional_kwargs={"__openai_role__": "developer"})
+        assert from_langchain(message).role == "developer"
+
+    def test_a_role_named_remove_removes_nothing(self):
+        assert type(to_langchain(Message(role="remove", content="x"))) is ChatMessage
+        assert type(to_langchain(from_langchain(RemoveMessage(id="x")))) is RemoveMessage
+
+
+class TestChangesInLangChain:
+    def test_what_was_changed_stays_changed(self):
+        message = Message(role="user", content={"a": 1}, images=["https://x/y.png"], structured_data={"s": 1})
+        shown = to_langchain(message)
+        changed = from_langchain(shown.model_copy(update={"content": "new"}))
+        assert (changed.content, changed.images) == ("new", None)
+        assert changed.structured_data == {"s": 1}
+
+    def test_changed_calls_stay_changed(self):
+        call = ToolCallMsg(id="1", call_id="2", name="t", arguments='{"a":1}')
+        shown = to_langchain(Message(role="assistant", tool_calls=[call]))
+        shown.tool_calls[0]["args"] = {"a": 2}
+        assert from_langchain(shown).tool_calls == [ToolCallMsg(id="1", name="t", arguments='{"a": 2}')]
+
+    def test_a_note_of_the_users_own_is_kept(self):
+        message = AIMessage("x", id="1", additional_kwargs={"agentmem": {"fields": 1}})
+        assert to_langchain(from_langchain(message)) == message
+        ours = replace(from_langchain(message), structured_data={"a": 1})
+        assert from_langchain(to_langchain(ours)) == ours
+
+    def test_what_langchain_shows_is_fit_for_a_model(self):
+        shown = to_langchain(Message(role="tool", content='{"tool_call_id": "c", "output": "42"}'))
+        assert (shown.content, shown.tool_call_id) == ("42", "c")
+        shown = to_langchain(Message(role="user", content="see", images=["https://x/y.png", "gone.png"]))
+        assert shown.content == [
+            {"type": "text", "text": "see"},
+            {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
+        ]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"role": ""},
+            {"role": None},
+            {"role": 5},
+            {"role": "user", "content": 5},
+            {"role": "user", "content": b"x"},
+            {"role": "user", "content": [1]},
+            {"role": "user", "name": 5},
+            {"role": "user", "message_id": 5},
+            {"role": "user", "tool_calls": "x"},
+            {"role": "user", "tool_calls": [5]},
+            {"role": "user", "tool_calls": [{"id": "x"}]},
+            {"role": "user", "tool_calls": [{"id": 5, "name": "t"}]},
+            {"role": "user", "agent_calls": [{}]},
+            {"role": "user", "images": "a.png"},
+            {"role": "user", "images": [5]},
+            {"role": "user", "structured_data": []},
+            {"role": "user", "reasoning_details": "x"},
+            {"role": "user", "created_at": "yesterday"},
+            {"role": "user", "langchain": "x"},
+            {"role": "user", "tool_call_id": 5},
+        ],
+    )
+    def test_a_malformed_message_is_refused(self, fields):
+        with pytest.raises(MessageError):
+            Message(**fields)
+
+    def test_an_unknown_field_is_refused(self):
+        with pytest.raises(MessageError, match="invented"):
+            Message.from_dict({"role": "user", "invented": 1})
+        with pytest.raises(MessageError, match="role"):
+            Message.from_dict({"content": "x"})
+
+    def test_an_object_in_an_artifact_is_refused_by_its_place(self):
+        class Row(BaseModel):
+            x: int
+
+        artifact = {"rows": [1, 2, 3, Row(x=1)]}
+        message = from_langchain(ToolMessage("x", tool_call_id="c", artifact=artifact))
+        with pytest.raises(MessageError, match=r"^artifact\.rows\[3\]: an object of type .*model_dump"):
+            encode_body(message)
+        with pytest.raises(MessageError, match=r"^artifact\.rows\[3\]"):
+            message.to_dict()
+        assert to_langchain(message).artifact == artifact
+
+    def test_a_cycle_is_refused(self):
+        loop = {}
+        loop["self"] = loop
+        with pytest.raises(MessageError, match="refers to itself"):
+            from_langchain(HumanMessage("x", additional_kwargs=loop))
+        with pytest.raises(MessageError, match="refers to itself"):
+            encode_body(Message(role="user", structured_data=loop))
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"",
+            b"{",
+            b"[]",
+            b"5",
+            b"{}",
+            b"\xff",
+            b'{"role":5}',
+            b'{"role":"user","x":1}',
+            b'{"role":"user","content":{"$agentmem":"bytes","value":5}}',
+            b'{"a":' * 50_000,
+        ],
+    )
+    def test_damaged_bytes_are_refused(self, body):
+        with pytest.raises(MessageError):
+            decode_body(body, "m")
+
+    @pytest.mark.parametrize("thing", ["text", {"role": "user"}, None, Message(role="user")])
+    def test_what_is_no_langchain_message_is_refused(self, thing):
+        with pytest.raises(MessageError, match="LangChain message"):
+            from_langchain(thing)
+
+    def test_a_message_is_frozen(self):
+        message = Message(role="user", content="x")
+        with pytest.raises(FrozenInstanceError):
+            message.content = "y"
+        assert hash(message) == hash(replace(message, content="z"))
+
+
+class TestProviderFormat:
+    @settings(max_examples=200, deadline=None)
+    @given(MESSAGES)
+    def test_what_goes_out_can_be_read_back(self, message):
+        """Document 001: ``memory.add(message=Message(**retrieved))``."""
+        out = replace(message, images=None).to_llm_dict(include_id=True)
+        again = Message(**out)
+        assert again.message_id == message.message_id
+        assert again.to_llm_dict(include_id=True) == out
+
+    def test_only_what_is_set_goes_out(self):
+        assert Message(role="user", content="hi").to_llm_dict() == {"role": "user", "content": "hi"}
+        assert Message(role="user").to_llm_dict() == {"role": "user", "content": ""}
+        full = Message(
+            role="assistant",
+            tool_calls=[ToolCallMsg(id="1", call_id="2", name="t", arguments="{}")],
+            agent_calls=[AgentCallMsg(agent_name="b", request=1)],
+            reasoning_details=[{"type": "x"}],
+            name="my agent/1",
+        )
+        assert full.to_llm_dict() == {
+            "role": "assistant",
+            "content": None,
+            "name": "my agent/1",
+            "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "t", "arguments": "{}"}, "call_id": "2"}
+            ],
+            "reasoning_details": [{"type": "x"}],
+        }
+        assert full.to_api_format() == {
+            "role": "assistant",
+            "content": None,
+            "name": "my_agent_1",
+            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "t", "arguments": "{}"}}],
+        }
+
+    def test_structured_content_is_json_text(self):
+        assert Message(role="assistant", content={"é": 1}).to_llm_dict()["content"] == '{"é": 1}'
+        assert Message(role="assistant", structured_data={"a": 1}).to_llm_dict()["content"] == '{"a": 1}'
+
+    @pytest.mark.parametrize("as_text", [True, False])
+    def test_a_tool_result_comes_out_of_its_envelope(self, as_text):
+        envelope = {"tool_call_id": "c", "output": {"a": 1}}
+        message = Message(role="tool", content=json.dumps(envelope) if as_text else envelope, name="t")
+        assert message.to_llm_dict() == {
+            "role": "tool",
+            "content": '{"a": 1}',
+            "name": "t",
+            "tool_call_id": "c",
+        }
+        assert message.tool_call_id is None
+
+    def test_content_that_only_looks_like_an_envelope_stays(self):
+        for content, call_id in [('{"tool_call_id": "c"', None), ('{"tool_call_id": "c", "output": 1}', "d")]:
+            out = Message(role="tool", content=content, tool_call_id=call_id).to_llm_dict()
+            assert (out["content"], out.get("tool_call_id")) == (content, call_id)
+        more = '{"tool_call_id": "c", "output": 1, "error": 2}'
+        out = Message(role="tool", content=more).to_llm_dict()
+        assert (out["content"], out["tool_call_id"]) == (more, "c")
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            {"type": "image", "base64": "QQ==", "mime_type": "image/gif"},
+            {"type": "image", "source_type": "base64", "data": "QQ==", "mime_type": "image/gif"},
+            {"type": "image", "source": {"type": "base64", "data": "QQ==", "media_type": "image/gif"}},
+            {"type": "image_url", "image_url": {"url": "data:image/gif;base64,QQ=="}},
+        ],
+    )
+    def test_every_form_of_image_becomes_an_image_url(self, block):
+        out = Message(role="user", content=["see", block]).to_llm_dict()["content"]
+        assert out == [
+            {"type": "text", "text": "see"},
+            {"type": "image_url", "image_url": {"url": "data:image/gif;base64,QQ=="}},
+        ]
+
+    def test_an_image_block_with_an_address_keeps_it(self):
+        out = Message(role="user", content=[{"type": "image", "url": "https://x/y"}]).to_llm_dict()
+        assert out["content"] == [{"type": "image_url", "image_url": {"url": "https://x/y"}}]
+
+    def test_the_strict_form_has_no_reasoning_and_no_call_blocks(self):
+        blocks = [
+            {"type": "thinking", "thinking": "hm"},
+            {"type": "output_text", "text": "yes"},
+            {"type": "tool_use", "id": "1", "name": "t", "input": {}},
+        ]
+        message = Message(role="assistant", content=blocks)
+        assert message.to_llm_dict()["content"] == blocks
+        assert message.to_api_format()["content"] == [{"type": "text", "text": "yes"}]
+
+    def test_an_openai_response_becomes_a_message(self):
+        reply = {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "t", "arguments": "{}"}}],
+            "reasoning_details": [{"a": 1}],
+        }
+        expected = Message(
+            role="assistant",
+            message_id="m",
+            name="agent",
+            tool_calls=[ToolCallMsg(id="1", name="t", arguments="{}")],
+            reasoning_details=[{"a": 1}],
+        )
+        for given_reply in (reply, {"choices": [{"message": reply}]}):
+            assert Message.from_response_dict(given_reply, default_name="agent", message_id="m") == expected
+        assert Message.from_response_dict({"content": "x"}, default_role="critic").role == "critic"
+        for wrong in ("x", {"choices": []}, {"content": 5}):
+            with pytest.raises(MessageError):
+                Message.from_response_dict(wrong)
+
+    def test_a_harmonized_response_becomes_a_message(self):
+        reply = SimpleNamespace(
+            role="assistant",
+            content="x",
+            tool_calls=[
+                SimpleNamespace(id="1", function=SimpleNamespace(name="t", arguments="{}"), type="function"),
+                SimpleNamespace(id="2", name="u", arguments={"a": 1}),
+            ],
+            reasoning_details=None,
+            thinking="hm",
+            metadata=SimpleNamespace(model="m"),
+        )
+        message = Message.from_harmonized_response(reply, default_name="agent", message_id="m")
+        assert message == Message(
+            role="assistant",
+            content="x",
+            message_id="m",
+            name="agent",
+            tool_calls=[
+                ToolCallMsg(id="1", name="t", arguments="{}"),
+                ToolCallMsg(id="2", name="u", arguments='{"a": 1}'),
+            ],
+            reasoning_details=[{"type": "reasoning.text", "text": "hm"}],
+            langchain={"response_metadata": {"model": "m"}},
+        )
+        assert to_langchain(message).response_metadata == {"model": "m"}
+
+
+class TestImages:
+    def test_files_are_read_when_a_provider_asks(self, tmp_path):
+        for name in ("right.png", "wrong.jpg", "none", "with space.png"):
+            (tmp_path / name).write_bytes(PNG)
+        url = "data:image/png;base64," + base64.b64encode(PNG).decode()
+        paths = [str(tmp_path / name) for name in ("right.png", "wrong.jpg", "none", "with space.png")]
+        paths.append((tmp_path / "with space.png").as_uri())
+        message = Message(role="user", content="see", images=paths)
+        assert message.to_dict()["images"] == paths
+        parts = message.to_llm_dict()["content"]
+        assert parts[0] == {"type": "text", "text": "see"}
+        assert [part["image_url"]["url"] for part in parts[1:]] == [url] * 5
+        assert to_langchain(message, read_images=True).content == parts
+        assert from_langchain(to_langchain(message, read_images=True)) == message
+
+    @pytest.mark.parametrize(
+        ("start", "name", "kind"),
+        [
+            (b"\xff\xd8\xff\xe0", "a", "image/jpeg"),
+            (b"GIF89a", "a", "image/gif"),
+            (b"RIFF\0\0\0\0WEBP", "a", "image/webp"),
+            (b"BM", "a", "image/bmp"),
+            (b"<svg/>", "a.svg", "image/svg+xml"),
+            (b"?", "a.unknown", "application/octet-stream"),
+        ],
+    )
+    def test_the_media_type_comes_from_the_first_bytes(self, tmp_path, start, name, kind):
+        """Original M14: everything unknown was called a PNG."""
+        (tmp_path / name).write_bytes(start)
+        out = Message(role="tool", images=[str(tmp_path / name)]).to_llm_dict()["content"]
+        assert out[0]["image_url"]["url"].startswith(f"data:{kind};base64,")
+
+    def test_addresses_pass_untouched(self):
+        """Original M14: they were taken for files, and dropped."""
+        urls = ["https://x/y.png?a=1", "HTTP://x", "data:image/png;base64,AA"]
+        out = Message(role="user", images=urls).to_llm_dict()["content"]
+        assert [part["image_url"]["url"] for part in out] == urls
+
+    def test_a_missing_file_is_named(self, tmp_path):
+        message = Message(role="user", images=[str(tmp_path / "gone.png")])
+        with pytest.raises(MessageError, match=r"gone\.png"):
+            message.to_llm_dict()
+        assert to_langchain(message).content == ""
+
+    def test_a_changed_file_is_read_again(self, tmp_path):
+        path = tmp_path / "a.png"
+        path.write_bytes(PNG)
+        message = Message(role="user", images=[str(path)])
+        before = message.to_llm_dict()
+        path.write_bytes(PNG + b"more")
+        assert message.to_llm_dict() != before
+
+
+class TestText:
+    @pytest.mark.parametrize(
+        ("content", "text"),
+        [
+            (None, ""),
+            ("hi", "hi"),
+            ([], ""),
+            (["a", {"type": "text", "text": "b"}, {"type": "output_text", "text": "c"}], "a\nb\nc"),
+            ([{"type": "thinking", "thinking": "x", "text": "y"}, {"type": "reasoning", "text": "z"}], ""),
+            ([{"type": "image", "base64": "QQ==", "caption": "a cat", "alt": "cat"}], "a cat\ncat"),
+            ([{"type": "image_url", "image_url": {"url": "data:image/png;base64,QQ"}}], ""),
+            ([{"type": "tool_use", "name": "t", "input": {"a": "secret"}}], ""),
+            ([{"type": "tool_result", "content": [{"type": "text", "text": "found"}]}], "found"),
+            ({"thought": "hm", "n": 5, "deep": [{"x": "y"}], "image": "data:image/png;base64,QQ"}, "hm\ny"),
+        ],
+    )
+    def test_it_is_what_a_person_would_read(self, content, text):
+        assert Message(role="user", content=content).text == text
+
+
+class TestCalls:
+    def test_every_form_of_tool_call_is_read(self):
+        expected = ToolCallMsg(id="1", name="t", arguments='{"a": 1}')
+        for data in (
+            {"id": "1", "type": "function", "function": {"name": "t", "arguments": '{"a": 1}'}},
+            {"id": "1", "call_id": "1", "type": "function", "name": "t", "arguments": '{"a": 1}'},
+            {"id": "1", "name": "t", "arguments": {"a": 1}},
+            {"id": "1", "name": "t", "args": {"a": 1}, "type": "tool_call"},
+            {"call_id": "1", "name": "t", "arguments": '{"a": 1}'},
+        ):
+            assert ToolCallMsg.from_dict(data) == expected
+
+    @settings(max_examples=100, deadline=None)
+    @given(TOOL_CALLS)
+    def test_a_tool_call_survives_its_dictionary(self, call):
+        assert ToolCallMsg.from_dict(call.to_dict()) == call
+
+    @settings(max_examples=100, deadline=None)
+    @given(AGENT_CALLS)
+    def test_an_agent_call_survives_its_dictionary(self, call):
+        assert AgentCallMsg.from_dict(json.loads(json.dumps(call.to_dict()))) == call
+
+    @pytest.mark.parametrize("action", [None, "call_tool", "invoke_agent", "final_response"])
+    def test_message_content_survives_its_dictionary(self, action):
+        content = MessageContent(thought="hm", next_action=action, action_input={"a": (1,)})
+        assert MessageContent.from_dict(content.to_dict()) == content
+
+    @pytest.mark.parametrize("fields", [{"next_action": "sleep"}, {"thought": 5}, {"action_input": []}])
+    def test_an_unknown_action_is_refused(self, fields):
+        with pytest.raises(MessageError):
+            MessageContent(**fields)
+
+
+class TestMessageTime:
+    @pytest.mark.parametrize(
+        "told",
+        [
+            "2026-01-02T03:04:05Z",
+            "2026-01-02T03:04:05",
+            "2026-01-02T05:04:05+02:00",
+            datetime(2026, 1, 2, 3, 4, 5),
+            datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        ],
+    )
+    def test_it_is_read_wherever_it_is_kept(self, told):
+        moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        message = HumanMessage("x", additional_kwargs={"created_at": told})
+        ours = from_langchain(message)
+        assert message_time(message) == moment
+        assert message_time(ours) == moment
+        assert message_time(Message(role="user", created_at=told)) == moment
+        assert message_time(decode_body(encode_body(ours), "x")) == moment
+
+    def test_it_is_kept_once(self):
+        told = HumanMessage("x", additional_kwargs={"created_at": "2026-01-02T05:04:05+02:00"})
+        ours = from_langchain(told)
+        assert ours.created_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        assert ours.langchain is None
+
+    def test_a_message_need_not_tell(self):
+        assert message_time(HumanMessage("x")) is None
+        assert message_time(Message(role="user")) is None
+
+    @pytest.mark.parametrize("told", ["yesterday", 5, "", [], True])
+    def test_what_is_no_time_is_refused(self, told):
+        message = HumanMessage("x", id="1", additional_kwargs={"created_at": told})
+        assert to_langchain(from_langchain(message)) == message
+        for form in (message, from_langchain(message)):
+            with pytest.raises(MessageError, match="created_at"):
+                message_time(form)

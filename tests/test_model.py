@@ -1,0 +1,260 @@
+"""Rounds, posts and attachments, as values."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import FrozenInstanceError
+from datetime import timedelta
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.model import (
+    Attachment,
+    AttachmentType,
+    Conversation,
+    Post,
+    Retention,
+    Round,
+    SharedMemoryEntry,
+    new_id,
+)
+
+TEXT = st.text(st.characters(exclude_categories=()), max_size=10)
+IDS = st.text(min_size=1, max_size=6)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2),
+    max_leaves=4,
+)
+ENTRIES = st.builds(
+    SharedMemoryEntry, id=IDS, type=TEXT, scope=st.sampled_from(["round", "conversation"]), content=TEXT
+)
+OTHER_TYPES = [kind for kind in AttachmentType if kind is not AttachmentType.shared_memory_entry]
+ATTACHMENTS = st.builds(Attachment, id=IDS, type=st.sampled_from(OTHER_TYPES), content=TEXT, extra=JSON) | st.builds(
+    Attachment, id=IDS, type=st.just(AttachmentType.shared_memory_entry), content=TEXT, extra=ENTRIES
+)
+POSTS = st.builds(
+    Post,
+    id=IDS,
+    message=TEXT,
+    send_from=TEXT,
+    send_to=TEXT,
+    attachment_list=st.lists(ATTACHMENTS, max_size=2),
+)
+ROUNDS = st.builds(
+    Round,
+    id=IDS,
+    user_query=TEXT,
+    state=st.sampled_from(["created", "finished", "failed"]),
+    post_list=st.lists(POSTS, max_size=2),
+)
+CONVERSATIONS = st.builds(Conversation, id=IDS, rounds=st.lists(ROUNDS, max_size=2), enabled=st.booleans())
+RETENTIONS = st.builds(
+    Retention,
+    keep_last=st.none() | st.integers(min_value=1),
+    max_age=st.none() | st.timedeltas(min_value=timedelta(microseconds=1)),
+)
+
+
+class TestRoundTrips:
+    @settings(max_examples=120, deadline=None)
+    @given(CONVERSATIONS | ENTRIES | RETENTIONS | ATTACHMENTS)
+    def test_every_value_survives_dictionaries_json_and_yaml(self, value):
+        kind = type(value)
+        assert kind.from_dict(value.to_dict()) == value
+        assert kind.from_json(value.to_json()) == value
+        assert kind.from_yaml(value.to_yaml()) == value
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", "\0", "\x85", "\u2028", "\ufeff", "\ud800", "no", "2026-01-01", " - a: b\n", "\r\n", "\t"],
+    )
+    def test_yaml_keeps_every_text(self, text):
+        post = Post.create(text, text)
+        assert Post.from_yaml(post.to_yaml()) == post
+
+    def test_ids_survive(self):
+        """Original T4: reloading gave every round and post a new id."""
+        conversation = Conversation(rounds=[Round.create("q").with_post(Post.create("m", "A", "B"))])
+        back = Conversation.from_yaml(conversation.to_yaml())
+        assert back.id == conversation.id
+        assert back.rounds[0].id == conversation.rounds[0].id
+        assert back.rounds[0].post_list[0].id == conversation.rounds[0].post_list[0].id
+
+    @pytest.mark.parametrize("kind", list(AttachmentType))
+    def test_every_attachment_type_survives(self, kind):
+        """Original T2: an attachment of type text could be written but not read."""
+        extra = (
+            SharedMemoryEntry.create("plan", "round", "c") if kind is AttachmentType.shared_memory_entry else {"a": 1}
+        )
+        attachment = Attachment.create(kind, "content", extra)
+        assert Attachment.from_dict(attachment.to_dict()) == attachment
+
+    def test_a_shared_entry_is_an_entry_again(self):
+        """Original T3: after a reload it was a dictionary, and asking for entries crashed."""
+        entry = SharedMemoryEntry.create("plan", "conversation", "do it")
+        attachment = Attachment.create(AttachmentType.shared_memory_entry, "", entry)
+        back = Attachment.from_json(attachment.to_json())
+        assert isinstance(back.extra, SharedMemoryEntry)
+        assert back.extra == entry
+
+
+class TestAttachmentTypes:
+    def test_there_are_the_22_of_document_000_each_its_own_name(self):
+        assert len(AttachmentType) == 22
+        assert all(kind.value == kind.name for kind in AttachmentType)
+
+    @pytest.mark.parametrize("removed", ["init_plan", "python", "sample", "never_was"])
+    def test_removed_types_are_dropped(self, removed):
+        data = {"type": removed, "content": "x", "extra": None, "id": "a"}
+        assert Attachment.from_dict(data) is None
+        kept = Attachment.create("plan", "p").to_dict()
+        post = Post.from_dict({"send_from": "A", "attachment_list": [data, kept]})
+        assert [attachment.content for attachment in post.attachment_list] == ["p"]
+        with pytest.raises(InvalidInput, match="no longer exists"):
+            Attachment.from_json(json.dumps(data))
+
+
+class TestOldDumps:
+    def test_a_dump_without_ids_and_enabled_loads(self):
+        conversation = Conversation.from_yaml(
+            """
+            plugins: []
+            rounds:
+              - user_query: count the rows
+                state: finished
+                post_list:
+                  - message: null
+                    send_from: User
+                    send_to: Planner
+                    attachment_list:
+                      - type: init_plan
+                        content: 1. count
+                      - type: artifact_paths
+                        content: [a.csv, b.csv]
+            """
+        )
+        assert conversation.enabled
+        assert conversation.roles == {"User", "Planner"}
+        (post,) = conversation.rounds[0].post_list
+        assert post.message == ""
+        assert post.id.startswith("post-")
+        assert [attachment.content for attachment in post.attachment_list] == ["a.csv\nb.csv"]
+
+    @pytest.mark.parametrize(
+        ("kind", "data", "said"),
+        [
+            (Post, [], "expected a dictionary"),
+            (Post, {"message": "x"}, "'send_from' is missing"),
+            (Post, {"message": 5, "send_from": "A"}, "'message' must be text"),
+            (Post, {"send_from": "A", "attachment_list": "x"}, "must be a list"),
+            (Post, {"send_from": "A", "id": 5}, "'id' must be text"),
+            (Round, {"user_query": "q", "state": "done"}, "not 'done'"),
+            (Round, {"user_query": "q", "post_list": [None]}, "Post: expected a dictionary"),
+            (Conversation, {"enabled": "yes"}, "'enabled'"),
+            (Attachment, {"type": "plan", "content": 5}, "'content' must be text"),
+            (Attachment, {"type": ["plan"], "content": ""}, "'type' must be text"),
+            (Attachment, {"content": ""}, "'type' is missing"),
+            (SharedMemoryEntry, {"type": "a", "scope": "b", "content": ""}, "'round' or 'conversation'"),
+            (Retention, {"max_age": {"eons": 1}}, "not an age"),
+        ],
+    )
+    def test_malformed_data_is_refused_by_name(self, kind, data, said):
+        with pytest.raises(InvalidInput, match=re.escape(said)):
+            kind.from_dict(data)
+
+    @pytest.mark.parametrize("text", ["{", "!!python/object/apply:os.getcwd []", "a: b: c", "5"])
+    def test_text_that_is_no_dump_is_refused(self, text):
+        with pytest.raises(InvalidInput):
+            Post.from_yaml(text)
+        with pytest.raises(InvalidInput):
+            Post.from_json(text)
+
+
+class TestValues:
+    def test_a_value_is_frozen_and_compares_by_content(self):
+        post = Post.create("m", "A", id="p")
+        assert post == Post.create("m", "A", id="p")
+        assert post != Post.create("m", "A", id="q")
+        assert hash(post) == hash(Post.create("m", "A", id="p"))
+        with pytest.raises(FrozenInstanceError):
+            post.message = "x"
+        with pytest.raises(TypeError):
+            Post("id")
+
+    def test_a_post_has_somebody_to_go_to(self):
+        post = Post.create(None, "Planner")
+        assert (post.message, post.send_to, post.attachment_list) == ("", "Unknown", ())
+
+    def test_attachments_come_and_go_in_copies(self):
+        post = Post.create("m", "A")
+        plan, thought = Attachment.create("plan", "p"), Attachment.create("thought", "t")
+        full = post.with_attachment(plan, thought)
+        assert post.attachment_list == ()
+        assert full.id == post.id
+        assert full.get_attachment(AttachmentType.plan) == (plan,)
+        assert full.without_attachment(AttachmentType.plan).attachment_list == (thought,)
+
+    def test_what_json_cannot_hold_is_no_extra(self):
+        with pytest.raises(InvalidInput, match="JSON-able"):
+            Attachment.create("plan", "p", extra={"a": [object()]})
+        with pytest.raises(InvalidInput, match="belongs in"):
+            Attachment.create("plan", "p", extra=SharedMemoryEntry.create("a", "round", "b"))
+        assert Attachment.create("plan", "p", extra=(1, 2)).extra == [1, 2]
+
+    def test_an_extra_is_not_shared_with_its_giver(self):
+        extra = {"a": []}
+        attachment = Attachment.create("plan", "p", extra)
+        extra["a"].append(1)
+        attachment.to_dict()["extra"]["a"].append(2)
+        assert attachment.extra == {"a": []}
+
+    def test_lists_of_the_wrong_thing_are_refused(self):
+        with pytest.raises(InvalidInput, match="holds a str, not a Post"):
+            Round(user_query="q", post_list=["x"])
+        with pytest.raises(InvalidInput, match="must be a list of Round"):
+            Conversation(rounds=5)
+
+    def test_ids_tell_what_and_when(self):
+        assert re.fullmatch(r"conv-\d{8}-\d{6}-[0-9a-f]{8}", new_id("conv"))
+        assert new_id("conv") != new_id("conv")
+        assert Conversation().id.startswith("conv-")
+        assert Round.create("q").id.startswith("round-")
+        assert Attachment.create("plan", "").id.startswith("atta-")
+        assert SharedMemoryEntry.create("plan", "round", "").id.startswith("sme-")
+
+    def test_yaml_is_readable(self):
+        text = Post.create("dix écus 你好", "A", id="p").to_yaml()
+        assert "dix écus 你好" in text
+        assert list(yaml.safe_load(text)) == ["id", "message", "send_from", "send_to", "attachment_list"]
+
+
+class TestRetention:
+    def test_it_is_off_unless_a_limit_is_given(self):
+        assert Retention().off
+        assert not Retention(keep_last=1).off
+        assert not Retention(max_age=timedelta(days=1)).off
+
+    @pytest.mark.parametrize(
+        "limit",
+        [
+            {"keep_last": 0},
+            {"keep_last": -1},
+            {"keep_last": True},
+            {"keep_last": 1.5},
+            {"max_age": timedelta(0)},
+            {"max_age": timedelta(-1)},
+            {"max_age": 5},
+        ],
+    )
+    def test_a_senseless_limit_is_refused(self, limit):
+        with pytest.raises(InvalidInput):
+            Retention(**limit)
+
+    def test_seconds_are_an_age_in_a_dictionary(self):
+        assert Retention.from_dict({"max_age": 90}) == Retention(max_age=timedelta(seconds=90))

@@ -1,0 +1,111 @@
+"""A namespace sees only its own, and what lies below it."""
+
+import uuid
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.namespaces import id_of, namespace_of, path_of, range_of, resolve
+
+labels = st.text(
+    st.characters(exclude_categories=("Cs",), exclude_characters="".join(map(chr, [*range(32), 127]))),
+    min_size=1,
+    max_size=6,
+) | st.sampled_from(["a", "ab", "a b", "a!", "\x80", "\uffff", "\U0010ffff", "\U0010ffff" * 200])
+namespaces = st.lists(labels, max_size=4).map(tuple).filter(lambda ns: sum(len(x.encode()) + 1 for x in ns) <= 1_000)
+
+
+class TestPaths:
+    @given(namespaces)
+    def test_a_path_and_back_is_the_same(self, namespace):
+        assert namespace_of(path_of(namespace)) == namespace
+
+    @given(namespaces, namespaces)
+    def test_different_namespaces_have_different_paths(self, one, other):
+        assert (path_of(one) == path_of(other)) == (one == other)
+
+    @given(namespaces, namespaces)
+    def test_a_range_holds_exactly_what_lies_below(self, prefix, namespace):
+        low, high = range_of(prefix)
+        path = path_of(namespace).encode()
+        assert (low.encode() <= path < high.encode()) == (namespace[: len(prefix)] == prefix)
+
+    @given(namespaces, namespaces)
+    def test_what_lies_below_is_in_the_range(self, prefix, rest):
+        if len(prefix) + len(rest) <= 4:
+            low, high = range_of(prefix)
+            assert low.encode() <= path_of(prefix + rest).encode() < high.encode()
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            "text",
+            ("",),
+            ("a\0",),
+            ("a\x1f",),
+            ("\ud800",),
+            ("x" * 201,),
+            ("x" * 200,) * 11,
+            (1,),
+            (None,),
+            None,
+            5,
+            {"a": 1},
+            {"a"},
+        ],
+    )
+    def test_what_is_no_namespace_is_refused(self, wrong):
+        with pytest.raises(InvalidInput, match="namespace"):
+            path_of(wrong)
+
+    def test_a_string_is_told_how_to_be_a_tuple(self):
+        with pytest.raises(InvalidInput, match=r"\('alice',\)"):
+            path_of("alice")
+
+    def test_a_list_will_do(self):
+        assert path_of(["a", "b"]) == path_of(("a", "b"))
+
+
+class TestIds:
+    def test_numbers_and_uuids_are_written_as_text(self):
+        number = uuid.uuid4()
+        assert id_of(7, "thread") == "7"
+        assert id_of(number, "thread") == str(number)
+
+    @pytest.mark.parametrize("wrong", ["", "a\0", "a\nb", "\ud800", "x" * 501, True, None, 1.5, b"x", ()])
+    def test_what_is_no_id_is_refused_with_what_it_should_name(self, wrong):
+        with pytest.raises(InvalidInput, match="conversation"):
+            id_of(wrong, "conversation")
+        with pytest.raises(MessageError, match="message"):
+            id_of(wrong, "message", MessageError)
+
+
+class TestConfigs:
+    def test_a_config_may_name_a_namespace(self):
+        assert resolve(None, {"configurable": {"agentmem_namespace": ["a", "b"]}}) == ("a", "b")
+
+    @pytest.mark.parametrize("config", [None, {}, {"configurable": None}, {"configurable": {}}])
+    def test_without_one_it_is_the_root(self, config):
+        assert resolve((), config) == ()
+
+    def test_a_wrong_one_is_refused(self):
+        with pytest.raises(InvalidInput):
+            resolve(None, {"configurable": {"agentmem_namespace": "alice"}})
+
+
+class TestWalls:
+    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.lists(namespaces, min_size=1, max_size=5, unique=True), namespaces, st.text(max_size=20))
+    def test_no_query_reaches_another_tenant(self, memory, tenants, asked, words):
+        query = f"secret {words}"
+        for tenant in tenants:
+            memory.conversation("c", tenant).add(role="user", content=f"the secret {words}")
+        found = memory.search(query, namespace=asked, limit=1000) if asked else []
+        assert all(each.namespace[: len(asked)] == asked for each in found)
+        expected = {tenant for tenant in tenants if asked and tenant[: len(asked)] == asked}
+        assert expected <= {each.namespace for each in found}
+        for tenant in tenants:
+            memory.conversation("c", tenant).clear()
+        assert memory.stats()["namespaces"] == 0

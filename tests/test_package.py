@@ -1,0 +1,134 @@
+"""The package as others import it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import resources
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import langchain_agentmem
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def modules() -> list[ModuleType]:
+    names = [each.name for each in pkgutil.walk_packages(langchain_agentmem.__path__, "langchain_agentmem.")]
+    return [importlib.import_module(name) for name in names if not name.endswith("__main__")]
+
+
+class TestPublicNames:
+    def test_they_are_sorted_and_there(self):
+        names = langchain_agentmem.__all__
+        assert names == sorted(set(names))
+        assert all(getattr(langchain_agentmem, name).__name__ == name for name in names)
+
+    def test_they_are_all_that_is_exported(self):
+        assert set(langchain_agentmem._HOMES) == set(langchain_agentmem.__all__)
+        assert set(langchain_agentmem.__all__) <= set(dir(langchain_agentmem))
+        public = {"AgentMemory", "ConversationMemory", "SessionMemory", "Message", "MessageError", "Recollection"}
+        assert public <= set(langchain_agentmem.__all__)
+
+    def test_a_star_import_brings_them(self):
+        code = (
+            "from langchain_agentmem import *\n"
+            "import langchain_agentmem as package\n"
+            "print(all(name in globals() for name in package.__all__))"
+        )
+        assert run(code) == "True\n"
+
+    def test_an_unknown_name_is_an_attribute_error(self):
+        with pytest.raises(AttributeError, match="no attribute 'Unknown'"):
+            langchain_agentmem.Unknown  # noqa: B018
+
+    def test_the_marker_for_types_is_in_the_package(self):
+        assert resources.files("langchain_agentmem").joinpath("py.typed").is_file()
+
+    def test_the_version_is_that_of_the_distribution(self):
+        assert langchain_agentmem.__version__.count(".") == 2
+
+
+class TestImporting:
+    def test_it_loads_nothing_heavy(self):
+        code = (
+            "import sys, json\n"
+            "import langchain_agentmem\n"
+            "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+        )
+        loaded = set(json.loads(run(code)))
+        assert not loaded & {
+            "langgraph",
+            "psycopg",
+            "numpy",
+            "langchain_core",
+            "pydantic",
+            "yaml",
+            "tiktoken",
+            "sqlite3",
+        }
+
+    def test_the_facade_on_sqlite_loads_no_extra(self):
+        code = (
+            "import sys\nfrom langchain_agentmem import AgentMemory\n"
+            "with AgentMemory() as memory:\n    memory.conversation('chat').add_user_message('Hello')\n"
+            "print([n for n in ('langgraph', 'psycopg', 'numpy', 'langchain', 'tiktoken') if n in sys.modules])"
+        )
+        assert run(code) == "[]\n"
+
+    def test_every_module_can_be_imported(self):
+        assert len(modules()) > 20
+
+
+def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """A module, its public classes and functions, and their public members."""
+    yield module.__name__, module
+    for name, thing in vars(module).items():
+        if name.startswith("_") or getattr(thing, "__module__", None) != module.__name__:
+            continue
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            yield f"{module.__name__}.{name}", thing
+        if inspect.isclass(thing):
+            for each, member in vars(thing).items():
+                if not each.startswith("_") and (
+                    inspect.isfunction(member) or isinstance(member, property | classmethod)
+                ):
+                    yield f"{module.__name__}.{name}.{each}", member
+
+
+class TestDocumentation:
+    def test_whatever_is_public_says_what_it_is(self):
+        things = [each for module in modules() for each in public(module)]
+        assert len(things) > 300
+        assert [name for name, thing in things if not inspect.getdoc(thing)] == []
+
+
+class TestTwins:
+    @pytest.mark.parametrize("name", ["AgentMemory", "ConversationMemory", "SessionMemory"])
+    def test_what_does_io_has_an_async_twin_with_the_same_parameters(self, name):
+        part = getattr(langchain_agentmem, name)
+        makers = {"conversation", "session", "create", "set_event_context", "get_messages"}
+        checked = 0
+        for verb, member in vars(part).items():
+            if verb.startswith("_") or not inspect.isfunction(member) or inspect.iscoroutinefunction(member):
+                continue
+            if verb in makers:
+                continue
+            twin = getattr(part, f"a{verb}")
+            assert inspect.iscoroutinefunction(twin), verb
+            assert list(inspect.signature(member).parameters.values()) == list(
+                inspect.signature(twin).parameters.values()
+            ), verb
+            checked += 1
+        assert checked > 5
