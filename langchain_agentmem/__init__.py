@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         SharedMemoryEntry,
     )
     from langchain_agentmem.retrieval.search import Recollection
+    from langchain_agentmem.stores.checkpoints import AgentMemorySaver
     from langchain_agentmem.tokens import TokenCounter
 
 __version__ = "0.1.0"
@@ -38,6 +39,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AgentMemory": "agent_memory",
     "AgentMemoryError": "errors",
+    "AgentMemorySaver": "stores.checkpoints",
     "Attachment": "model",
     "AttachmentType": "model",
     "Conversation": "model",
@@ -59,6 +61,7 @@ _HOMES = {
 __all__ = [
     "AgentMemory",
     "AgentMemoryError",
+    "AgentMemorySaver",
     "Attachment",
     "AttachmentType",
     "Conversation",

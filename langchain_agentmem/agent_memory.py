@@ -17,7 +17,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -41,6 +41,8 @@ from langchain_agentmem.storage import Operation, Steps
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
+
+    from langchain_agentmem.stores.checkpoints import AgentMemorySaver
 
 KINDS = ("message",)
 MOST_HITS = 10_000
@@ -146,6 +148,13 @@ class AgentMemory:
             namespace: Whose it is. Default: the running config's, else the root.
         """
         return SessionMemory(self.database, session_id, namespace=namespace, retention=self.retention)
+
+    @cached_property
+    def checkpointer(self) -> AgentMemorySaver:
+        """The checkpointer of LangGraph graphs: `builder.compile(checkpointer=memory.checkpointer)`."""
+        from langchain_agentmem.stores.checkpoints import AgentMemorySaver  # noqa: PLC0415 - it loads LangGraph
+
+        return AgentMemorySaver(self)
 
     def create(self, memory_type: str = "conversation_history", **options: Any) -> ConversationMemory | SessionMemory:
         """Make a memory by the name of its type (documents 001 and 003).

@@ -17,10 +17,16 @@ from langchain_agentmem.files import path_of_file, whole_file
 from langchain_agentmem.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.retrieval import index
 from langchain_agentmem.storage import Steps, content, query
+from langchain_agentmem.threads import check, whole
+from langchain_agentmem.threads import transfer as thread_transfer
+from langchain_agentmem.threads.lines import ThreadAt
 
 FORMAT = "langchain-agentmem/export"
 VERSION = 1
 PAGE = 100
+
+_HOLDS = {"conversation": {"entry"}, "thread": {"part", "value", "write", "checkpoint"}}
+"""What the records of an export hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +54,12 @@ class EraseReport:
     Attributes:
         conversations: How many conversations.
         entries: How many messages and rounds, versions included.
+        threads: How many LangGraph threads.
     """
 
     conversations: int = 0
     entries: int = 0
+    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +69,14 @@ class TransferReport:
     Attributes:
         conversations: How many conversations were in the file.
         entries: How many messages and rounds were written, versions included.
+        threads: How many LangGraph threads were in the file.
+        checkpoints: How many of their checkpoints were written.
     """
 
     conversations: int = 0
     entries: int = 0
+    threads: int = 0
+    checkpoints: int = 0
 
 
 def statistics() -> Steps[dict[str, int]]:
@@ -74,7 +86,7 @@ def statistics() -> Steps[dict[str, int]]:
 
 
 def verify(*, tail: int) -> Steps[tuple[list[str], dict[str, int]]]:
-    """Check what the database itself cannot: digests, heads, versions and the index.
+    """Check what the database itself cannot: digests, heads, versions, the index, and the values of threads.
 
     Args:
         tail: How many entries the engine lets wait for the index.
@@ -103,19 +115,21 @@ def verify(*, tail: int) -> Steps[tuple[list[str], dict[str, int]]]:
     versions = yield query.wrong_versions()
     problems += [f"entry {row['id']} is a version of something it does not belong to" for row in versions]
     problems += yield from index.problems(tail=tail)
+    problems += yield from check.problems(*range_of(()))
     counted = yield from statistics()
-    checked = {"contents": bodies, "messages": counted["messages"], "conversations": counted["conversations"]}
+    checked = {"contents": bodies}
+    checked |= {name: counted[name] for name in ("messages", "conversations", "threads", "checkpoints")}
     return problems, checked
 
 
 def erase(
     *, namespace: Sequence[str] | None = None, thread_id: str | None = None, conversation_id: str | None = None
 ) -> Steps[tuple[EraseReport, list[log.Address]]]:
-    """Delete conversations with everything that belongs to them.
+    """Delete conversations and threads with everything that belongs to them.
 
     Args:
         namespace: This namespace and all below it; with an id, only there.
-        thread_id: What was said in this thread, in every namespace unless one is given.
+        thread_id: This thread, and what was said in it, in every namespace unless one is given.
         conversation_id: This conversation, in the root namespace unless one is given.
 
     Returns:
@@ -141,7 +155,8 @@ def erase(
     entries = 0
     for at in erased:
         entries += yield from log.clear(at, keep_description=False)
-    return EraseReport(conversations=len(erased), entries=entries), erased
+    deleted = [] if conversation_id is not None else (yield from whole.delete(low, high, name))
+    return EraseReport(conversations=len(erased), entries=entries, threads=len(deleted)), erased
 
 
 def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
@@ -165,7 +180,13 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
             for entry in entries:
                 _write_line(file, {"record": "entry", **entry})
             written += len(entries)
-    return TransferReport(conversations=len(branches), entries=written)
+        every = yield query.threads_within(low=low, high=high, name=None)
+        checkpoints = 0
+        for row in every:
+            for record in (yield from thread_transfer.dump(ThreadAt(row["path"], row["name"]))):
+                _write_line(file, record)
+                checkpoints += record["record"] == "checkpoint"
+    return TransferReport(conversations=len(branches), entries=written, threads=len(every), checkpoints=checkpoints)
 
 
 def load(
@@ -186,35 +207,49 @@ def load(
         MessageError: A conversation holds other content under one of the ids. Nothing was imported.
     """
     written: list[tuple[log.Address, list[str]]] = []
-    for at, entries in _conversations(path):
-        keys = yield from transfer.restore(at, entries, now=now, tail=tail)
-        written.append((at, keys))
-    return TransferReport(conversations=len(written), entries=sum(len(keys) for _, keys in written)), written
+    every = checkpoints = 0
+    for head, records in _groups(path):
+        if head["record"] == "conversation":
+            at = log.Address(path_of(head.get("namespace")), id_of(head.get("id"), "conversation"))
+            keys = yield from transfer.restore(at, records, now=now, tail=tail)
+            written.append((at, keys))
+        else:
+            thread = ThreadAt(path_of(head.get("namespace")), id_of(head.get("id"), "thread"))
+            checkpoints += yield from thread_transfer.restore(thread, bool(head.get("delta")), records, now=now)
+            every += 1
+    report = TransferReport(
+        conversations=len(written),
+        entries=sum(len(keys) for _, keys in written),
+        threads=every,
+        checkpoints=checkpoints,
+    )
+    return report, written
 
 
 def _write_line(file: TextIO, record: Mapping[str, Any]) -> None:
     file.write(json.dumps(record) + "\n")
 
 
-def _conversations(path: str | os.PathLike[str]) -> Iterator[tuple[log.Address, list[dict[str, Any]]]]:
-    current: tuple[log.Address, list[dict[str, Any]]] | None = None
+def _groups(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Each conversation and thread of an export: its own record, and those of what it holds."""
+    head: dict[str, Any] | None = None
+    held: list[dict[str, Any]] = []
     for number, record in _lines(path):
         if number == 1:
             if record.get("format") != FORMAT:
                 raise InvalidInput(f"{os.fspath(path)!r} is not an export of langchain-agentmem.")
             if record.get("version") != VERSION:
                 raise InvalidInput(f"{os.fspath(path)!r} was written by a newer version of langchain-agentmem.")
-        elif record.get("record") == "conversation":
-            if current is not None:
-                yield current
-            name = id_of(record.get("id"), "conversation")
-            current = log.Address(path_of(record.get("namespace")), name), []
-        elif record.get("record") == "entry" and current is not None:
-            current[1].append(record)
+        elif record.get("record") in _HOLDS:
+            if head is not None:
+                yield head, held
+            head, held = record, []
+        elif head is not None and record.get("record") in _HOLDS[head["record"]]:
+            held.append(record)
         else:
             raise InvalidInput(f"Line {number} of {os.fspath(path)!r} is damaged.")
-    if current is not None:
-        yield current
+    if head is not None:
+        yield head, held
 
 
 def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -6,8 +6,9 @@ comes back as what it was. A dictionary of the user's that happens to contain ``
 tagged pairs, so that nothing a user stores can be mistaken for a tag. Reading never imports or calls anything
 that the data names: the set of tags is closed.
 
-The bytes are canonical. Equal values of equal types give equal bytes, whatever the order of their keys, so a
-hash of them can stand for the value. Text survives exactly, NUL characters and lone surrogates included.
+The bytes of `encode` are canonical. Equal values of equal types give equal bytes, whatever the order of their
+keys, so a hash of them can stand for the value. `write_plain` keeps the order of keys instead. Text survives
+exactly, NUL characters and lone surrogates included.
 
 A subclass of a type that is kept (an ``IntEnum``, a named tuple, an ``OrderedDict``) is kept as that type.
 Any other object is refused: what could not be read back without importing its class has no place in a
@@ -55,9 +56,14 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(msg)
 
 
-_write = json.JSONEncoder(
-    ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False, allow_nan=False
-).encode
+_JSON: dict[str, Any] = {
+    "ensure_ascii": False,
+    "separators": (",", ":"),
+    "check_circular": False,
+    "allow_nan": False,
+}
+_write = json.JSONEncoder(sort_keys=True, **_JSON).encode
+_write_in_order = json.JSONEncoder(**_JSON).encode
 _read_plain = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
@@ -139,7 +145,7 @@ def encode(value: Any) -> bytes:
     Raises:
         InvalidInput: See `to_plain`.
     """
-    return write_plain(value if is_plain(value) else to_plain(value))
+    return _write(value if is_plain(value) else to_plain(value)).encode("utf-8", "surrogatepass")
 
 
 def decode(data: bytes) -> Any:
@@ -159,8 +165,8 @@ def decode(data: bytes) -> Any:
 
 
 def write_plain(value: Any) -> bytes:
-    """Write what `to_plain` gave. It is not checked again."""
-    return _write(value).encode("utf-8", "surrogatepass")
+    """Write what `to_plain` gave, keys in their order. It is not checked again."""
+    return _write_in_order(value).encode("utf-8", "surrogatepass")
 
 
 def read_plain(data: bytes) -> Any:

@@ -10,6 +10,7 @@
     │   ├── DatabaseReadOnly    a write to a file that may not be written
     │   ├── DatabaseFull        no room left
     │   ├── DatabaseBusy        another process held the lock for too long
+    │   ├── CheckpointUnreadable  a checkpoint is damaged, or was written with another serializer
     │   └── BranchMoved         somebody else wrote first; the operation is retried for you
     ├── MemoryClosed            used after close()
     └── MissingExtra            also an ImportError: an optional dependency is not installed
@@ -61,6 +62,10 @@ class DatabaseFull(StorageError):
 
 class DatabaseBusy(StorageError):
     """Another process kept the database locked for too long. Try again, or raise busy_timeout."""
+
+
+class CheckpointUnreadable(StorageError):
+    """A checkpoint is damaged, or was written with another serializer."""
 
 
 class BranchMoved(StorageError):

@@ -97,12 +97,13 @@ def resolve(given: Any, config: Mapping[str, Any] | None = None) -> Namespace:
         InvalidInput: It is not a tuple of usable labels.
     """
     if given is None or (isinstance(given, tuple | list) and not given):
-        config = config if config is not None else _running_config()
+        config = config if config is not None else running_config()
         given = ((config or {}).get("configurable") or {}).get(CONFIG_KEY, ())
     return namespace_of(path_of(given))
 
 
-def _running_config() -> Mapping[str, Any] | None:
+def running_config() -> Mapping[str, Any] | None:
+    """The config of the run that this is called in, if any."""
     # Where LangChain was never loaded, nothing runs.
     runs = sys.modules.get("langchain_core.runnables.config")
     config: Mapping[str, Any] | None = runs.var_child_runnable_config.get() if runs else None

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from langchain_agentmem.errors import BranchMoved, MessageError
-from langchain_agentmem.messages import body_text
+from langchain_agentmem.messages import body_text, same_body
 from langchain_agentmem.model import Retention
 from langchain_agentmem.retrieval import index
 from langchain_agentmem.storage import Steps, content, query
@@ -357,7 +357,7 @@ def _fresh(branch: int, entries: Sequence[Entry]) -> Steps[list[Entry]]:
         elif known[entry.key] != _identity(entry):
             # What was edited since is here all the same: a step that is run again repeats its first words.
             earlier = yield query.versions(branch=branch, key=entry.key)
-            if not any(_row_identity(row) == _identity(entry) for row in earlier):
+            if not any(_says_the_same(row, entry) for row in earlier):
                 raise _taken(entry.key)
     return fresh
 
@@ -466,6 +466,12 @@ def _identity(entry: Entry) -> tuple[Any, ...]:
         entry.recipient,
         entry.round_key,
     )
+
+
+def _says_the_same(row: Any, entry: Entry) -> bool:
+    if row["kind"] == entry.kind and entry.kind != ROUND and same_body(bytes(row["body"]), entry.body):
+        entry = entry._replace(body=bytes(row["body"]))
+    return _row_identity(row) == _identity(entry)
 
 
 def _row_identity(row: Any) -> tuple[Any, ...]:

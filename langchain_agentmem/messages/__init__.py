@@ -5,13 +5,12 @@ A `Message` is the value that this package stores. It goes three ways, and comes
 * to LangChain and back, `to_langchain` and `from_langchain`, losing nothing in either direction;
 * to a provider, `Message.to_llm_dict` and `Message.to_api_format`, and back with ``Message(**d)`` or
   `Message.from_response_dict`;
-* to the bytes that are stored, `encode_body` and `decode_body`: canonical, so that one message is stored
-  once.
+* to the bytes that are stored, `encode_body` and `decode_body`: one message is stored once.
 
 The values follow documents 001 and 003.
 """
 
-from langchain_agentmem.messages.body import body_text, decode_body, encode_body, message_time
+from langchain_agentmem.messages.body import body_text, decode_body, encode_body, message_time, same_body
 from langchain_agentmem.messages.calls import AgentCallMsg, MessageContent, ToolCallMsg
 from langchain_agentmem.messages.translation import from_langchain, to_langchain
 from langchain_agentmem.messages.value import Message
@@ -26,5 +25,6 @@ __all__ = [
     "encode_body",
     "from_langchain",
     "message_time",
+    "same_body",
     "to_langchain",
 ]

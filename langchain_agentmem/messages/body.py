@@ -1,7 +1,7 @@
 """The bytes that are stored for a message.
 
 A body holds what was said, and not what it is called: two messages that differ only in their ids have one
-body, which is stored once. Equal messages give equal bytes.
+body, which is stored once. Dictionaries inside keep the order of their keys, since a prompt may depend on it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from datetime import datetime
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.encoding import TAG, read_plain, write_plain
+from langchain_agentmem.encoding import TAG, encode, read_plain, write_plain
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.value import Message, as_time, kept_fields
 
@@ -18,13 +18,13 @@ _TAGGED = f'"{TAG}"'.encode()
 
 
 def encode_body(message: Message) -> bytes:
-    """Write a message, without its id, as canonical bytes.
+    """Write a message, without its id, as bytes.
 
     Args:
         message: Any message.
 
     Returns:
-        JSON in UTF-8: `Message.to_dict` without ``message_id``, keys sorted.
+        JSON in UTF-8: `Message.to_dict` without ``message_id``, keys in their order.
 
     Raises:
         MessageError: Something inside cannot be kept as JSON, such as an object in an artifact. The message
@@ -54,6 +54,19 @@ def decode_body(body: bytes, message_id: str) -> Message:
         raise MessageError(f"The message {message_id!r} is damaged: its body is not a dictionary.")
     fields["message_id"] = message_id
     return Message.from_dict(fields, tagged=_TAGGED in body)
+
+
+def same_body(one: bytes, other: bytes) -> bool:
+    """Whether two bodies say the same, in whatever order the keys of their dictionaries stand.
+
+    Args:
+        one: What `encode_body` gave.
+        other: Another one.
+    """
+    if one == other:
+        return True
+    plain, its = read_plain(one), read_plain(other)
+    return encode(plain) == encode(its)
 
 
 def body_text(body: bytes) -> str:

@@ -52,7 +52,7 @@ def calls_to(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any]], list[d
     valid: list[dict[str, Any]] = []
     invalid: list[dict[str, Any]] = []
     for call in calls:
-        args = _object(call.arguments)
+        args = json_object(call.arguments)
         if args is not None:
             valid.append({"name": call.name, "args": args, "id": call.id or None, "type": "tool_call"})
         else:
@@ -79,7 +79,7 @@ def _is_exact_invalid(call: dict[str, Any]) -> bool:
     if call.keys() != _INVALID_KEYS or call["type"] != "invalid_tool_call" or not _is_named(call):
         return False
     args = call["args"]
-    return call["error"] is None and type(args) is str and _object(args) is None
+    return call["error"] is None and type(args) is str and json_object(args) is None
 
 
 def _is_named(call: dict[str, Any]) -> bool:
@@ -112,7 +112,8 @@ _write = json.JSONEncoder(ensure_ascii=False).encode
 _read = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def json_object(text: str) -> dict[str, Any] | None:
+    """Read the arguments of a call; None when they are not a JSON object."""
     try:
         value = _read(text)
     except (ValueError, RecursionError):

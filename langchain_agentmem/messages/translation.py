@@ -93,6 +93,9 @@ _KINDS: dict[type[BaseMessage], _Kind] = {
         _Kind(wire="remove", role="remove", empty=RemoveMessage(id="")),
     )
 }
+EXACT = frozenset(_KINDS)
+"""LangChain's own classes, which come back as what they were."""
+
 _BY_WIRE = {kind.wire: kind for kind in _KINDS.values()}
 _BY_ROLE = {
     "user": _BY_WIRE["human"],

@@ -74,6 +74,10 @@ class Engine(ABC):
         """Rewrite the storage so that nothing deleted can be read from it any more."""
 
     @abstractmethod
+    def release(self) -> None:
+        """Give the space of what was deleted back to the system, a little at a time, if nobody is in the way."""
+
+    @abstractmethod
     def backup(self, path: Path) -> bool:
         """Write a consistent copy to `path`; False where the engine has no file format of its own."""
 

@@ -234,6 +234,9 @@ class PostgresEngine(Engine):
             for table in self._tables(connection):
                 connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(psycopg.sql.Identifier(SCHEMA, table)))
 
+    def release(self) -> None:
+        """PostgreSQL's own autovacuum makes the space of what was deleted free for what comes next."""
+
     def _outwait_old_snapshots(self, connection: psycopg.Connection[DictRow]) -> None:
         """VACUUM keeps what a snapshot older than the erasure can still see, so such snapshots must end first."""
         deadline = time.monotonic() + self._busy_timeout

@@ -43,6 +43,11 @@ IDLE_READERS = 8
 CHECKPOINT_PAGES = 4_000
 """Pages in the write-ahead log before SQLite folds it into the file: 16 MB, a quarter of the folding."""
 
+RELEASE_FROM = 256
+"""Free pages that are kept for what comes next: 1 MB."""
+RELEASED_PAGES = 500
+RELEASES = 10_000
+
 _MEMORY_URI = re.compile(r"file:(:memory:|.*[?&]mode=memory)")
 
 _ERRORS: dict[int, type[StorageError]] = {
@@ -153,6 +158,7 @@ class SqliteEngine(Engine):
             cached_statements=256,
         )
         connection.row_factory = sqlite3.Row
+        connection.create_function("from_hex", 1, bytes.fromhex, deterministic=True)
         try:
             for pragma in (
                 "pragma foreign_keys = on",
@@ -182,6 +188,7 @@ class SqliteEngine(Engine):
         if not migrations.pending(self.dialect, applied):
             return
         if not self._in_memory:
+            connection.execute("pragma auto_vacuum = incremental")  # before the first table, or never
             self._patiently(lambda: connection.execute("pragma journal_mode = wal"))
         connection.execute("begin immediate")
         try:
@@ -290,6 +297,15 @@ class SqliteEngine(Engine):
                         "open, so the write-ahead log still holds it. Close that connection and erase again."
                     )
                 time.sleep(0.01)
+
+    def release(self) -> None:
+        """Hand free pages back, some hundred in a transaction, then fold the write-ahead log into the file."""
+        with self._in_use(), self._translated():
+            for _ in range(RELEASES):
+                with self._writing:
+                    if self._writer.execute("pragma freelist_count").fetchone()[0] < RELEASE_FROM:
+                        return
+                    self._writer.execute(f"pragma incremental_vacuum({RELEASED_PAGES})").fetchall()
 
     def backup(self, path: Path) -> bool:
         """Copy the database as of one moment, while others go on reading and writing.

@@ -154,7 +154,7 @@ class TestKillingWriters:
         with AgentMemory(url) as memory:
             said = truth.check(memory)
             assert memory.verify().problems == ()
-            for name, where in random.Random(3).sample(sorted(truth.where.items()), 20):
+            for name, where in random.Random(3).sample(sorted(truth.where.items()), min(20, len(truth.where))):
                 if name not in truth.unsure:
                     found = memory.search(name.replace("-", " "), conversation_id=where, limit=10_000)
                     assert name in {each.id for each in found}

@@ -7,6 +7,10 @@ select
     (select count(*) from entry where replaces is null and kind <> 'round') as messages,
     (select count(*) from entry where replaces is null and kind = 'round') as rounds,
     (select count(*) from entry where replaces is not null) as edits,
+    (select count(*) from thread) as threads,
+    (select count(*) from checkpoint) as checkpoints,
+    (select count(*) from pending_write) as writes,
+    (select count(*) from part) as parts,
     (select count(*) from content) as contents,
     (select coalesce(sum(length(body)), 0) from content) as content_bytes;
 
@@ -18,6 +22,7 @@ select hash, body from content where hash > :after order by hash limit cast(:lim
 select c.hash from content c
 where not exists (select 1 from entry e where e.content_id = c.id)
     and not exists (select 1 from entry e where e.attachments_id = c.id)
+    and not exists (select 1 from part p where p.content_id = c.id)
 limit 10;
 
 -- name: wrong_heads

@@ -183,13 +183,17 @@ delete from entry where branch_id = :branch and kind <> 'description';
 delete from branch where id = :branch;
 
 -- name: delete_empty_namespaces
-delete from namespace where path = :path and not exists (select 1 from branch where namespace_id = namespace.id);
+delete from namespace
+where path = :path
+    and not exists (select 1 from branch where namespace_id = namespace.id)
+    and not exists (select 1 from thread where namespace_id = namespace.id);
 
 -- name: collect_content
 delete from content
 where hash = :hash
     and not exists (select 1 from entry where content_id = content.id)
-    and not exists (select 1 from entry where attachments_id = content.id);
+    and not exists (select 1 from entry where attachments_id = content.id)
+    and not exists (select 1 from part where content_id = content.id);
 
 -- name: list_branches
 -- Every conversation of the namespaces in a range of paths; one by its name, or all.

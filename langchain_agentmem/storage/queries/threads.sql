@@ -1,0 +1,270 @@
+-- Threads, their shelves and checkpoints. A path of '' stands for every namespace.
+
+-- name: find_threads
+-- The threads of one name, with their shelves.
+select t.id, t.shelf_id, t.delta, s.listed, s.loose, s.swept, s.litter, n.path
+from thread t
+join namespace n on n.id = t.namespace_id
+join shelf s on s.id = t.shelf_id
+where t.name = :name and (n.path = :path or cast(:path as text) = '')
+order by n.path;
+
+-- name: lock_threads
+-- As find_threads, for an operation that will put something on a shelf. SQLite's transaction holds the lock already.
+select t.id, t.shelf_id, t.delta, s.listed, s.loose, s.swept, s.litter, n.path
+from thread t
+join namespace n on n.id = t.namespace_id
+join shelf s on s.id = t.shelf_id
+where t.name = :name and (n.path = :path or cast(:path as text) = '')
+order by n.path;
+
+-- name: create_shelf
+insert into shelf (loose) values (:loose) returning id;
+
+-- name: create_thread
+insert into thread (namespace_id, name, shelf_id, delta, created_at)
+select n.id, :name, cast(:shelf as bigint), cast(:delta as bigint), cast(:now as bigint)
+from namespace n where n.path = :path
+returning id;
+
+-- name: mark_delta
+update thread set delta = 1 where id = :thread and delta = 0;
+
+-- name: find_line
+select id from checkpoint_line where thread_id = :thread and ns = :ns;
+
+-- name: create_line
+insert into checkpoint_line (thread_id, ns) values (:thread, :ns) returning id;
+
+-- name: lines_of
+select id, ns from checkpoint_line where thread_id = :thread order by ns;
+
+-- name: insert_part
+-- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
+-- foreign key, and the operation begins again.
+insert into part (shelf_id, number, form, name, content_id, checksum)
+values (
+    :shelf, :number, :form, :name, coalesce((select id from content where hash = :hash), 0), :checksum
+);
+
+-- name: copy_parts
+-- Neighbouring parts once more, at other numbers and perhaps on another shelf. No content is copied.
+insert into part (shelf_id, number, form, name, content_id, checksum)
+select cast(:target as bigint), number + cast(:shift as bigint), form, name, content_id, checksum
+from part
+where shelf_id = :shelf and number >= :low and number < :high;
+
+-- name: take_numbers
+update shelf set listed = :listed, loose = :loose where id = :shelf;
+
+-- name: insert_value
+insert into channel_value (line_id, channel, version, recipe) values (:line, :channel, :version, :recipe)
+on conflict (line_id, channel, version) do update set recipe = excluded.recipe;
+
+-- name: insert_checkpoint
+insert into checkpoint (line_id, name, parent, run_id, versions, head, metadata, created_at)
+values (:line, :name, :parent, :run_id, :versions, :head, :metadata, :now)
+on conflict (line_id, name) do update set parent = excluded.parent, run_id = excluded.run_id,
+    versions = excluded.versions, head = excluded.head, metadata = excluded.metadata;
+
+-- name: insert_write
+-- Special writes, whose place is below zero, replace what is there; of the others the first one counts.
+insert into pending_write (line_id, checkpoint, task, place, path, channel, recipe)
+values (:line, :checkpoint, :task, :place, :path, :channel, :recipe)
+on conflict (line_id, checkpoint, task, place) do update
+set path = excluded.path, channel = excluded.channel, recipe = excluded.recipe
+where excluded.place < 0;
+
+-- name: latest_checkpoint
+select name, parent, versions, head, metadata from checkpoint
+where line_id = :line
+order by name desc
+limit 1;
+
+-- name: checkpoint_named
+select name, parent, versions, head, metadata from checkpoint where line_id = :line and name = :name;
+
+-- name: values_at
+-- The values of a checkpoint's channels.
+select v.channel, v.recipe from channel_value v
+where v.line_id = :line
+    and (v.channel, v.version) in (select key, value from json_each(:versions));
+
+-- name: writes_at
+select task, place, path, channel, recipe from pending_write where line_id = :line and checkpoint = :checkpoint;
+
+-- name: writes_of_channels
+-- What was written towards the children of some checkpoints, for some channels.
+select checkpoint, task, place, path, channel, recipe from pending_write
+where line_id = :line
+    and checkpoint in (select value from json_each(:checkpoints))
+    and channel in (select value from json_each(:channels));
+
+-- name: valued_versions
+-- The versions in which some channels have a stored value.
+select channel, version from channel_value
+where line_id = :line and channel in (select value from json_each(:channels));
+
+-- name: ancestors
+-- The line from a checkpoint's parent back to the first; a checkpoint that was put again may be its own ancestor.
+with recursive chain (name, parent, versions, depth) as (
+    select c.name, c.parent, c.versions, 0 from checkpoint c where c.line_id = :line and c.name = :name
+    union all
+    select c.name, c.parent, c.versions, chain.depth + 1
+    from chain
+    join checkpoint c on c.line_id = :line and c.name = chain.parent
+    where chain.depth < cast(:limit as bigint)
+)
+select name, parent, versions from chain where depth > 0 order by depth;
+
+-- name: parts_in
+-- The parts in some ranges of numbers.
+select p.number, p.form, p.name, p.checksum, c.body
+from json_each(:ranges) r
+cross join part p on p.shelf_id = :shelf
+    and p.number >= json_extract(r.value, '$[0]') and p.number < json_extract(r.value, '$[1]')
+left join content c on c.id = p.content_id;
+
+-- name: known_parts
+-- Where parts lie that hold some contents, known by their digests in hexadecimal.
+select c.hash, p.form, p.name, max(p.number) as any,
+    max(case when p.number < cast(:loose as bigint) then p.number end) as listed
+from json_each(:hashes) h
+cross join content c on c.hash = from_hex(h.value)
+join part p on p.content_id = c.id and p.shelf_id = :shelf
+group by c.hash, p.form, p.name;
+
+-- name: checkpoint_keys
+-- A page of checkpoints, newest first.
+select c.line_id, c.name, c.metadata, l.ns, t.name as thread, n.path, t.shelf_id
+from checkpoint c
+join checkpoint_line l on l.id = c.line_id
+join thread t on t.id = l.thread_id
+join namespace n on n.id = t.namespace_id
+where (cast(:thread as bigint) is null or l.thread_id = cast(:thread as bigint))
+    and (n.path >= :low and n.path < :high)
+    and (cast(:ns as text) is null or l.ns = cast(:ns as text))
+    and (cast(:name as text) is null or c.name = cast(:name as text))
+    and (cast(:before as text) is null or c.name < cast(:before as text))
+    and (cast(:after as text) is null or (c.name, c.line_id) < (cast(:after as text), cast(:after_line as bigint)))
+order by c.name desc, c.line_id desc
+limit cast(:limit as bigint);
+
+-- name: line_keys
+-- The same for one line.
+select c.line_id, c.name, c.metadata from checkpoint c
+where c.line_id = :line
+    and (cast(:before as text) is null or c.name < cast(:before as text))
+order by c.name desc
+limit cast(:limit as bigint);
+
+-- name: surplus_checkpoints
+-- The oldest checkpoints of a line beyond the newest few, or from before a time; never the newest one.
+select name from checkpoint
+where line_id = :line
+    and name < (select max(name) from checkpoint where line_id = :line)
+    and (
+        (cast(:keep as bigint) is not null and name <= (
+            select name from checkpoint where line_id = :line
+            order by name desc limit 1 offset coalesce(cast(:keep as bigint), 0)
+        ))
+        or (cast(:before as bigint) is not null and created_at < cast(:before as bigint))
+    )
+order by name
+limit cast(:limit as bigint);
+
+-- name: old_calls
+-- Lines of calls of subgraphs that ended before the oldest checkpoint that the thread's own line still has.
+select l.id from checkpoint_line l
+where l.thread_id = :thread and l.ns like '%:%'
+    and not exists (
+        select 1 from checkpoint c
+        where c.line_id = l.id and c.name >= coalesce(
+            (select min(o.name) from checkpoint o join checkpoint_line r on r.id = o.line_id
+            where r.thread_id = :thread and r.ns = ''), '')
+    )
+    and exists (select 1 from checkpoint c where c.line_id = l.id)
+limit cast(:limit as bigint);
+
+-- name: delete_checkpoint
+delete from checkpoint where line_id = :line and name = :name;
+
+-- name: delete_writes
+delete from pending_write where line_id = :line and checkpoint = :name;
+
+-- name: delete_line
+delete from checkpoint_line where id = :line;
+
+-- name: delete_thread
+delete from thread where id = :thread;
+
+-- name: checkpoints_of_runs
+select l.thread_id, t.shelf_id, c.line_id, c.name from checkpoint c
+join checkpoint_line l on l.id = c.line_id
+join thread t on t.id = l.thread_id
+join namespace n on n.id = t.namespace_id
+where c.run_id in (select value from json_each(:runs)) and n.path >= :low and n.path < :high
+order by c.line_id, c.name;
+
+-- name: add_litter
+update shelf set litter = litter + :count where id = :shelf;
+
+-- name: shelf_lines
+-- Every line of the threads that share a shelf.
+select l.id from checkpoint_line l join thread t on t.id = l.thread_id where t.shelf_id = :shelf order by l.id;
+
+-- name: line_versions
+select versions from checkpoint where line_id = :line;
+
+-- name: line_values
+select channel, version, recipe from channel_value where line_id = :line;
+
+-- name: line_writes
+select checkpoint, task, place, path, channel, recipe from pending_write where line_id = :line;
+
+-- name: delete_value
+delete from channel_value where line_id = :line and channel = :channel and version = :version;
+
+-- name: part_hashes
+-- The contents of neighbouring parts.
+select c.hash from part p
+join content c on c.id = p.content_id
+where p.shelf_id = :shelf and p.number >= :low and p.number < :high;
+
+-- name: delete_parts
+delete from part where shelf_id = :shelf and number >= :low and number < :high;
+
+-- name: clear_litter
+update shelf set litter = 0 where id = :shelf;
+
+-- name: note_sweep
+update shelf set swept = swept + 1 where id = :shelf;
+
+-- name: delete_idle_shelf
+delete from shelf where id = :shelf and not exists (select 1 from thread where shelf_id = :shelf);
+
+-- name: threads_within
+-- The threads of the namespaces in a range of paths; those of one name, or all.
+select t.id, t.name, t.shelf_id, t.delta, n.path from thread t
+join namespace n on n.id = t.namespace_id
+where n.path >= :low and n.path < :high and (cast(:name as text) is null or t.name = cast(:name as text))
+order by n.path, t.name;
+
+-- name: line_checkpoints
+select name, parent, run_id, versions, head, metadata, created_at from checkpoint where line_id = :line order by name;
+
+-- name: shelf_gaps
+-- Shelves that believe to have fewer parts than there are.
+select s.id from shelf s
+where exists (
+    select 1 from part p
+    where p.shelf_id = s.id and p.number >= s.listed and (p.number < cast(:loose as bigint) or p.number >= s.loose)
+);
+
+-- name: parts_after
+-- A page of a shelf, to see that each part is what was stored.
+select p.number, p.checksum, c.body from part p
+left join content c on c.id = p.content_id
+where p.shelf_id = :shelf and p.number > :after
+order by p.number
+limit cast(:limit as bigint);

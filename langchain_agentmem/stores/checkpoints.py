@@ -1,0 +1,620 @@
+"""`AgentMemorySaver`: a LangGraph checkpointer that costs only what changed.
+
+    with AgentMemorySaver.from_conn_string("agent.db") as saver:
+        graph = builder.compile(checkpointer=saver)
+
+One class serves synchronous and asynchronous graphs. Messages are stored once, however many checkpoints, forks, threads
+and conversations hold them; a longer list costs its new elements; a copied thread shares what it copied.
+
+The serializer is LangGraph's own, and strict: no class is imported but those that LangGraph holds to be safe, and those
+that are allowed by name (`with_allowlist`). An object of any other class comes back as the plain data that it was
+written as, with a warning of LangGraph's. With an `EncryptedSerializer` everything but ids, the names of channels and
+the shape of lists is encrypted; messages are then shared within their thread only. Under any other serializer values
+are stored whole, each version anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    PendingWrite,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from langchain_agentmem.database import Database, database_of
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.model import Retention
+from langchain_agentmem.namespaces import id_of, path_of, range_of, resolve, running_config
+from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.stores.coding import Coding, Rows, in_order, value_of
+from langchain_agentmem.stores.configs import Ready, address, config_of, readable, text_of
+from langchain_agentmem.stores.importing import ImportReport, aimport_checkpoints, import_checkpoints
+from langchain_agentmem.threads import log, whole
+from langchain_agentmem.threads.head import next_version, short
+from langchain_agentmem.threads.lines import Thread, ThreadAt, has
+from langchain_agentmem.threads.log import Key, Saved
+from langchain_agentmem.threads.shelf import Shelved
+
+T = TypeVar("T")
+
+PAGE_OF_KEYS = 500
+LARGEST_PAGE = 16
+
+
+Keys: TypeAlias = list[Key]
+
+
+class Call(NamedTuple):
+    """A call of the saver, as what follows it sees it.
+
+    Attributes:
+        method: "put", "put_writes", "get_tuple", "list", "copy_thread", "prune", "delete_thread" or "delete_for_runs".
+        config: The whole config of the call; for calls that have none, that of the run they were made in, if any.
+        arguments: What else the method was given, and what it found: by name.
+    """
+
+    method: str
+    config: Mapping[str, Any] | None
+    arguments: Mapping[str, Any]
+
+
+Follower: TypeAlias = Callable[[Call], Steps[None]]
+"""Takes further steps in the transaction of a call: what they write is stored with it, or neither is."""
+
+
+class AgentMemorySaver(BaseCheckpointSaver[str]):
+    """A LangGraph checkpointer.
+
+    Threads are told apart by their id and the namespace of the run, `config["configurable"]["agentmem_namespace"]`. A
+    call that names no namespace means the root's thread of that id, else the only one there is.
+
+    Args:
+        memory: An `AgentMemory`, or a path, ":memory:" or "postgresql://…". A file is shared with everything else in
+            this process that was built from its path.
+        serde: A serializer of LangGraph's. Default: LangGraph's own, which imports no class that is not allowed.
+        retention: Which checkpoints of a thread to keep, for each of its lines; the newest is always kept, and threads
+            of DeltaChannels stay whole. Default: as for the whole memory.
+        followers: Functions that take further steps in the transaction of every call.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        memory: Any,
+        *,
+        serde: SerializerProtocol | None = None,
+        retention: Retention | None = None,
+        followers: Sequence[Follower] = (),
+    ) -> None:
+        super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=None))
+        self.database: Database = database_of(memory)
+        self.retention = retention if retention is not None else getattr(memory, "retention", None)
+        if not isinstance(self.retention, Retention | None):
+            raise InvalidInput(f"retention must be a Retention, not {self.retention!r:.100}.")
+        self._followers = tuple(followers)
+        self._coding = Coding()
+        self._owned = False
+
+    @classmethod
+    def from_conn_string(
+        cls,
+        conn_string: str | os.PathLike[str],
+        *,
+        serde: SerializerProtocol | None = None,
+        retention: Retention | None = None,
+    ) -> Self:
+        """Open a database for this saver alone, as the stock savers do.
+
+        Args:
+            conn_string: A path, ":memory:" or "postgresql://…".
+            serde: See the class.
+            retention: See the class.
+
+        Returns:
+            The saver, to be used with `with` or `async with`, or closed by hand.
+        """
+        saver = cls(Database(conn_string), serde=serde, retention=retention)
+        saver._owned = True
+        return saver
+
+    def setup(self) -> Ready:
+        """Do nothing: the database is ready when it is open. May be awaited too."""
+        return Ready()
+
+    def close(self) -> None:
+        """Close the database, if this saver opened it for itself."""
+        if self._owned:
+            self.database.close()
+
+    async def aclose(self) -> None:
+        """`close`, awaited."""
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Read a checkpoint: the one that the config names, else the newest.
+
+        Raises:
+            InvalidInput: The config names no thread, or its thread is in several namespaces.
+            CheckpointUnreadable: It is damaged, or was written with another serializer.
+        """
+        at, ns, name = address(config)
+
+        def steps() -> Steps[Saved | None]:
+            saved = yield from log.get(at, ns, name, self._coding.prototypes.take)
+            yield from self._follow("get_tuple", config, checkpoint_id=saved.name if saved else None)
+            return saved
+
+        saved = self._read(steps, at, name)
+        return (
+            None
+            if saved is None
+            else self._coding.tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
+        )
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """`get_tuple`, awaited."""
+        found: CheckpointTuple | None = await self._in_thread(self.get_tuple, config)
+        return found
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Read checkpoints, newest first, a page at a time: nothing is locked in between.
+
+        Args:
+            config: Which thread, and maybe which of its lines or checkpoints. Default: all threads.
+            filter: Only those whose metadata has just these values.
+            before: Only those before this one.
+            limit: Most. Default: all.
+
+        Raises:
+            InvalidInput: The config names no thread.
+            CheckpointUnreadable: One is damaged, or was written with another serializer.
+        """
+        pages = self._pages(config, filter, before, limit)
+        page = next(pages, None)
+        while page is not None:
+            yield from self._load_page(page, config)
+            page = next(pages, None)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """`list`, awaited."""
+        pages = self._pages(config, filter, before, limit)
+        page = await self._in_thread(next, pages, None)
+        while page is not None:
+            for found in await self._in_thread(self._load_page, page, config):
+                yield found
+            page = await self._in_thread(next, pages, None)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What led to the values of DeltaChannels: their nearest snapshots, and all that was written since.
+
+        Args:
+            config: The checkpoint.
+            channels: The names of the channels.
+        """
+        at, ns, name = address(config)
+        wanted = tuple(dict.fromkeys(channels))
+        if not wanted:
+            return {}
+        history = self._read(lambda: log.delta_history(at, ns, name, wanted, self._coding.prototypes.take), at, name)
+        if history is None:
+            return {channel: {"writes": []} for channel in wanted}
+        reading = self._coding.reading(self.serde, history.place, history.parts)
+        with readable(at, name):
+            found: dict[str, DeltaChannelHistory] = {}
+            for channel in wanted:
+                writes = [write for group in history.writes[channel] for write in in_order(group, reading)]
+                found[channel] = {"writes": writes}
+                if channel in history.seeds:
+                    found[channel]["seed"] = reading.value(history.seeds[channel])
+        return found
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """`get_delta_channel_history`, awaited."""
+        found: Mapping[str, DeltaChannelHistory] = await self._in_thread(
+            partial(self.get_delta_channel_history, config=config, channels=channels)
+        )
+        return found
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint.
+
+        Args:
+            config: The thread, and the parent checkpoint.
+            checkpoint: The checkpoint.
+            metadata: What LangGraph says about it; the config's own metadata is added.
+            new_versions: The channels that have changed since the parent.
+
+        Returns:
+            The config that names this checkpoint.
+
+        Raises:
+            InvalidInput: The config names no thread, or a value cannot be serialized. Nothing is stored.
+        """
+        at, ns, parent = address(config)
+        told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
+        values = {
+            name: checkpoint["channel_values"][name] for name in new_versions if name in checkpoint["channel_values"]
+        }
+        stored = self._coding.folded(self.serde, at, dict(checkpoint), told, parent, values)
+        rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
+        make = self._coding.drafting(self.serde, at, rows, list(values.items()), listing=True)
+        now = self.database.now()
+
+        def steps() -> Steps[tuple[Thread, log.Draft, Shelved]]:
+            done = yield from log.put(at, ns, stored, make, retention=self.retention, now=now)
+            yield from self._follow("put", config, checkpoint=checkpoint, metadata=told)
+            return done
+
+        thread = self._write(steps, at)
+        return config_of(config["configurable"]["thread_id"], thread.path, ns, stored.name)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """`put`, awaited."""
+        stored: RunnableConfig = await self._in_thread(self.put, config, checkpoint, metadata, new_versions, write=True)
+        return stored
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store what a task wrote towards the next checkpoint.
+
+        Args:
+            config: The thread, and the checkpoint that the task ran under, which may not be stored yet.
+            writes: Channels and values.
+            task_id: The task.
+            task_path: Its path, which decides the order in which writes are applied.
+
+        Raises:
+            InvalidInput: The config names no thread or checkpoint, or a value cannot be serialized. Nothing is stored.
+        """
+        at, ns, name = address(config)
+        if name is None:
+            raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
+        rows: Rows = [
+            {
+                "task": text_of(task_id, "task"),
+                "place": WRITES_IDX_MAP.get(channel, place),
+                "path": task_path,
+                "channel": channel,
+            }
+            for place, (channel, _) in enumerate(writes)
+        ]
+        make = self._coding.drafting(self.serde, at, rows, writes, listing=False)
+        now = self.database.now()
+
+        def steps() -> Steps[tuple[Thread, log.Draft, Shelved]]:
+            done = yield from log.put_writes(at, ns, name, make, now=now)
+            yield from self._follow("put_writes", config, writes=writes, task_id=task_id, task_path=task_path)
+            return done
+
+        self._write(steps, at)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """`put_writes`, awaited."""
+        await self._in_thread(self.put_writes, config, writes, task_id, task_path, write=True)
+
+    def adopt(self, found: CheckpointTuple) -> bool:
+        """Store a checkpoint of another saver as it is, with what was written towards the next one.
+
+        Args:
+            found: The checkpoint, as the other saver gives it.
+
+        Returns:
+            False if it is here already, and nothing was stored.
+
+        Raises:
+            InvalidInput: It cannot be stored. Nothing was.
+        """
+        at, ns, name = address(found.config)
+        parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
+        told: dict[str, Any] = dict(found.metadata)
+        checkpoint: dict[str, Any] = dict(found.checkpoint)
+        versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
+        stored = self._coding.folded(self.serde, at, checkpoint, told, parent, values)
+        rows: Rows = [{"channel": each, "version": short(versions[each])} for each in values if each in versions]
+        make = self._coding.drafting(
+            self.serde, at, rows, [(each, values[each]) for each in values if each in versions], listing=True
+        )
+        drafts = [
+            self._coding.drafting(self.serde, at, [_row(*write, place, order)], [(write[1], write[2])], listing=False)
+            for order, (place, write) in enumerate(_placed(found.pending_writes or ()))
+        ]
+        now = self.database.now()
+
+        def steps() -> Steps[bool]:
+            if (yield from has(at, ns, stored.name)):
+                return False
+            yield from log.put(at, ns, stored, make, retention=None, now=now)
+            for draft in drafts:
+                yield from log.put_writes(at, ns, stored.name, draft, now=now)
+            yield from self._follow("adopt", found.config, checkpoint=checkpoint, metadata=told)
+            return True
+
+        with readable(at, name):
+            return self.database.engine.write(steps)
+
+    def import_checkpoints(
+        self,
+        from_saver: BaseCheckpointSaver[Any],
+        *,
+        thread_ids: Sequence[str] | None = None,
+        progress: Callable[[ImportReport], None] | None = None,
+    ) -> ImportReport:
+        """Copy every thread of another saver: its whole history, and what was written towards next checkpoints.
+
+        What is here already is left alone, so an import that was interrupted is run again and goes on.
+
+        Args:
+            from_saver: Any other saver.
+            thread_ids: Only these threads. Default: all.
+            progress: Is told how far it is, after every checkpoint.
+
+        Raises:
+            InvalidInput: A checkpoint cannot be stored. The others before it were.
+        """
+        return import_checkpoints(self.adopt, from_saver, thread_ids, progress)
+
+    async def aimport_checkpoints(
+        self,
+        from_saver: BaseCheckpointSaver[Any],
+        *,
+        thread_ids: Sequence[str] | None = None,
+        progress: Callable[[ImportReport], None] | None = None,
+    ) -> ImportReport:
+        """`import_checkpoints`, awaited; for savers that can only be awaited too."""
+        adopt = partial(self._in_thread, self.adopt, write=True)
+        return await aimport_checkpoints(adopt, from_saver, thread_ids, progress)
+
+    # -- whole threads -----------------------------------------------------------------------------------------
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread, in every namespace; inside a run with a namespace, only there."""
+        name, (low, high) = id_of(thread_id, "thread"), range_of(resolve(None))
+        self._change(lambda: whole.delete(low, high, name), "delete_thread", thread_id=thread_id)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """`delete_thread`, awaited."""
+        await self._in_thread(self.delete_thread, thread_id, write=True)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints that some runs made, with what was written towards the next ones.
+
+        Args:
+            run_ids: The ids, as the checkpoints' metadata tell them ("run_id").
+        """
+        runs, (low, high) = [str(run) for run in run_ids], range_of(resolve(None))
+        self._change(lambda: whole.delete_for_runs(runs, low, high), "delete_for_runs", run_ids=runs)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """`delete_for_runs`, awaited."""
+        await self._in_thread(self.delete_for_runs, run_ids, write=True)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread whole; no content is copied.
+
+        Args:
+            source_thread_id: The thread.
+            target_thread_id: The copy. If there is such a thread, what it has stays.
+        """
+        source = ThreadAt(path_of(resolve(None)), id_of(source_thread_id, "thread"))
+        target, now = id_of(target_thread_id, "thread"), self.database.now()
+        self._change(
+            lambda: whole.copy(source, target, now=now),
+            "copy_thread",
+            source_thread_id=source.name,
+            target_thread_id=target,
+        )
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """`copy_thread`, awaited."""
+        await self._in_thread(self.copy_thread, source_thread_id, target_thread_id, write=True)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove old checkpoints, a batch at a time, and give their space back.
+
+        Args:
+            thread_ids: The threads.
+            strategy: "keep_latest" keeps the newest checkpoint of each line; threads of DeltaChannels stay whole, since
+                their checkpoints need their ancestors. "delete" keeps nothing.
+
+        Raises:
+            InvalidInput: There is no such strategy.
+        """
+        if strategy not in {"keep_latest", "delete"}:
+            raise InvalidInput(f"There is no strategy {strategy!r}; there are 'keep_latest' and 'delete'.")
+        low, high = range_of(resolve(None))
+        for thread_id in thread_ids:
+            name = id_of(thread_id, "thread")
+            if strategy == "delete":
+                self._change(partial(whole.delete, low, high, name), "prune", thread_id=name, strategy=strategy)
+                continue
+            for at in self.database.engine.read(partial(whole.named, low, high, name)):
+                make = partial(whole.prune, at, keep=1)
+                while self._change(make, "prune", thread_id=name, strategy=strategy) >= whole.BATCH:
+                    continue
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """`prune`, awaited."""
+        await self._in_thread(partial(self.prune, thread_ids, strategy=strategy), write=True)
+
+    def get_next_version(self, current: str | float | None, channel: None) -> str:
+        """A version that follows another, as any saver made it, and that no fork will ever give again."""
+        del channel
+        return next_version(current)
+
+    # -- plumbing ----------------------------------------------------------------------------------------------
+
+    def _read(self, make: Operation[T], at: ThreadAt, name: str | None) -> T:
+        with readable(at, name):
+            return self.database.engine.read(make)
+
+    def _write(self, make: Operation[tuple[Thread, log.Draft, Shelved]], at: ThreadAt) -> Thread:
+        with readable(at, None):
+            thread, used, shelved = self.database.engine.write(make)
+        self._coding.stored(at, thread, used, shelved)
+        return thread
+
+    def _change(self, make: Operation[T], method: str, **arguments: Any) -> T:
+        def steps() -> Steps[T]:
+            value = yield from make()
+            yield from self._follow(method, None, **arguments)
+            return value
+
+        value = self.database.engine.write(steps)
+        self.database.engine.release()
+        return value
+
+    def _follow(self, method: str, config: RunnableConfig | None, **arguments: Any) -> Steps[None]:
+        for follower in self._followers:
+            yield from follower(Call(method, config or running_config(), arguments))
+
+    async def _in_thread(self, function: Any, *arguments: Any, write: bool = False) -> Any:
+        return await self.database.engine.in_thread(function, *arguments, write=write)
+
+    def _pages(
+        self,
+        config: RunnableConfig | None,
+        wanted: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> Iterator[Keys]:
+        """The keys of what `list` gives, in pages that grow."""
+        at, ns, name = address(config, whole_thread=True) if config else (None, None, None)
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
+            raise InvalidInput(f"limit must be a whole number, not {limit!r:.100}.")
+        edge = before["configurable"].get("checkpoint_id") if before else None
+        low, high = range_of(resolve(None, config))
+        left, size = limit if limit is not None else log.EVERYTHING, 1
+        after: Key | None = None
+        while left > 0:
+            find = partial(
+                log.keys, at, low=low, high=high, ns=ns, name=name, before=edge, after=after,
+                limit=PAGE_OF_KEYS if wanted else min(left, PAGE_OF_KEYS),
+            )  # fmt: skip
+            keys = self._read(find, at or ThreadAt(low, ""), name)
+            if not keys:
+                return
+            after = keys[-1]
+            if wanted:
+                keys = [key for key in keys if self._fits(key, wanted)]
+            keys = keys[:left]
+            left -= len(keys)
+            while keys:
+                yield keys[:size]
+                keys, size = keys[size:], min(size * 4, LARGEST_PAGE)
+
+    def _fits(self, key: Key, wanted: dict[str, Any]) -> bool:
+        with readable(ThreadAt(key.path, key.thread), key.name):
+            metadata = value_of(self.serde, key.metadata)
+        return all(metadata.get(name) == value for name, value in wanted.items())
+
+    def _load_page(self, page: Sequence[Key], config: RunnableConfig | None) -> Sequence[CheckpointTuple]:
+        def steps() -> Steps[Sequence[tuple[Key, Saved]]]:
+            found = yield from log.load_keys(page, self._coding.prototypes.take)
+            yield from self._follow("list", config, checkpoint_ids=[saved.name for _, saved in found])
+            return found
+
+        found = self._read(steps, ThreadAt(page[0].path, page[0].thread), page[0].name)
+        given = config["configurable"]["thread_id"] if config else None
+        return [
+            self._coding.tuple(
+                self.serde, saved, key.thread if given is None else given, ThreadAt(key.path, key.thread), key.ns
+            )
+            for key, saved in found
+        ]
+
+
+def _placed(writes: Iterable[PendingWrite]) -> Iterator[tuple[int, PendingWrite]]:
+    """Writes of another saver, each with its place among those of its task."""
+    counts: dict[str, int] = {}
+    for write in writes:
+        place = counts.get(write[0], 0)
+        counts[write[0]] = place + 1
+        yield WRITES_IDX_MAP.get(write[1], place), write
+
+
+def _row(task: str, channel: str, value: Any, place: int, order: int) -> dict[str, object]:
+    """Other savers do not tell the paths of tasks, so the order in which they give the writes takes their place."""
+    del value
+    return {"task": text_of(task, "task"), "place": place, "path": f"{order:08}", "channel": channel}
+
+
+__all__ = ["AgentMemorySaver", "Call", "Follower", "ImportReport"]

@@ -1,0 +1,181 @@
+"""Between LangGraph's checkpoints and what the log of threads keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import ormsgpack
+from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from langchain_agentmem.stores.configs import config_of, readable, storable, text_of
+from langchain_agentmem.threads import log
+from langchain_agentmem.threads.head import fold, unfold, versions_of
+from langchain_agentmem.threads.lines import Thread, ThreadAt
+from langchain_agentmem.threads.log import Saved
+from langchain_agentmem.threads.prototypes import Prototypes
+from langchain_agentmem.threads.recipe import guarded, opened
+from langchain_agentmem.threads.shelf import Place, Shelved
+from langchain_agentmem.threads.stamps import Stamps
+from langchain_agentmem.threads.values import Draft, Reading, collecting_later
+
+KNOWN_PLACES = 1_024
+
+Rows: TypeAlias = list[dict[str, object]]
+
+
+class Coding:
+    """What a saver knows of the messages it has read and stored. Shallow copies of a saver share it.
+
+    Attributes:
+        prototypes: The messages that were read or stored lately.
+    """
+
+    def __init__(self) -> None:
+        self.prototypes = Prototypes()
+        self._stamps = Stamps()
+        self._places: dict[ThreadAt, Place] = {}
+
+    def drafting(
+        self,
+        serde: SerializerProtocol,
+        at: ThreadAt,
+        rows: Rows,
+        values: Sequence[tuple[str, Any]],
+        *,
+        listing: bool,
+    ) -> log.MakeDraft:
+        """Take values apart now, outside the transaction, for the shelf as it was when the thread was last seen.
+
+        Args:
+            serde: The serializer.
+            at: The thread.
+            rows: What is stored beside each value.
+            values: Channels and values.
+            listing: Whether the values are those of channels, whose lists grow.
+
+        Raises:
+            InvalidInput: The serializer refuses a value.
+        """
+
+        def take_apart(place: Place | None) -> log.Draft:
+            draft = Draft(serde, self._stamps, place, listing=listing)
+            recipes = []
+            for channel, value in values:
+                with storable(at, f"channel {channel!r}"):
+                    recipes.append(draft.recipe(value))
+            return log.Draft(draft, rows, recipes)
+
+        first = take_apart(self._places.get(at))
+
+        def make(place: Place | None) -> log.Draft:
+            drafted: Any = first.draft
+            return first if drafted.shelf in (None, place) else take_apart(place)
+
+        return make
+
+    def stored(self, at: ThreadAt, thread: Thread, used: log.Draft, shelved: Shelved) -> None:
+        """Remember where messages lie, after the commit of what was made with `drafting`."""
+        used.draft.stamp(thread.place, shelved.numbers, shelved.moves, self.prototypes)
+        self._remember(at, thread.place)
+
+    def reading(self, serde: SerializerProtocol, place: Place, parts: Mapping[int, Any]) -> Reading:
+        """What makes values of recipes."""
+        return Reading(serde, self._stamps, place, parts, self.prototypes)
+
+    def _remember(self, at: ThreadAt, place: Place) -> None:
+        self._places[at] = place
+        while len(self._places) > KNOWN_PLACES:
+            self._places.pop(next(iter(self._places)), None)
+
+    def folded(
+        self,
+        serde: SerializerProtocol,
+        at: ThreadAt,
+        checkpoint: dict[str, Any],
+        metadata: Mapping[str, Any],
+        parent: str | None,
+        values: Mapping[str, Any],
+    ) -> log.Checkpoint:
+        """A checkpoint without its values, ready to be stored.
+
+        Args:
+            serde: The serializer.
+            at: The thread.
+            checkpoint: The checkpoint.
+            metadata: Its metadata.
+            parent: The id of its parent.
+            values: The values that are new in it.
+
+        Raises:
+            InvalidInput: The serializer refuses something in it.
+        """
+        versions = versions_of(checkpoint)
+        run_id = metadata.get("run_id")
+        with storable(at, "checkpoint"):
+            return log.Checkpoint(
+                name=text_of(checkpoint["id"], "checkpoint"),
+                parent=parent,
+                run_id=None if run_id is None else str(run_id),
+                versions=versions,
+                head=_written(serde, fold(checkpoint, versions)),
+                metadata=_written(serde, metadata),
+                delta=_has_deltas(metadata, values),
+            )
+
+    def tuple(self, serde: SerializerProtocol, saved: Saved, thread_id: Any, at: ThreadAt, ns: str) -> CheckpointTuple:
+        """Make what LangGraph is given of what was found.
+
+        Args:
+            serde: The serializer.
+            saved: What was found.
+            thread_id: The thread's id, as it was asked for.
+            at: The thread.
+            ns: Its line.
+
+        Raises:
+            CheckpointUnreadable: It is damaged, or was written with another serializer.
+        """
+        self._remember(at, saved.place)
+        reading = self.reading(serde, saved.place, saved.parts)
+        with readable(at, saved.name), collecting_later():
+            values = {
+                channel: reading.value(saved.values[channel]) for channel in saved.versions if channel in saved.values
+            }
+            checkpoint: Any = unfold(value_of(serde, saved.head), saved.versions, saved.name, values)
+            metadata = value_of(serde, saved.metadata)
+            writes = in_order(saved.writes, reading)
+        parent = None if saved.parent is None else config_of(thread_id, saved.path, ns, saved.parent)
+        return CheckpointTuple(config_of(thread_id, saved.path, ns, saved.name), checkpoint, metadata, parent, writes)
+
+
+def value_of(serde: SerializerProtocol, blob: bytes) -> Any:
+    """Read a head or metadata.
+
+    Raises:
+        Exception: Whatever the serializer raises about bytes that it cannot read.
+    """
+    kind, data = ormsgpack.unpackb(opened(blob))
+    return serde.loads_typed((kind, data))
+
+
+def _written(serde: SerializerProtocol, value: Any) -> bytes:
+    kind, data = serde.dumps_typed(value)
+    return guarded(ormsgpack.packb([kind, bytes(data)]))
+
+
+def in_order(writes: Sequence[log.Written], reading: Reading) -> list[PendingWrite]:
+    """Writes in the order in which LangGraph applies them."""
+    ordered = sorted(writes, key=lambda each: writes_sort_key(each.path, each.task, each.place))
+    return [(each.task, each.channel, reading.value(each.recipe)) for each in ordered]
+
+
+def _has_deltas(metadata: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Whether a checkpoint may need its ancestors: LangGraph counts, or this is a stub or a snapshot."""
+    return (
+        "counters_since_delta_snapshot" in metadata
+        or metadata.get("step") == -2  # noqa: PLR2004 - LangGraph's mark of a stub
+        or any(type(value) is _DeltaSnapshot for value in values.values())
+    )

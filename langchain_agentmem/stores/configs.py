@@ -1,0 +1,110 @@
+"""What a config names, and errors that name it too."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
+from langchain_agentmem.namespaces import CONFIG_KEY, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.threads.lines import OWN_LINE, ThreadAt
+
+
+class Ready:
+    """Nothing left to do, for those who await it and for those who do not."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+class readable:  # noqa: N801 - it reads as a function
+    """A block in which what cannot be read becomes an error that names the thread and the checkpoint.
+
+    Args:
+        at: The thread.
+        name: The checkpoint's id; None for the newest.
+    """
+
+    def __init__(self, at: ThreadAt, name: str | None) -> None:
+        self._at, self._name = at, name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, AgentMemoryError):
+            name = self._name or getattr(error, "checkpoint", None)
+            which = "newest checkpoint" if name is None else f"checkpoint {name!r}"
+            raise CheckpointUnreadable(
+                f"The {which} of the thread {self._at.name!r} cannot be read: it is damaged, or was written with "
+                f"another serializer ({type(error).__name__}: {error})."
+            ) from error
+
+
+class storable:  # noqa: N801 - it reads as a function
+    """A block in which what the serializer refuses becomes an error that names the thread and the place.
+
+    Args:
+        at: The thread.
+        what: What is being written.
+    """
+
+    def __init__(self, at: ThreadAt, what: str) -> None:
+        self._at, self._what = at, what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, AgentMemoryError):
+            raise InvalidInput(
+                f"The {self._what} of the thread {self._at.name!r} holds what cannot be stored "
+                f"({type(error).__name__}: {error})."
+            ) from error
+
+
+def address(config: RunnableConfig, *, whole_thread: bool = False) -> tuple[ThreadAt, Any, str | None]:
+    """The thread, line and checkpoint that a config names.
+
+    Args:
+        config: The config.
+        whole_thread: Where no line is named, none is meant; else the thread's own.
+
+    Raises:
+        InvalidInput: It names no thread, or something that cannot be an id.
+    """
+    configurable = config.get("configurable") or {}
+    if "thread_id" not in configurable:
+        raise InvalidInput('A checkpointer needs config["configurable"]["thread_id"].')
+    at = ThreadAt(path_of(resolve(None, config)), id_of(configurable["thread_id"], "thread"))
+    ns = configurable.get("checkpoint_ns")
+    if ns is None and not whole_thread:
+        ns = OWN_LINE
+    name = configurable.get("checkpoint_id")
+    return at, ns if ns is None else text_of(ns, "subgraph", empty=True), text_of(name, "checkpoint") if name else None
+
+
+def text_of(value: Any, what: str, *, empty: bool = False) -> str:
+    """Check an id that LangGraph made.
+
+    Raises:
+        InvalidInput: It is no text, or one that no database can keep.
+    """
+    if not isinstance(value, str) or "\0" in value or not (value or empty):
+        raise InvalidInput(f"{value!r:.100} cannot be the id of a {what}.")
+    return value
+
+
+def config_of(thread_id: Any, path: str, ns: str, name: str) -> RunnableConfig:
+    """The config that names a checkpoint, and the namespace of its thread."""
+    configurable = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": name}
+    if path:
+        configurable[CONFIG_KEY] = namespace_of(path)
+    return {"configurable": configurable}

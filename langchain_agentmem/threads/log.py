@@ -1,0 +1,407 @@
+"""The log of threads: operations on checkpoints, pending writes and whole threads.
+
+A thread has lines: its own, and one for each call of a subgraph. A line has checkpoints, each with a parent; what tasks
+write towards the next checkpoint is kept under the one before, and may come before it. Everything here is written as
+steps, does no I/O, and knows neither LangGraph nor the serializer: values are recipes, heads and metadata are bytes.
+
+Times are microseconds since 1970 in UTC.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from langchain_agentmem.model import Retention
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.threads import shelf as shelves
+from langchain_agentmem.threads.lines import Thread, ThreadAt, find, line_of, make_thread
+from langchain_agentmem.threads.recipe import Damaged, Recipe, unpack
+from langchain_agentmem.threads.shelf import Drafted, Place, Recall, Shelved, nothing_known
+from langchain_agentmem.threads.whole import retain
+
+ANCESTORS = 200
+"""Ancestors that are read at once."""
+EVERYTHING = 2**62
+
+
+class Written(NamedTuple):
+    """What a task wrote towards the next checkpoint."""
+
+    task: str
+    place: int
+    path: str
+    channel: str
+    recipe: Recipe
+
+
+class Saved(NamedTuple):
+    """A checkpoint as it was found, with the parts that its values need.
+
+    Attributes:
+        path: The path of the thread's namespace.
+        place: The thread's shelf.
+        name: The checkpoint's id.
+        parent: Its parent's id.
+        versions: The channels' versions in their short form.
+        head: The rest of the checkpoint, as the serializer wrote it.
+        metadata: As the serializer wrote it.
+        values: The recipes of the channels' values.
+        writes: What was written towards the next checkpoint, in no order.
+        parts: The parts that the recipes need.
+    """
+
+    path: str
+    place: Place
+    name: str
+    parent: str | None
+    versions: dict[str, str]
+    head: bytes
+    metadata: bytes
+    values: dict[str, Recipe]
+    writes: list[Written]
+    parts: dict[int, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A checkpoint to be stored, without its values."""
+
+    name: str
+    parent: str | None
+    run_id: str | None
+    versions: dict[str, str]
+    head: bytes
+    metadata: bytes
+    delta: bool
+
+
+class Draft(NamedTuple):
+    """Values to be stored, taken apart: with which rows they go, and their recipes in the same order."""
+
+    draft: Drafted
+    rows: list[dict[str, object]]
+    recipes: list[Recipe]
+
+
+class Key(NamedTuple):
+    """Where a checkpoint is, and its metadata."""
+
+    path: str
+    thread: str
+    ns: str
+    line: int
+    name: str
+    metadata: bytes
+
+
+class DeltaHistory(NamedTuple):
+    """What led to the values of some channels.
+
+    Attributes:
+        place: The thread's shelf.
+        seeds: The nearest stored value of each channel, where there is one.
+        writes: For each channel what was written since, a list for each checkpoint, oldest first.
+        parts: The parts that the recipes need.
+    """
+
+    place: Place
+    seeds: dict[str, Recipe]
+    writes: dict[str, list[list[Written]]]
+    parts: dict[int, Any]
+
+
+MakeDraft = Callable[[Place | None], Draft]
+"""Takes values apart, given the shelf that they are for."""
+
+
+def put(
+    at: ThreadAt,
+    ns: str,
+    checkpoint: Checkpoint,
+    make: MakeDraft,
+    *,
+    retention: Retention | None,
+    now: int,
+) -> Steps[tuple[Thread, Draft, Shelved]]:
+    """Store a checkpoint with the values that are new in it.
+
+    Args:
+        at: The thread; made if it is not there.
+        ns: Which of its lines.
+        checkpoint: The checkpoint.
+        make: Takes the new values apart, as rows with "channel" and "version".
+        retention: What to remove after it.
+        now: When.
+
+    Returns:
+        The thread, the draft that was used, and where its parts are.
+    """
+    thread, line = yield from _line(at, ns, now)
+    draft = make(thread.place)
+    shelved = yield from shelves.shelve(thread.place.shelf, thread.counters, draft.draft, draft.recipes)
+    rows = [{"line": line, **row, "recipe": each} for row, each in zip(draft.rows, shelved.recipes, strict=True)]
+    if rows:
+        yield query.insert_value.many(rows)
+    yield query.insert_checkpoint(
+        line=line,
+        name=checkpoint.name,
+        parent=checkpoint.parent,
+        run_id=checkpoint.run_id,
+        versions=_json(checkpoint.versions),
+        head=checkpoint.head,
+        metadata=checkpoint.metadata,
+        now=now,
+    )
+    delta = thread.delta or checkpoint.delta
+    if checkpoint.delta and not thread.delta:
+        yield query.mark_delta(thread=thread.id)
+    if retention is not None and not retention.off and not delta:
+        yield from retain(thread, line, ns, checkpoint.name, retention, now)
+    return thread, draft, shelved
+
+
+def put_writes(
+    at: ThreadAt, ns: str, checkpoint: str, make: MakeDraft, *, now: int
+) -> Steps[tuple[Thread, Draft, Shelved]]:
+    """Store what a task wrote towards the next checkpoint.
+
+    Args:
+        at: The thread; made if it is not there.
+        ns: Which of its lines.
+        checkpoint: The id of the checkpoint, which may not be there yet.
+        make: Takes the values apart, as rows with "task", "place", "path" and "channel".
+        now: When.
+
+    Returns:
+        As `put`.
+    """
+    thread, line = yield from _line(at, ns, now)
+    draft = make(thread.place)
+    shelved = yield from shelves.shelve(thread.place.shelf, thread.counters, draft.draft, draft.recipes)
+    rows = [
+        {"line": line, "checkpoint": checkpoint, **row, "recipe": each}
+        for row, each in zip(draft.rows, shelved.recipes, strict=True)
+    ]
+    if rows:
+        yield query.insert_write.many(rows)
+    return thread, draft, shelved
+
+
+def get(at: ThreadAt, ns: str, name: str | None, recall: Recall = nothing_known) -> Steps[Saved | None]:
+    """Read one checkpoint, whatever its history in a fixed number of queries.
+
+    Args:
+        at: The thread.
+        ns: Which of its lines.
+        name: The checkpoint's id; None for the newest.
+        recall: What is known of parts without reading them.
+    """
+    thread = yield from find(at)
+    if thread is None:
+        return None
+    lines = yield query.find_line(thread=thread.id, ns=ns)
+    if not lines:
+        return None
+    found = yield from load(thread, lines[0]["id"], [name], recall)
+    return found[0] if found else None
+
+
+def load(thread: Thread, line: int, names: Sequence[str | None], recall: Recall = nothing_known) -> Steps[list[Saved]]:
+    """Read some checkpoints of a line, with the parts of all of them read once.
+
+    Args:
+        thread: The thread.
+        line: Its line.
+        names: The ids; None for the newest. What is not there is left out.
+        recall: What is known of parts without reading them.
+    """
+    found: list[Saved] = []
+    parts: dict[int, Any] = {}
+    for name in names:
+        rows = yield (
+            query.latest_checkpoint(line=line) if name is None else query.checkpoint_named(line=line, name=name)
+        )
+        for row in rows:
+            try:
+                found.append((yield from _saved(thread, line, row, parts)))
+            except Damaged as error:
+                error.checkpoint = row["name"]
+                raise
+    recipes = [recipe for each in found for recipe in each.values.values()]
+    recipes += [write.recipe for each in found for write in each.writes]
+    parts.update((yield from shelves.fetch(thread.place.shelf, recipes, recall)))
+    return found
+
+
+def _saved(thread: Thread, line: int, row: Row, parts: dict[int, Any]) -> Steps[Saved]:
+    versions = _versions(row)
+    values = yield query.values_at(line=line, versions=row["versions"])
+    writes = yield query.writes_at(line=line, checkpoint=row["name"])
+    return Saved(
+        thread.path,
+        thread.place,
+        row["name"],
+        row["parent"],
+        versions,
+        bytes(row["head"]),
+        bytes(row["metadata"]),
+        {each["channel"]: _recipe(each) for each in values},
+        [_written(each) for each in writes],
+        parts,
+    )
+
+
+def keys(
+    at: ThreadAt | None,
+    *,
+    low: str,
+    high: str,
+    ns: str | None = None,
+    name: str | None = None,
+    before: str | None = None,
+    after: Key | None = None,
+    limit: int,
+) -> Steps[list[Key]]:
+    """A page of checkpoints, newest first.
+
+    Args:
+        at: One thread; None for all.
+        low: Without a thread, the first namespace path.
+        high: Path after the last.
+        ns: One line; None for all.
+        name: One checkpoint.
+        before: Only those whose ids are smaller.
+        after: The last one of the page before.
+        limit: Most.
+    """
+    thread: Thread | None = None
+    if at is not None:
+        thread = yield from find(at)
+        if thread is None:
+            return []
+    if thread is not None and ns is not None and name is None:
+        lines = yield query.find_line(thread=thread.id, ns=ns)
+        rows: Sequence[Row] = ()
+        if lines:
+            edge = before if after is None else after.name
+            rows = yield query.line_keys(line=lines[0]["id"], before=edge, limit=limit)
+        return [Key(thread.path, at.name, ns, row["line_id"], row["name"], bytes(row["metadata"])) for row in rows]  # type: ignore[union-attr]  # there is a thread
+    rows = yield query.checkpoint_keys(
+        thread=None if thread is None else thread.id,
+        low=low if thread is None else thread.path,
+        high=high if thread is None else thread.path + "\x01",
+        ns=ns,
+        name=name,
+        before=before,
+        after=None if after is None else after.name,
+        after_line=None if after is None else after.line,
+        limit=limit,
+    )
+    return [
+        Key(row["path"], row["thread"], row["ns"], row["line_id"], row["name"], bytes(row["metadata"])) for row in rows
+    ]
+
+
+def load_keys(page: Sequence[Key], recall: Recall = nothing_known) -> Steps[list[tuple[Key, Saved]]]:
+    """Read the checkpoints of a page. What was removed meanwhile is left out."""
+    by_line: dict[int, list[Key]] = {}
+    for key in page:
+        by_line.setdefault(key.line, []).append(key)
+    loaded: dict[tuple[int, str], Saved] = {}
+    for line, group in by_line.items():
+        thread = yield from find(ThreadAt(group[0].path, group[0].thread))
+        if thread is not None:
+            saved = yield from load(thread, line, [key.name for key in group], recall)
+            loaded.update(((line, each.name), each) for each in saved)
+    return [(key, loaded[key.line, key.name]) for key in page if (key.line, key.name) in loaded]
+
+
+def delta_history(
+    at: ThreadAt, ns: str, name: str | None, channels: Sequence[str], recall: Recall = nothing_known
+) -> Steps[DeltaHistory | None]:
+    """What led to the values that some channels have in a checkpoint.
+
+    Args:
+        at: The thread.
+        ns: Which of its lines.
+        name: The checkpoint's id; None for the newest.
+        channels: The channels.
+        recall: What is known of parts without reading them.
+    """
+    thread = yield from find(at)
+    lines = (yield query.find_line(thread=thread.id, ns=ns)) if thread is not None else ()
+    if thread is None or not lines:
+        return None
+    line = lines[0]["id"]
+    if name is None:
+        rows = yield query.latest_checkpoint(line=line)
+        name = rows[0]["name"] if rows else None
+    rows = yield query.valued_versions(line=line, channels=json.dumps(list(channels)))
+    valued = {(row["channel"], row["version"]) for row in rows}
+    paths: dict[str, list[str]] = {channel: [] for channel in channels}
+    seeds: dict[str, str] = {}
+    walked: set[str] = set() if name is None else {name}
+    while name is not None and len(seeds) < len(paths):
+        rows = yield query.ancestors(line=line, name=name, limit=ANCESTORS)
+        name = None
+        for row in rows:
+            if row["name"] in walked:  # it was put again with another parent, and is its own ancestor now
+                name = None
+                break
+            name = row["name"]
+            walked.add(name)
+            versions = _versions(row)
+            for channel in paths.keys() - seeds.keys():
+                paths[channel].append(name)
+                if (channel, versions.get(channel)) in valued:
+                    seeds[channel] = versions[channel]
+    values = yield query.values_at(line=line, versions=_json(seeds))
+    names = sorted({name for path in paths.values() for name in path})
+    found = yield query.writes_of_channels(line=line, checkpoints=json.dumps(names), channels=json.dumps(list(paths)))
+    writes: dict[tuple[str, str], list[Written]] = {}
+    for row in found:
+        writes.setdefault((row["channel"], row["checkpoint"]), []).append(_written(row))
+    history = DeltaHistory(
+        thread.place,
+        {row["channel"]: _recipe(row) for row in values},
+        {channel: [writes.get((channel, each), []) for each in reversed(path)] for channel, path in paths.items()},
+        {},
+    )
+    recipes = [*history.seeds.values(), *(w.recipe for found in writes.values() for w in found)]
+    history.parts.update((yield from shelves.fetch(thread.place.shelf, recipes, recall)))
+    return history
+
+
+def _line(at: ThreadAt, ns: str, now: int) -> Steps[tuple[Thread, int]]:
+    thread = yield from find(at, lock=True)
+    if thread is None:
+        thread = yield from make_thread(at.path, at.name, now)
+    line = yield from line_of(thread, ns)
+    return thread, line
+
+
+def _written(row: Row) -> Written:
+    return Written(row["task"], row["place"], row["path"], row["channel"], _recipe(row))
+
+
+def _recipe(row: Row) -> Recipe:
+    try:
+        return unpack(row["recipe"])
+    except Damaged as error:
+        raise Damaged(f"the value of the channel {row['channel']!r}: {error}") from error
+
+
+def _versions(row: Row) -> dict[str, str]:
+    try:
+        versions: dict[str, str] = json.loads(row["versions"])
+    except ValueError as error:
+        raise Damaged(f"its versions: {error}") from error
+    return versions
+
+
+def _json(versions: dict[str, str]) -> str:
+    return json.dumps(versions, separators=(",", ":"))

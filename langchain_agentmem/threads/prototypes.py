@@ -1,0 +1,57 @@
+"""Messages that were read or stored lately, to make copies of.
+
+What is kept here can never be stale: a part of a shelf is never changed, and its number is never given to another. It
+only saves reading what is known; how much is kept is bounded.
+"""
+
+from __future__ import annotations
+
+from langchain_agentmem.messages.lean import Prototype
+from langchain_agentmem.threads.recipe import Range
+
+MOST_BYTES = 32_000_000
+_OVERHEAD = 1_000
+"""Bytes that a prototype takes beside its body, roughly."""
+
+
+class Prototypes:
+    """The prototypes of one saver. Safe to use from any thread."""
+
+    __slots__ = ("_bytes", "_known", "_most")
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._known: dict[int, dict[int, Prototype]] = {}
+        self._bytes = 0
+        self._most = most_bytes
+
+    def put(self, shelf: int, number: int, prototype: Prototype) -> None:
+        """Keep a prototype. Where there is no room, everything else is forgotten."""
+        known = self._known.setdefault(shelf, {})
+        if number in known:
+            return
+        known[number] = prototype
+        self._bytes += len(prototype.body) + _OVERHEAD
+        if self._bytes > self._most:
+            self._known = {shelf: {number: prototype}}
+            self._bytes = len(prototype.body) + _OVERHEAD
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known = {}
+        self._bytes = 0
+
+    def take(self, shelf: int, ranges: list[Range]) -> tuple[dict[int, Prototype], list[Range]]:
+        """The prototypes of the parts in some ranges, and the ranges of those that are not known."""
+        known = self._known.get(shelf, {})
+        found: dict[int, Prototype] = {}
+        missing: list[Range] = []
+        for start, stop in ranges:
+            for number in range(start, stop):
+                prototype = known.get(number)
+                if prototype is not None:
+                    found[number] = prototype
+                elif missing and missing[-1][1] == number:
+                    missing[-1] = missing[-1][0], number + 1
+                else:
+                    missing.append((number, number + 1))
+        return found, missing

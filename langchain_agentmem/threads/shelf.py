@@ -1,0 +1,324 @@
+"""The shelf of a thread: parts of values, numbered in the order in which they came.
+
+There are two rows of numbers. The elements of channels that are lists stand in the first one, next to each other, so
+that a long list is one range. Everything else, such as what tasks write, stands in the second, from `LOOSE` on.
+
+Nothing on a shelf is ever changed or moved, and no number is given twice. What no value needs any more is swept away
+now and then; a count of the sweeps tells everybody who remembers where something lies to look again.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from langchain_agentmem.storage import Steps, content, query
+from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.threads.recipe import Range, Recipe, covered, merged, moved, pack, ranges_of, unpack, with_parts
+
+LOOSE = 2**40
+"""The first number of the second row."""
+MOST_RANGES = 64
+"""Ranges in one list. With more, neighbouring ones are put on the shelf once more, as one."""
+
+
+class Place(NamedTuple):
+    """A shelf as it was seen: its id, and how often it was swept."""
+
+    shelf: int
+    swept: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Something to be put on a shelf.
+
+    Attributes:
+        form: How its body is to be read.
+        name: A message's id, if it is a message that has one.
+        body: The bytes.
+        loose: Whether it belongs in the second row.
+    """
+
+    form: str
+    name: str | None
+    body: bytes
+    loose: bool
+
+
+class Drafted(Protocol):
+    """Values taken apart, before their parts have numbers."""
+
+    parts: list[Part]
+
+    def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Callable[[list[Range]], list[Range]]) -> Recipe:
+        """Give the parts of a recipe their numbers."""
+
+    def stamp(self, shelf: Place, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Any) -> None:
+        """Remember where the messages lie, after the commit."""
+
+
+@dataclass(slots=True)
+class Shelved:
+    """Where parts were put.
+
+    Attributes:
+        recipes: The recipes, written, in the order in which they were given.
+        numbers: The numbers of the parts of the draft.
+        moves: The new numbers of parts that were put on the shelf once more.
+    """
+
+    recipes: list[bytes] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    moves: dict[int, int] = field(default_factory=dict)
+
+
+class PartRow(NamedTuple):
+    """A part as it is read: how its body is to be read, a message's id, the body's checksum, and the body."""
+
+    form: str
+    name: str | None
+    checksum: int
+    body: bytes
+
+
+class Counters(NamedTuple):
+    """The numbers that the next parts of the two rows get."""
+
+    listed: int
+    loose: int
+
+
+Recall: TypeAlias = Callable[[int, list[Range]], tuple[dict[int, Any], list[Range]]]
+"""Given a shelf and ranges of its parts: what is known of them, and the ranges of those that must be read."""
+
+
+def nothing_known(shelf: int, ranges: list[Range]) -> tuple[dict[int, Any], list[Range]]:
+    """A `Recall` that reads everything."""
+    del shelf
+    return {}, ranges
+
+
+def shelve(shelf: int, counters: Counters, draft: Drafted, recipes: Sequence[Recipe]) -> Steps[Shelved]:
+    """Put the parts of a draft on a shelf, those that are not there already.
+
+    Args:
+        shelf: The shelf's id; its row is locked.
+        counters: The numbers that the next parts get.
+        draft: The values taken apart.
+        recipes: Their recipes.
+    """
+    found = Shelved()
+    after = counters
+    if draft.parts:
+        after = yield from _put(shelf, counters, draft.parts, found.numbers)
+    copies = _Copies(after.listed, found.moves)
+    found.recipes = [pack(draft.settle(recipe, found.numbers, copies.tidy)) for recipe in recipes]
+    for low, high, shift in copies.made:
+        yield query.copy_parts(shelf=shelf, target=shelf, low=low, high=high, shift=shift)
+    yield from _take_numbers(shelf, counters, Counters(copies.following, after.loose))
+    return found
+
+
+class _Copies:
+    """Parts that are put in the first row once more, so that a list is a few ranges of it."""
+
+    def __init__(self, following: int, moves: dict[int, int]) -> None:
+        self.following = following
+        self.made: list[tuple[int, int, int]] = []
+        self._moves = moves
+
+    def tidy(self, ranges: list[Range]) -> list[Range]:
+        """The ranges of a list that is a channel's value, all in the first row, and not too many."""
+        if any(high > LOOSE for _, high in ranges):
+            ranges = merged([self._again([each]) if each[1] > LOOSE else each for each in ranges])
+        while len(ranges) > MOST_RANGES:
+            width = MOST_RANGES // 2
+            at = _lightest(ranges, width)
+            ranges = [*ranges[:at], self._again(ranges[at : at + width]), *ranges[at + width :]]
+        return ranges
+
+    def _again(self, ranges: Iterable[Range]) -> Range:
+        start = self.following
+        for low, high in ranges:
+            shift = self.following - low
+            self.made.append((low, high, shift))
+            self._moves.update((number, number + shift) for number in range(low, high))
+            self.following += high - low
+        return start, self.following
+
+
+def fetch(shelf: int, recipes: Iterable[Recipe], recall: Recall) -> Steps[dict[int, Any]]:
+    """Read all the parts that some recipes need, each once.
+
+    Args:
+        shelf: The shelf's id.
+        recipes: The recipes.
+        recall: What is known of parts without reading them.
+
+    Returns:
+        A `PartRow` for each number, or what `recall` gave for it.
+    """
+    found, missing = recall(shelf, covered(each for recipe in recipes for each in ranges_of(recipe)))
+    if missing:
+        rows = yield query.parts_in(shelf=shelf, ranges=json.dumps(missing))
+        if rows and isinstance(rows[0], Mapping):
+            rows = [tuple(row.values()) for row in rows]
+        for number, form, name, checksum, body in rows:
+            found[number] = PartRow(form, name, checksum, bytes(body if body is not None else b""))
+    return found
+
+
+def resolved(shelf: int, recipe: Recipe) -> Steps[Recipe]:
+    """A recipe in which the parts themselves take the place of their numbers, to compare it with another's."""
+    parts = yield from fetch(shelf, [recipe], nothing_known)
+    return with_parts(recipe, parts.get)
+
+
+def transplant(source: int, target: int, counters: Counters, recipes: Sequence[bytes]) -> Steps[list[bytes]]:
+    """Put the parts that some recipes need on another shelf too. No content is copied.
+
+    Args:
+        source: The shelf that they lie on.
+        target: The other shelf; its row is locked.
+        counters: The numbers that its next parts get.
+        recipes: Recipes, written.
+
+    Returns:
+        The recipes for the other shelf.
+    """
+    read = [unpack(recipe) for recipe in recipes]
+    places: list[tuple[int, int, int]] = []
+    listed, loose = counters
+    for low, high in covered(each for recipe in read for each in ranges_of(recipe)):
+        if low < LOOSE:
+            places.append((low, high, listed - low))
+            listed += high - low
+        else:
+            places.append((low, high, loose - low))
+            loose += high - low
+    for low, high, shift in places:
+        yield query.copy_parts(shelf=source, target=target, low=low, high=high, shift=shift)
+    yield from _take_numbers(target, counters, Counters(listed, loose))
+    return [pack(moved(recipe, _mover(places))) for recipe in read]
+
+
+def adopt(shelf: int, counters: Counters, parts: Mapping[int, Part]) -> Steps[dict[int, int]]:
+    """Put parts of another database on a shelf.
+
+    Args:
+        shelf: The shelf; its row is locked.
+        counters: The numbers that its next parts get.
+        parts: The parts, by their numbers there.
+
+    Returns:
+        The number here of each.
+    """
+    numbers: list[int] = []
+    if parts:
+        after = yield from _put(shelf, counters, list(parts.values()), numbers)
+        yield from _take_numbers(shelf, counters, after)
+    return dict(zip(parts, numbers, strict=True))
+
+
+def sweep(shelf: int) -> Steps[None]:
+    """Take away the values that no checkpoint has any more, and the parts that no value needs."""
+    yield query.clear_litter(shelf=shelf)  # first, so that nobody puts anything on the shelf meanwhile
+    lines = yield query.shelf_lines(shelf=shelf)
+    needed: list[Range] = []
+    for line in lines:
+        needed += yield from _sweep_line(line["id"])
+    low = 0
+    hashes: set[bytes] = set()
+    for start, stop in [*covered(needed), (2**62, 2**62)]:
+        if low < start:
+            rows = yield query.part_hashes(shelf=shelf, low=low, high=start)
+            if rows:
+                hashes.update(bytes(row["hash"]) for row in rows)
+                yield query.delete_parts(shelf=shelf, low=low, high=start)
+        low = stop
+    if hashes:
+        yield query.note_sweep(shelf=shelf)
+        yield from content.collect(hashes)
+
+
+def drop_idle(shelf: int) -> Steps[None]:
+    """Take away a shelf that no thread has any more; else what its remaining threads do not need."""
+    yield from sweep(shelf)
+    yield query.delete_idle_shelf(shelf=shelf)
+
+
+def _put(shelf: int, counters: Counters, parts: Sequence[Part], numbers: list[int]) -> Steps[Counters]:
+    """Put parts on a shelf; `numbers` receives where they are."""
+    digests = [content.digest(part.body) for part in parts]
+    bodies = dict(zip(digests, (part.body for part in parts), strict=True))
+    rows = yield query.known_parts(shelf=shelf, loose=LOOSE, hashes=json.dumps([key.hex() for key in bodies]))
+    there = {bytes(row["hash"]) for row in rows}
+    known: dict[tuple[object, ...], int] = {}
+    for row in rows:
+        same = bytes(row["hash"]), row["form"], row["name"]
+        known[*same, True] = row["any"]
+        if row["listed"] is not None:
+            known[*same, False] = row["listed"]
+    listed, loose = counters
+    new: list[dict[str, object]] = []
+    for key, part in zip(digests, parts, strict=True):
+        which = key, part.form, part.name, part.loose
+        if which not in known:
+            known[which] = number = loose if part.loose else listed
+            loose, listed = loose + part.loose, listed + (not part.loose)
+            new.append(
+                {"shelf": shelf, "number": number, "form": part.form, "name": part.name, "hash": key}
+                | {"checksum": zlib.crc32(part.body)}
+            )
+        numbers.append(known[which])
+    if new:
+        yield from content.store({key: body for key, body in bodies.items() if key not in there})
+        yield query.insert_part(**new[0]) if len(new) == 1 else query.insert_part.many(new)
+    return Counters(listed, loose)
+
+
+def _take_numbers(shelf: int, before: Counters, after: Counters) -> Steps[None]:
+    if after != before:
+        yield query.take_numbers(shelf=shelf, listed=after.listed, loose=after.loose)
+
+
+def _sweep_line(line: int) -> Steps[list[Range]]:
+    """Take away a line's values that are in no checkpoint; give the ranges that the others need."""
+    checkpoints = yield query.line_versions(line=line)
+    alive = {pair for row in checkpoints for pair in json.loads(row["versions"]).items()}
+    values = yield query.line_values(line=line)
+    dead = [row for row in values if (row["channel"], row["version"]) not in alive]
+    if dead:
+        yield query.delete_value.many(
+            [{"line": line, "channel": row["channel"], "version": row["version"]} for row in dead]
+        )
+    writes = yield query.line_writes(line=line)
+    return list(_needed(row for row in values if (row["channel"], row["version"]) in alive)) + list(_needed(writes))
+
+
+def _needed(rows: Iterable[Row]) -> Iterator[Range]:
+    for row in rows:
+        yield from ranges_of(unpack(row["recipe"]))
+
+
+def _lightest(ranges: Sequence[Range], width: int) -> int:
+    """Where so many neighbouring ranges have the fewest parts."""
+    weight = sum(high - low for low, high in ranges[:width])
+    best, at = weight, 0
+    for start in range(1, len(ranges) - width + 1):
+        (low, high), (next_low, next_high) = ranges[start - 1], ranges[start + width - 1]
+        weight += (next_high - next_low) - (high - low)
+        if weight < best:
+            best, at = weight, start
+    return at
+
+
+def _mover(places: Sequence[tuple[int, int, int]]) -> Callable[[int], int]:
+    def place(number: int) -> int:
+        return next(number + shift for low, high, shift in places if low <= number < high)
+
+    return place

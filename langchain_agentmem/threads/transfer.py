@@ -1,0 +1,141 @@
+"""A thread as plain records, to leave one database and enter another.
+
+Parts, recipes, heads and metadata travel as the bytes that they are stored as, so that what is encrypted stays
+encrypted and nobody needs the serializer.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.namespaces import namespace_of
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.threads import shelf as shelves
+from langchain_agentmem.threads.lines import ThreadAt, find, line_of, make_thread
+from langchain_agentmem.threads.recipe import Damaged, moved, opened, pack, unpack
+from langchain_agentmem.threads.shelf import Part
+from langchain_agentmem.threads.whole import add
+
+Record = Mapping[str, Any]
+
+_BYTES = ("head", "metadata", "recipe")
+
+
+def dump(at: ThreadAt) -> Steps[list[dict[str, Any]]]:
+    """A thread with everything in it, as records that JSON can hold."""
+    thread = yield from find(at, exact=True)
+    if thread is None:
+        return []
+    records: list[dict[str, Any]] = []
+    recipes = []
+    for line in (yield query.lines_of(thread=thread.id)):
+        checkpoints = yield query.line_checkpoints(line=line["id"])
+        values = yield query.line_values(line=line["id"])
+        writes = yield query.line_writes(line=line["id"])
+        recipes += [unpack(row["recipe"]) for row in (*values, *writes)]
+        for kind, rows in (("value", values), ("write", writes), ("checkpoint", checkpoints)):
+            records += [{"record": kind, "ns": line["ns"], **_told(row)} for row in rows]
+    parts = yield from shelves.fetch(thread.place.shelf, recipes, shelves.nothing_known)
+    return [
+        {"record": "thread", "namespace": namespace_of(at.path), "id": at.name, "delta": thread.delta},
+        *(
+            {"record": "part", "number": number, "form": part.form, "name": part.name, "body": _text(part.body)}
+            for number, part in sorted(parts.items())
+        ),
+        *records,
+    ]
+
+
+def restore(at: ThreadAt, delta: bool, records: Sequence[Record], *, now: int) -> Steps[int]:  # noqa: FBT001
+    """Write records into a thread, keeping what is there.
+
+    Args:
+        at: The thread; made if it is not there.
+        delta: Whether its checkpoints need their ancestors.
+        records: What `dump` gave, without the first.
+        now: When.
+
+    Returns:
+        How many checkpoints were added.
+
+    Raises:
+        InvalidInput: A record is damaged.
+    """
+    try:
+        parts = {record["number"]: _part(record) for record in records if record["record"] == "part"}
+        rows = [_row(record) for record in records if record["record"] != "part"]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidInput(f"A record of the thread {at.name!r} is damaged: {error!r}.") from error
+    thread = yield from find(at, lock=True, exact=True)
+    if thread is None:
+        thread = yield from make_thread(at.path, at.name, now, delta=delta)
+    elif delta and not thread.delta:
+        yield query.mark_delta(thread=thread.id)
+    numbers = yield from shelves.adopt(thread.place.shelf, thread.counters, parts)
+    added = 0
+    for ns in dict.fromkeys(row["ns"] for row in rows):
+        line = yield from line_of(thread, ns)
+        added += yield from add(line, [_placed(row, line, numbers, at) for row in rows if row["ns"] == ns])
+    return added
+
+
+def _told(row: Any) -> dict[str, Any]:
+    told = {name: row[name] for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
+    for name in _BYTES:
+        if name in told:
+            told[name] = _text(told[name])
+    if "versions" in told:
+        told["versions"] = json.loads(told["versions"])
+    return told
+
+
+def _part(record: Record) -> Part:
+    number, form, name = record["number"], record["form"], record["name"]
+    if not isinstance(number, int) or not isinstance(form, str) or not isinstance(name, str | None):
+        raise InvalidInput(f"The part {number!r:.100} is damaged.")
+    return Part(form=form, name=name, body=b64decode(record["body"], validate=True), loose=number >= shelves.LOOSE)
+
+
+_FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "value": {"ns": str, "channel": str, "version": str, "recipe": bytes},
+    "write": {
+        "ns": str, "checkpoint": str, "task": str, "place": int, "path": str, "channel": str, "recipe": bytes,
+    },
+    "checkpoint": {
+        "ns": str, "name": str, "parent": (str, type(None)), "run_id": (str, type(None)), "versions": str,
+        "head": bytes, "metadata": bytes, "created_at": int,
+    },
+}  # fmt: skip
+
+
+def _row(record: Record) -> dict[str, Any]:
+    fields = _FIELDS[record["record"]]
+    row = {name: record[name] for name in fields}
+    for name in _BYTES:
+        if name in row:
+            row[name] = b64decode(row[name], validate=True)
+            opened(row[name])
+    if "versions" in row:
+        row["versions"] = json.dumps({str(k): str(v) for k, v in row["versions"].items()}, separators=(",", ":"))
+    for name, kind in fields.items():
+        if not isinstance(row[name], kind) or (isinstance(row[name], str) and "\0" in row[name]):
+            raise InvalidInput(f"{name} cannot be {row[name]!r:.100}")
+    return row
+
+
+def _placed(row: dict[str, Any], line: int, numbers: Mapping[int, int], at: ThreadAt) -> dict[str, Any]:
+    placed = {name: value for name, value in row.items() if name != "ns"} | {"line": line}
+    if "recipe" in placed:
+        try:
+            placed["recipe"] = pack(moved(unpack(placed["recipe"]), numbers.__getitem__))
+        except (Damaged, KeyError, TypeError, ValueError, IndexError) as error:
+            raise InvalidInput(f"A value of the thread {at.name!r} is damaged: {error!r}.") from error
+    return placed
+
+
+def _text(data: bytes) -> str:
+    return b64encode(data).decode("ascii")

@@ -1,0 +1,171 @@
+"""What the tests of the checkpointer share: configs, checkpoints as LangGraph puts them, and a few graphs."""
+
+from __future__ import annotations
+
+import operator
+import subprocess
+import sys
+import textwrap
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.messages import AIMessage, AnyMessage
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import interrupt
+
+NOTHING = object()
+"""As the value of a channel: it has a version, and holds nothing."""
+
+
+def at(thread="t", checkpoint_id=None, ns="", **more):
+    """The config of a thread, or of one of its checkpoints."""
+    configurable = {"thread_id": thread, "checkpoint_ns": ns}
+    if checkpoint_id is not None:
+        configurable["checkpoint_id"] = checkpoint_id
+    return {"configurable": configurable, **more}
+
+
+def id_in(config):
+    return config["configurable"]["checkpoint_id"]
+
+
+def new_checkpoint(values, versions, **more):
+    return {
+        "v": 4,
+        "id": str(uuid6(clock_seq=-2)),
+        "ts": datetime.now(UTC).isoformat(),
+        "channel_values": dict(values),
+        "channel_versions": dict(versions),
+        "versions_seen": {"__input__": {}, "node": dict(versions)},
+        "updated_channels": None,
+        **more,
+    }
+
+
+class Line:
+    """A line of checkpoints, each put as LangGraph puts it: with the versions of those channels that changed."""
+
+    def __init__(self, saver, thread="t", ns=""):
+        self.saver, self.config = saver, at(thread, ns=ns)
+        self.values, self.versions, self.step = {}, {}, -1
+
+    def put(self, changes=None, **metadata):
+        checkpoint, metadata, new = self.next(changes, **metadata)
+        self.config = self.saver.put(self.config, checkpoint, metadata, new)
+        return self.config
+
+    async def aput(self, changes=None, **metadata):
+        checkpoint, metadata, new = self.next(changes, **metadata)
+        self.config = await self.saver.aput(self.config, checkpoint, metadata, new)
+        return self.config
+
+    def next(self, changes=None, **metadata):
+        new = {name: self.saver.get_next_version(self.versions.get(name), None) for name in changes or {}}
+        self.versions |= new
+        self.values = {k: v for k, v in (self.values | (changes or {})).items() if v is not NOTHING}
+        self.step += 1
+        return new_checkpoint(self.values, self.versions), {"source": "loop", "step": self.step} | metadata, new
+
+    def fork(self, config):
+        """A second line, that goes on from one of this one's checkpoints."""
+        line = Line(self.saver)
+        found = self.saver.get_tuple(config)
+        line.config, line.step = config, found.metadata["step"]
+        line.values = dict(found.checkpoint["channel_values"])
+        line.versions = dict(found.checkpoint["channel_versions"])
+        return line
+
+
+def ids(tuples):
+    return [found.checkpoint["id"] for found in tuples]
+
+
+def comparable(found):
+    """Everything in a checkpoint tuple but the thread it is in."""
+    return (
+        found.config["configurable"]["checkpoint_ns"],
+        id_in(found.config),
+        found.parent_config and id_in(found.parent_config),
+        found.checkpoint,
+        found.metadata,
+        found.pending_writes,
+    )
+
+
+def everything(saver, thread="t"):
+    """All of a thread, in all its namespaces, by namespace and age."""
+    config = {"configurable": {"thread_id": thread}}
+    return sorted((comparable(found) for found in saver.list(config)), key=lambda found: found[:2])
+
+
+class Log(TypedDict):
+    log: Annotated[list[str], operator.add]
+
+
+class Chat(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+def logging_graph(saver, *names, nodes=None, state=Log, **options):
+    """A graph of nodes in a row, each of which adds its name to the log."""
+    builder = StateGraph(state)
+    for name in names:
+        builder.add_node(name, (nodes or {}).get(name) or (lambda _, name=name: {"log": [name]}))
+    for before, after in zip((START, *names), (*names, END), strict=True):
+        builder.add_edge(before, after)
+    return builder.compile(checkpointer=saver, **options)
+
+
+def parallel_graph(saver, **nodes):
+    """A graph of nodes that run at the same time."""
+    builder = StateGraph(Log)
+    for name, node in nodes.items():
+        builder.add_node(name, node)
+        builder.add_edge(START, name)
+    return builder.compile(checkpointer=saver)
+
+
+def chat_graph(saver):
+    """A graph whose one node answers with what it was told, in capitals."""
+
+    def answer(state):
+        return {"messages": [AIMessage(state["messages"][-1].text.upper())]}
+
+    builder = StateGraph(Chat)
+    builder.add_node("answer", answer)
+    builder.add_edge(START, "answer")
+    builder.add_edge("answer", END)
+    return builder.compile(checkpointer=saver)
+
+
+def asking_graph(saver):
+    """A graph that logs "a", asks a question, logs the answer, and logs "z"."""
+    return logging_graph(saver, "a", "ask", "z", nodes={"ask": lambda _: {"log": [interrupt("What?")]}})
+
+
+def run_script(script, *arguments, environment: dict[str, str] | None = None, **options: Any):
+    """Run a script in another process, where this file is the module `graphs`."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)],
+        cwd=Path(__file__).parent,
+        env=environment,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=120,
+        **options,
+    )
+
+
+def start_script(script, *arguments):
+    """Start a script in another process, where this file is the module `graphs`, and leave it running."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)],
+        cwd=Path(__file__).parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )

@@ -1,0 +1,242 @@
+"""Going back, forking, pausing and going on elsewhere: every checkpoint keeps the state it had."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, TypedDict
+
+import pytest
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, Overwrite, Send
+
+from langchain_agentmem import AgentMemory, AgentMemorySaver
+
+from .graphs import asking_graph, at, chat_graph, everything, id_in, logging_graph, run_script
+
+
+@pytest.fixture
+def saver(memory: AgentMemory) -> AgentMemorySaver:
+    return memory.checkpointer
+
+
+def history(graph, config=None):
+    return {id_in(state.config): state for state in graph.get_state_history(config or at())}
+
+
+def where(graph, *, before, length):
+    """The config of the one checkpoint that is about to run a node, and that has a log of a length."""
+    [found] = [
+        state.config
+        for state in graph.get_state_history(at())
+        if state.next == (before,) and len(state.values["log"]) == length
+    ]
+    return found
+
+
+class TestForks:
+    def test_an_update_at_an_old_checkpoint_leaves_the_other_line_alone(self, saver):
+        graph = logging_graph(saver, "a", "b", "c")
+        graph.invoke({"log": ["in"]}, at())
+        before, tip = history(graph), graph.get_state(at())
+        old = where(graph, before="b", length=2)
+        updated = graph.update_state(old, {"log": ["edited"]})
+        assert id_in(graph.get_state(updated).parent_config) == id_in(old)
+        assert graph.invoke(None, updated)["log"] == ["in", "a", "edited", "b", "c"]
+        assert graph.get_state(at()).values["log"] == ["in", "a", "edited", "b", "c"]
+        assert graph.get_state(tip.config).values["log"] == ["in", "a", "b", "c"]
+        after = history(graph)
+        assert after | before == after
+        assert len(after) == len(before) + 3
+
+    def test_replaying_and_asking_again_from_an_old_checkpoint(self, saver):
+        graph = logging_graph(saver, "a", "b")
+        graph.invoke({"log": ["in"]}, at())
+        first = graph.get_state(at()).config
+        old = where(graph, before="b", length=2)
+        assert graph.invoke(None, old)["log"] == ["in", "a", "b"]
+        assert graph.invoke({"log": ["other"]}, old)["log"] == ["in", "a", "other", "a", "b"]
+        assert graph.invoke({"log": ["more"]}, first)["log"] == ["in", "a", "b", "more", "a", "b"]
+        assert graph.get_state(first).values["log"] == ["in", "a", "b"]
+        sources = [state.metadata["source"] for state in graph.get_state_history(at())]
+        assert sources.count("fork") == 1
+
+    async def test_a_copy_of_a_checkpoint_is_its_sibling(self, saver):
+        graph = logging_graph(saver, "a", "b")
+        await graph.ainvoke({"log": ["in"]}, at())
+        old = where(graph, before="b", length=2)
+        copied = await graph.aupdate_state(old, None, as_node="__copy__")
+        one, other = await graph.aget_state(old), await graph.aget_state(copied)
+        assert other.values == one.values == {"log": ["in", "a"]}
+        assert other.next == one.next == ("b",)
+        assert id_in(other.parent_config) == id_in(one.parent_config)
+        assert other.metadata["source"] == "fork"
+        assert (await graph.ainvoke(None, copied))["log"] == ["in", "a", "b"]
+
+    def test_forks_of_forks(self, saver):
+        graph = logging_graph(saver, "a")
+        graph.invoke({"log": ["0"]}, at())
+        tips = [(graph.get_state(at()).config, ["0", "a"])]
+        for n in range(1, 12):
+            config, log = tips[n // 3]
+            graph.invoke({"log": [str(n)]}, config)
+            tips.append((graph.get_state(at()).config, [*log, str(n), "a"]))
+        for config, log in tips:
+            assert graph.get_state(config).values["log"] == log
+        for state in graph.get_state_history(at()):
+            if state.parent_config:
+                shorter = graph.get_state(state.parent_config).values["log"]
+                assert state.values["log"][: len(shorter)] == shorter
+
+    def test_a_copied_thread_can_be_forked_anywhere(self, saver):
+        graph = chat_graph(saver)
+        for said in ("one", "two", "three"):
+            graph.invoke({"messages": [("user", said)]}, at())
+        before = everything(saver)
+        saver.copy_thread("t", "copy")
+        old = next(state for state in graph.get_state_history(at("copy")) if len(state.values["messages"]) == 3)
+        graph.update_state(old.config, {"messages": [("user", "other")]}, as_node="__start__")
+        graph.invoke(None, at("copy"))
+        said = [message.text for message in graph.get_state(at("copy")).values["messages"]]
+        assert said == ["one", "ONE", "two", "other", "OTHER"]
+        assert everything(saver) == before
+
+
+def collect(log, writes):
+    return log + [text for write in writes for text in write]
+
+
+class Delta(TypedDict):
+    log: Annotated[list[str], DeltaChannel(collect, snapshot_frequency=3)]
+    rare: Annotated[list[str], DeltaChannel(collect)]
+
+
+def delta_graph(saver):
+    nodes = {"b": lambda state: {"log": ["b"], "rare": [f"b of {len(state['log'])}"]}}
+    return logging_graph(saver, "a", "b", state=Delta, nodes=nodes)
+
+
+def grown(graph, turns=4, thread="t", **options):
+    for turn in range(turns):
+        graph.invoke({"log": [f"in {turn}"]}, at(thread), **options)
+    return [text for turn in range(turns) for text in (f"in {turn}", "a", "b")]
+
+
+class TestDeltaChannels:
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    async def test_their_state_is_rebuilt(self, saver, durability):
+        graph = delta_graph(saver)
+        log = grown(graph, durability=durability)
+        await graph.ainvoke({"log": ["in 4"]}, at(), durability=durability)
+        for values in (graph.get_state(at()).values, (await graph.aget_state(at())).values):
+            assert values["log"] == [*log, "in 4", "a", "b"]
+            assert values["rare"] == [f"b of {n}" for n in range(2, 16, 3)]
+
+    def test_every_checkpoint_of_the_past_shows_its_own(self, saver):
+        graph = delta_graph(saver)
+        log = grown(graph)
+        for state in graph.get_state_history(at()):
+            assert state.values["log"] == log[: len(state.values["log"])]
+        assert len(history(graph)) == 16
+
+    async def test_what_a_channel_gathered_is_told_as_the_contract_says(self, saver):
+        graph = delta_graph(saver)
+        grown(graph)
+        told = {"config": None, "channels": ["log", "rare", "unknown"]}
+        for state in graph.get_state_history(at()):
+            told["config"] = state.config
+            found = saver.get_delta_channel_history(**told)
+            assert found == BaseCheckpointSaver.get_delta_channel_history(saver, **told)
+            assert found == await saver.aget_delta_channel_history(**told)
+        assert saver.get_delta_channel_history(config=at(), channels=[]) == {}
+        assert saver.get_delta_channel_history(config=at("nobody"), channels=["log"]) == {"log": {"writes": []}}
+
+    def test_pruning_keeps_such_a_thread_whole(self, saver):
+        graph = delta_graph(saver)
+        log = grown(graph)
+        logging_graph(saver, "a", "b").invoke({"log": ["in"]}, at("plain"))
+        before = everything(saver)
+        saver.prune(["t", "plain"])
+        assert everything(saver) == before
+        assert len(everything(saver, "plain")) == 1
+        assert graph.get_state(at()).values["log"] == log
+        graph.invoke({"log": ["more"]}, at())
+        assert graph.get_state(at()).values["log"] == [*log, "more", "a", "b"]
+        saver.prune(["t"], strategy="delete")
+        assert everything(saver) == []
+
+    @pytest.mark.parametrize("first", ["copy", "prune"])
+    def test_copies_prunings_and_forks_together(self, saver, first):
+        graph = delta_graph(saver)
+        log = grown(graph)
+        steps = {"copy": lambda: saver.copy_thread("t", "copy"), "prune": lambda: saver.prune(["t", "copy"])}
+        for step in sorted(steps, key=lambda step: step != first):
+            steps[step]()
+        for thread in ("t", "copy"):
+            old = next(state for state in graph.get_state_history(at(thread)) if len(state.values["log"]) == 5)
+            graph.invoke({"log": [f"fork in {thread}"]}, old.config)
+            assert graph.get_state(at(thread)).values["log"] == [*log[:5], f"fork in {thread}", "a", "b"]
+            updated = graph.update_state(old.config, {"log": ["edited"]}, as_node="a")
+            assert graph.invoke(None, updated)["log"] == [*log[:5], "edited", "b"]
+        saver.delete_thread("t")
+        logs = [state.values["log"] for state in graph.get_state_history(at("copy"))]
+        assert log in logs
+        assert [*log[:5], "edited", "b"] in logs
+
+    def test_parallel_writes_are_replayed_in_the_order_in_which_they_were_made(self, saver):
+        builder = StateGraph(Delta)
+        builder.add_node("work", lambda part: {"log": [part["name"]]})
+        builder.add_node("end", lambda _: {"rare": ["end"]})
+        builder.add_conditional_edges(START, lambda _: [Send("work", {"name": f"part {n}"}) for n in range(12)])
+        builder.add_edge("work", "end")
+        graph = builder.compile(checkpointer=saver)
+        live = graph.invoke({"log": ["in"]}, at())["log"]
+        assert live == ["in", *(f"part {n}" for n in range(12))]
+        assert graph.get_state(at()).values["log"] == live
+
+    def test_overwriting_begins_anew(self, saver):
+        graph = delta_graph(saver)
+        grown(graph)
+        graph.invoke({"log": Overwrite(["anew"])}, at())
+        assert graph.get_state(at()).values["log"] == ["anew", "a", "b"]
+
+
+class TestAnotherProcess:
+    """What one process left is found and continued by another."""
+
+    RESUME = """
+        import json, sys
+        from graphs import asking_graph, at
+        from langgraph.types import Command
+        from langchain_agentmem import AgentMemorySaver
+
+        with AgentMemorySaver.from_conn_string(sys.argv[1]) as saver:
+            graph = asking_graph(saver)
+            state = graph.get_state(at())
+            asked = [each.value for each in state.interrupts]
+            done = graph.invoke(Command(resume=sys.argv[2]), at())
+            print(json.dumps([state.next, asked, done["log"]]))
+    """
+
+    def test_an_interrupt_is_answered_there(self, url):
+        with AgentMemorySaver.from_conn_string(url) as saver:
+            graph = asking_graph(saver)
+            graph.invoke({"log": ["in"]}, at())
+            there = run_script(self.RESUME, url, "This.")
+            assert there.returncode == 0, there.stderr
+            assert json.loads(there.stdout) == [["ask"], ["What?"], ["in", "a", "This.", "z"]]
+            state = graph.get_state(at())
+            assert (state.values["log"], state.next, state.interrupts) == (["in", "a", "This.", "z"], (), ())
+
+    def test_the_answer_is_that_of_the_fork_it_was_given_in(self, saver):
+        graph = asking_graph(saver)
+        graph.invoke({"log": ["in"]}, at())
+        asked = graph.get_state(at())
+        graph.invoke(Command(resume="one"), at())
+        fork = graph.update_state(asked.parent_config, {"log": ["edited"]}, as_node="__start__")
+        graph.invoke(None, fork)
+        assert [each.value for each in graph.get_state(at()).interrupts] == ["What?"]
+        graph.invoke(Command(resume="two"), at())
+        assert graph.get_state(at()).values["log"] == ["in", "edited", "a", "two", "z"]
+        assert ["in", "a", "one", "z"] in [state.values["log"] for state in graph.get_state_history(at())]

@@ -1,0 +1,106 @@
+"""Threads belong to the namespace of the run that made them."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem.errors import InvalidInput
+
+
+def said(graph, config):
+    return [message.content for message in graph.get_state(config).values.get("messages", [])]
+
+
+def config(thread="t", *namespace, **more):
+    named = {"agentmem_namespace": namespace} if namespace else {}
+    return {"configurable": {"thread_id": thread, **named, **more}}
+
+
+@pytest.fixture
+def graph(memory):
+    builder = StateGraph(MessagesState).add_node("chat", lambda state: {"messages": [AIMessage("and so on")]})
+    return builder.add_edge(START, "chat").compile(checkpointer=memory.checkpointer)
+
+
+def say(graph, text, where):
+    graph.invoke({"messages": [("user", text)]}, where)
+
+
+class TestNamespaces:
+    def test_one_id_in_two_namespaces_is_two_threads(self, graph):
+        say(graph, "I am Alice", config("t", "alice"))
+        say(graph, "I am Bob", config("t", "bob"))
+        assert said(graph, config("t", "alice")) == ["I am Alice", "and so on"]
+        assert said(graph, config("t", "bob")) == ["I am Bob", "and so on"]
+        assert said(graph, config("t", "carol")) == []
+
+    def test_a_call_without_one_means_the_only_thread_there_is(self, graph):
+        say(graph, "I am Alice", config("t", "alice"))
+        assert said(graph, config("t")) == ["I am Alice", "and so on"]
+        say(graph, "still me", config("t"))
+        assert len(said(graph, config("t", "alice"))) == 4
+
+    def test_the_roots_own_thread_comes_before_others(self, graph):
+        say(graph, "nobody's", config("t"))
+        say(graph, "I am Alice", config("t", "alice"))
+        say(graph, "more of nobody's", config("t"))
+        assert len(said(graph, config("t"))) == 4
+        assert len(said(graph, config("t", "alice"))) == 2
+
+    def test_one_of_several_must_be_named(self, graph, memory):
+        say(graph, "I am Alice", config("t", "alice"))
+        say(graph, "I am Bob", config("t", "bob"))
+        with pytest.raises(InvalidInput, match="several namespaces"):
+            graph.get_state(config("t"))
+        with pytest.raises(InvalidInput, match="several namespaces"):
+            memory.checkpointer.copy_thread("t", "u")
+
+    def test_configs_that_are_given_back_name_it(self, graph, memory):
+        say(graph, "I am Alice", config("t", "alice"))
+        say(graph, "I am Bob", config("t", "bob"))
+        state = graph.get_state(config("t", "alice"))
+        assert state.config["configurable"]["agentmem_namespace"] == ("alice",)
+        assert said(graph, state.config) == [*said(graph, state.parent_config), "and so on"]
+        for found in memory.checkpointer.list(None):
+            assert memory.checkpointer.get_tuple(found.config).checkpoint == found.checkpoint
+        later = graph.update_state(state.config, {"messages": [("user", "Alice again")]})
+        assert said(graph, later)[-1] == "Alice again"
+        assert len(said(graph, config("t", "bob"))) == 2
+
+    def test_a_list_of_everything_stays_in_the_namespace_of_its_run(self, graph, memory):
+        say(graph, "I am Alice", config("t", "alice"))
+        say(graph, "I am Bob", config("t", "bob"))
+        everything = list(memory.checkpointer.list(None))
+        assert {each.config["configurable"]["agentmem_namespace"] for each in everything} == {("alice",), ("bob",)}
+        seen = []
+
+        def look(state):
+            seen.extend(memory.checkpointer.list(None))
+            memory.checkpointer.delete_thread("t")
+            return {"messages": [AIMessage("looked")]}
+
+        nosy = StateGraph(MessagesState).add_node("look", look).add_edge(START, "look").compile()
+        nosy.invoke({"messages": [("user", "what is there?")]}, config("x", "bob"))
+        assert {each.config["configurable"]["agentmem_namespace"] for each in seen} == {("bob",)}
+        assert said(graph, config("t", "bob")) == []
+        assert len(said(graph, config("t", "alice"))) == 2
+
+    def test_a_namespace_is_no_prefix_of_letters(self, graph, memory):
+        say(graph, "I am Al", config("t", "al"))
+        say(graph, "I am Alice", config("t", "alice"))
+        memory.erase(namespace=("al",))
+        assert said(graph, config("t", "al")) == []
+        assert len(said(graph, config("t", "alice"))) == 2
+
+    @pytest.mark.parametrize("namespace", ["alice", ("",), (3,), ("a\x1fb",)])
+    def test_what_is_no_namespace_is_refused(self, graph, namespace):
+        with pytest.raises(InvalidInput):
+            say(graph, "hello", {"configurable": {"thread_id": "t", "agentmem_namespace": namespace}})
+
+    def test_nothing_is_left_of_a_namespace_without_threads(self, graph, memory):
+        say(graph, "I am Alice", config("t", "alice"))
+        memory.checkpointer.delete_thread("t")
+        counts = memory.stats()
+        assert {counts[name] for name in ("namespaces", "threads", "checkpoints", "writes", "parts", "contents")} == {0}

@@ -1,0 +1,337 @@
+"""The checkpointer's contract through its synchronous methods: putting, reading, listing and pending writes.
+
+The conformance suite calls only the asynchronous ones, and does not look at order, versions or what is carried over.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from decimal import Decimal
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from langchain_core.documents import Document
+from langgraph.checkpoint.base import get_checkpoint_metadata, writes_sort_key
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
+from langgraph.types import Interrupt, Send
+
+from langchain_agentmem import AgentMemory, AgentMemorySaver
+
+from .graphs import NOTHING, Line, at, everything, id_in, ids, new_checkpoint
+
+
+@pytest.fixture
+def saver(memory: AgentMemory) -> AgentMemorySaver:
+    return memory.checkpointer
+
+
+class TestPutting:
+    def test_what_was_put_comes_back(self, saver):
+        checkpoint = new_checkpoint({"a": "one", "b": [1, None]}, {"a": "1", "b": "2"}, updated_channels=["a", "b"])
+        config = saver.put(at(), checkpoint, {"source": "input", "step": -1, "parents": {}}, {"a": "1", "b": "2"})
+        assert config["configurable"] == at(checkpoint_id=checkpoint["id"])["configurable"]
+        for asked in (at(), config):
+            found = saver.get_tuple(asked)
+            assert found.checkpoint == checkpoint
+            assert found.config["configurable"] == config["configurable"]
+            assert found.metadata == {"source": "input", "step": -1, "parents": {}}
+            assert found.parent_config is None
+            assert found.pending_writes == []
+            assert saver.get(asked) == checkpoint
+
+    def test_what_is_not_there_is_none(self, saver):
+        assert saver.get_tuple(at()) is None
+        config = Line(saver).put()
+        assert saver.get_tuple(at("other")) is None
+        assert saver.get_tuple(at(ns="child:1")) is None
+        assert saver.get_tuple(at(checkpoint_id="other")) is None
+        assert saver.get_tuple(at("other", id_in(config))) is None
+        assert saver.get(at("other")) is None
+
+    def test_each_checkpoint_names_its_parent(self, saver):
+        line = Line(saver)
+        first, second = line.put({"a": 1}), line.put({"a": 2})
+        assert saver.get_tuple(second).parent_config["configurable"] == first["configurable"]
+
+    def test_the_latest_is_the_one_with_the_greatest_id(self, saver):
+        earlier = new_checkpoint({}, {})
+        later = new_checkpoint({}, {})
+        saver.put(at(), later, {}, {})
+        saver.put(at(), earlier, {}, {})
+        assert saver.get(at())["id"] == later["id"]
+
+    def test_a_channel_that_did_not_change_is_carried_by_its_version(self, saver):
+        line = Line(saver)
+        first, second, third = line.put({"a": "old", "b": 1}), line.put({"b": 2}), line.put({"a": "new"})
+        values = [saver.get(config)["channel_values"] for config in (first, second, third)]
+        assert values == [{"a": "old", "b": 1}, {"a": "old", "b": 2}, {"a": "new", "b": 2}]
+
+    def test_forks_keep_their_own_values(self, saver):
+        line = Line(saver)
+        root = line.put({"a": ["root"]})
+        forks = [line.fork(root) for _ in range(3)]
+        tips = [fork.put({"a": ["root", f"fork {n}"]}) for n, fork in enumerate(forks)]
+        again = [fork.put({"b": n}) for n, fork in enumerate(forks)]
+        for n, (tip, later) in enumerate(zip(tips, again, strict=True)):
+            assert saver.get(tip)["channel_values"] == {"a": ["root", f"fork {n}"]}
+            assert saver.get(later)["channel_values"] == {"a": ["root", f"fork {n}"], "b": n}
+            assert saver.get_tuple(tip).parent_config["configurable"] == root["configurable"]
+        assert saver.get(root)["channel_values"] == {"a": ["root"]}
+
+    def test_a_channel_may_have_a_version_and_no_value(self, saver):
+        line = Line(saver)
+        full, empty, none = line.put({"a": "x", "b": 1}), line.put({"a": NOTHING}), line.put({"a": None})
+        assert saver.get(full)["channel_values"] == {"a": "x", "b": 1}
+        assert saver.get(empty)["channel_values"] == {"b": 1}
+        assert saver.get(empty)["channel_versions"].keys() == {"a", "b"}
+        assert saver.get(none)["channel_values"] == {"a": None, "b": 1}
+
+    def test_putting_a_checkpoint_again_replaces_it(self, saver):
+        checkpoint = new_checkpoint({"a": 1}, {"a": "1"})
+        saver.put(at(), checkpoint, {"step": 1}, {"a": "1"})
+        saver.put(at(), checkpoint, {"step": 1, "again": True}, {"a": "1"})
+        [found] = saver.list(at())
+        assert found.metadata == {"step": 1, "again": True}
+        assert found.checkpoint == checkpoint
+
+    def test_namespaces_and_threads_are_apart(self, saver):
+        for thread, ns in itertools.product(("t", "T", "t1", "%", "t_"), ("", "child:1", "child:1|grand:2")):
+            Line(saver, thread, ns).put({"a": f"{thread} {ns}"})
+        for thread, ns in itertools.product(("t", "T", "t1", "%", "t_"), ("", "child:1", "child:1|grand:2")):
+            assert saver.get(at(thread, ns=ns))["channel_values"] == {"a": f"{thread} {ns}"}
+
+    def test_metadata_is_merged_from_the_config_as_the_stock_savers_do(self, saver):
+        config = at(
+            user="not in configurable",
+            metadata={"run_id": "r", "cut": "a\x00b", "step": 99, "langgraph_node": "n", "deep": {"no": 1}, "__x": 1},
+        )
+        config["configurable"] |= {"user_id": "u", "score": 1.5, "yes": True, "none": None, "__pregel_x": "hidden"}
+        metadata = {"source": "loop", "step": 1, "writes": None, "cut2": "c\x00d", "parents": {"": "x"}}
+        saver.put(config, new_checkpoint({}, {}), metadata, {})
+        assert saver.get_tuple(at()).metadata == get_checkpoint_metadata(config, metadata)
+
+    def test_metadata_may_hold_odd_text(self, saver):
+        odd = {"text": 'it\'s "quoted" \\ é 日本 🐈 \n', "deep": {"list": [1, None, "nul \x00 byte", {"": 1.5}]}}
+        saver.put(at(), new_checkpoint({}, {}), {"source": "loop"} | odd, {})
+        assert saver.get_tuple(at()).metadata == {"source": "loop"} | odd
+
+
+VALUES = {
+    "none": None,
+    "true": [True, 1, 1.0, False, 0, -0.0],
+    "numbers": [2**63 - 1, -(2**63), 1e300, float("inf"), Decimal("1.10")],
+    "text": "nul \x00, é 日本 🐈 \r\n",
+    "empty": ["", b"", [], {}, (), set()],
+    "bytes": b"\x00\xff",
+    "bytearray": bytearray(b"\x00\xff"),
+    "tuple": (1, (2, [3, (4,)])),
+    "sets": [{1, 2}, frozenset({"x"})],
+    "order": {"b": 1, "a": {"z": 1, "c": 2}},
+    "keys": {1: "int", "1": "str", None: "none"},
+    "uuid": UUID(int=7),
+    "path": Path("/a/b"),
+    "document": Document("text", metadata={"n": 1}, id="d"),
+    "send": Send("node", {"x": (1, 2)}),
+    "interrupt": (Interrupt(value="Why?", id="i"),),
+}
+
+
+class TestValues:
+    @pytest.mark.parametrize("name", VALUES)
+    def test_a_value_comes_back_as_the_stock_serializer_brings_it(self, saver, name):
+        serde = JsonPlusSerializer(allowed_msgpack_modules=None)
+        given = {"plain": VALUES[name], "nested": [VALUES[name]]}
+        expected = {channel: serde.loads_typed(serde.dumps_typed(value)) for channel, value in given.items()}
+        config = Line(saver).put(given)
+        saver.put_writes(config, list(given.items()), "task")
+        found = saver.get_tuple(config)
+        written = {channel: value for _, channel, value in found.pending_writes}
+        for got in (found.checkpoint["channel_values"], written):
+            assert got.keys() == expected.keys()
+            for channel, value in expected.items():
+                assert type(got[channel]) is type(value)
+                assert repr(got[channel]) == repr(value)  # which shows types and order within
+
+
+class TestPendingWrites:
+    def test_their_order_is_that_of_paths_tasks_and_places(self, saver):
+        config = Line(saver).put()
+        paths = [
+            "",
+            "~__pregel_pull, b",
+            "~__pregel_pull, B",
+            "~__pregel_pull, _a",
+            "~__pregel_push, 10",
+            "é",
+            "Z",
+            "z",
+        ]
+        puts = [(path, f"{letter}{n}") for path in paths for n, letter in enumerate("bA_a")]
+        random.Random(1).shuffle(puts)
+        for path, task in puts:
+            saver.put_writes(config, [(f"c{n}", f"{path}/{task}/{n}") for n in range(12)], task + path, path)
+        keys = sorted(writes_sort_key(path, task + path, n) for path, task in puts for n in range(12))
+        expected = [(task, f"c{n}", f"{path}/{task.removesuffix(path)}/{n}") for path, task, n in keys]
+        assert saver.get_tuple(config).pending_writes == expected
+        [listed] = saver.list(at())
+        assert listed.pending_writes == expected
+
+    def test_special_writes_come_before_the_others_of_their_task(self, saver):
+        config = Line(saver).put()
+        saver.put_writes(config, [("a", 1), ("b", 2)], "task")
+        for channel in (ERROR, SCHEDULED, INTERRUPT, RESUME):
+            saver.put_writes(config, [(channel, channel)], "task")
+        channels = [channel for _, channel, _ in saver.get_tuple(config).pending_writes]
+        assert channels == [RESUME, INTERRUPT, SCHEDULED, ERROR, "a", "b"]
+
+    @pytest.mark.parametrize("channel", [ERROR, INTERRUPT, RESUME, SCHEDULED])
+    def test_a_special_write_replaces_the_one_before(self, saver, channel):
+        config = Line(saver).put()
+        saver.put_writes(config, [(channel, "old")], "task")
+        saver.put_writes(config, [(channel, "new")], "task")
+        saver.put_writes(config, [(channel, "of another")], "task 2")
+        assert saver.get_tuple(config).pending_writes == [("task", channel, "new"), ("task 2", channel, "of another")]
+
+    def test_any_other_write_stays_as_it_was_first_put(self, saver):
+        config = Line(saver).put()
+        saver.put_writes(config, [("a", 1), ("a", 2)], "task", "path")
+        before = saver.get_tuple(config).pending_writes
+        saver.put_writes(config, [("a", 1), ("a", 2)], "task", "path")
+        assert saver.get_tuple(config).pending_writes == before == [("task", "a", 1), ("task", "a", 2)]
+        saver.put_writes(config, [("b", 0), ("b", 0), ("b", 3)], "task", "path")
+        assert saver.get_tuple(config).pending_writes == [*before, ("task", "b", 3)]
+
+    def test_they_may_come_before_their_checkpoint(self, saver):
+        checkpoint = new_checkpoint({"a": 1}, {"a": "1"})
+        early = at(checkpoint_id=checkpoint["id"])
+        saver.put_writes(early, [("a", "early")], "task")
+        assert saver.get_tuple(early) is None
+        assert list(saver.list(at())) == []
+        saver.put(at(), checkpoint, {}, {"a": "1"})
+        assert saver.get_tuple(at()).pending_writes == [("task", "a", "early")]
+
+    def test_each_checkpoint_has_its_own(self, saver):
+        line, child = Line(saver), Line(saver, ns="child:1")
+        first, second, inner = line.put(), line.put(), child.put()
+        for n, config in enumerate((first, second, inner, at("other", id_in(first)))):
+            saver.put_writes(config, [("a", n)], "task")
+        found = [saver.get_tuple(config).pending_writes for config in (first, second, inner)]
+        assert found == [[("task", "a", n)] for n in range(3)]
+
+    def test_none_is_a_value_and_no_writes_are_no_error(self, saver):
+        config = Line(saver).put()
+        saver.put_writes(config, [], "task")
+        saver.put_writes(config, [("a", None)], "task")
+        assert saver.get_tuple(config).pending_writes == [("task", "a", None)]
+
+
+class TestListing:
+    def test_the_newest_comes_first(self, saver):
+        line = Line(saver)
+        put = [id_in(line.put({"n": n})) for n in range(60)]
+        assert ids(saver.list(at())) == put[::-1]
+        assert [found.checkpoint["channel_values"]["n"] for found in saver.list(at())] == list(range(60))[::-1]
+
+    def test_what_is_listed_is_what_is_got(self, saver):
+        line = Line(saver)
+        for n in range(3):
+            saver.put_writes(line.put({"a": n, "b": NOTHING}), [("a", "pending")], "task")
+        for found in saver.list(at()):
+            got = saver.get_tuple(found.config)
+            assert (got.checkpoint, got.metadata, got.pending_writes) == (
+                found.checkpoint,
+                found.metadata,
+                found.pending_writes,
+            )
+            assert got.parent_config == found.parent_config
+
+    def test_limits_and_cursors(self, saver):
+        line = Line(saver)
+        put = [line.put() for _ in range(6)]
+        newest = [id_in(config) for config in put[::-1]]
+        assert ids(saver.list(at(), limit=0)) == []
+        assert ids(saver.list(at(), limit=2)) == newest[:2]
+        assert ids(saver.list(at(), limit=99)) == newest
+        assert ids(saver.list(at(), before=put[3])) == newest[3:]
+        assert ids(saver.list(at(), before=put[3], limit=2)) == newest[3:5]
+        assert ids(saver.list(at(), before=put[0])) == []
+        assert ids(saver.list(at(), before=at())) == newest
+        assert ids(saver.list(put[2])) == [id_in(put[2])]
+        assert ids(saver.list(put[2], before=put[2])) == []
+
+    def test_metadata_is_compared_flat(self, saver):
+        line = Line(saver)
+        dotted = line.put({}, **{"a.b": 1})
+        nested = line.put({}, a={"b": 1})
+        quoted = line.put({}, **{'it\'s "odd" -- $.x': "y"})
+        assert ids(saver.list(at(), filter={"a.b": 1})) == [id_in(dotted)]
+        assert ids(saver.list(at(), filter={"a": {"b": 1}})) == [id_in(nested)]
+        assert ids(saver.list(at(), filter={'it\'s "odd" -- $.x': "y"})) == [id_in(quoted)]
+        assert ids(saver.list(at(), filter={"a": {"b": 2}})) == ids(saver.list(at(), filter={"a": 1})) == []
+        assert len(ids(saver.list(at(), filter={}))) == 3
+
+    def test_all_of_a_filter_must_fit_and_the_limit_counts_what_fits(self, saver):
+        line = Line(saver)
+        put = [line.put({}, source="input" if n % 3 == 0 else "loop", user=f"u{n % 2}") for n in range(12)]
+        fits = [id_in(put[n]) for n in (6, 0)]
+        assert ids(saver.list(at(), filter={"source": "input", "user": "u0"})) == fits
+        assert ids(saver.list(at(), filter={"source": "input", "user": "u0"}, limit=1)) == fits[:1]
+        assert ids(saver.list(at(), filter={"source": "input", "user": "u0"}, before=put[6])) == fits[1:]
+        assert ids(saver.list(at(), filter={"source": "input", "user": None})) == []
+        assert ids(saver.list(at(), filter={"source": "input", "step": 6})) == [id_in(put[6])]
+
+    def test_without_a_config_every_thread_is_listed(self, saver):
+        lines = [Line(saver, thread, ns) for thread in ("t", "u") for ns in ("", "child:1")]
+        put = [line.put({}, mine=n % 2) for line in lines for n in range(3)]
+        listed = [found.config["configurable"] for found in saver.list(None)]
+        assert sorted(map(str, listed)) == sorted(str(config["configurable"]) for config in put)
+        for line in lines:
+            of_line = [c for c in listed if (c["thread_id"], c["checkpoint_ns"]) == line_key(line)]
+            assert [c["checkpoint_id"] for c in of_line] == sorted((c["checkpoint_id"] for c in of_line), reverse=True)
+        assert len(ids(saver.list(None, filter={"mine": 1}))) == 4
+        assert len(ids(saver.list(None, limit=5))) == 5
+
+    def test_without_a_namespace_every_namespace_is_listed(self, saver):
+        root, child = Line(saver).put(), Line(saver, ns="child:1").put()
+        assert set(ids(saver.list({"configurable": {"thread_id": "t"}}))) == {id_in(root), id_in(child)}
+        assert ids(saver.list(at(ns=""))) == [id_in(root)]
+        assert ids(saver.list(at(ns="child:1"))) == [id_in(child)]
+        assert ids(saver.list(at(ns="child"))) == []
+
+    def test_a_listing_may_be_left_early(self, saver):
+        line = Line(saver)
+        for _ in range(5):
+            line.put()
+        for found in saver.list(at()):
+            assert found.checkpoint["id"] == id_in(line.config)
+            break
+        assert next(iter(saver.list(at()))).checkpoint["id"] == id_in(line.config)
+        assert len(everything(saver)) == 5
+
+
+def line_key(line):
+    return line.config["configurable"]["thread_id"], line.config["configurable"]["checkpoint_ns"]
+
+
+class TestVersions:
+    def test_each_is_greater_than_the_one_before(self, saver):
+        version = saver.get_next_version(None, None)
+        for _ in range(1_100):
+            following = saver.get_next_version(version, None)
+            assert following > version
+            assert type(following) is type(version)
+            version = following
+
+    @pytest.mark.parametrize("current", [None, f"{5:032}.{0.123:016}", 5])
+    def test_two_forks_never_get_the_same(self, saver, current):
+        assert len({saver.get_next_version(current, None) for _ in range(1_000)}) == 1_000
+
+    @pytest.mark.parametrize(("current", "number"), [(f"{5:032}.{0.123:016}", 6), (f"{9:032}.{0.9:016}", 10), (5, 6)])
+    def test_they_go_on_from_those_of_the_stock_savers(self, saver, current, number):
+        following = saver.get_next_version(current, None)
+        assert int(str(following).split(".")[0]) == number
+        if isinstance(current, str):
+            assert following > current

@@ -1,0 +1,270 @@
+"""Deleting, copying and pruning whole threads: what was asked for goes or is copied, and nothing else changes."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from langchain_agentmem import AgentMemory, AgentMemorySaver
+from langchain_agentmem.errors import InvalidInput
+
+from .graphs import NOTHING, Line, at, comparable, everything, id_in, ids, new_checkpoint
+
+
+@pytest.fixture
+def saver(memory: AgentMemory) -> AgentMemorySaver:
+    return memory.checkpointer
+
+
+def story(saver, thread="t", length=3, **metadata):
+    """A thread with a root and a child namespace, values that are carried, an emptied channel, and pending writes."""
+    configs = []
+    for ns in ("", "child:1"):
+        line = Line(saver, thread, ns)
+        configs.append(line.put({"a": f"{thread}{ns} first", "kept": [f"{thread}{ns} kept"]}, **metadata))
+        for n in range(1, length):
+            saver.put_writes(line.config, [("a", n), ("b", None)], f"task {n}", "path")
+            configs.append(line.put({"a": f"{thread}{ns} {n}", "b": NOTHING}, **metadata))
+        saver.put_writes(line.config, [("a", "pending")], "task")
+    return configs
+
+
+class TestDeletingAThread:
+    def test_all_of_it_goes_and_nothing_else(self, saver, memory):
+        story(saver, "t")
+        story(saver, "t2")
+        before = everything(saver, "t2")
+        saver.delete_thread("t")
+        assert everything(saver, "t") == []
+        assert saver.get_tuple(at("t")) is None
+        assert saver.get_tuple(at("t", ns="child:1")) is None
+        assert everything(saver, "t2") == before
+        assert memory.verify().problems == ()
+
+    def test_its_writes_do_not_come_back(self, saver):
+        checkpoint = new_checkpoint({"a": 1}, {"a": "1"})
+        saver.put_writes(at(checkpoint_id=checkpoint["id"]), [("a", "early")], "task")
+        saver.delete_thread("t")
+        saver.put(at(), checkpoint, {}, {"a": "1"})
+        assert saver.get_tuple(at()).pending_writes == []
+
+    def test_the_name_can_be_used_again(self, saver):
+        story(saver)
+        saver.delete_thread("t")
+        Line(saver).put({"x": "new"})
+        [found] = saver.list({"configurable": {"thread_id": "t"}})
+        assert found.checkpoint["channel_values"] == {"x": "new"}
+
+    def test_what_is_not_there_is_no_error(self, saver):
+        saver.delete_thread("nobody")
+
+
+class TestDeletingRuns:
+    def test_their_checkpoints_and_writes_go_in_every_thread(self, saver, memory):
+        for thread in ("t", "u"):
+            line = Line(saver, thread)
+            for run in ("r1", "r2", "r3"):
+                saver.put_writes(line.put({"a": run}, run_id=run), [("a", run)], "task")
+        saver.delete_for_runs(["r2", "r3", "unknown"])
+        for thread in ("t", "u"):
+            [found] = saver.list(at(thread))
+            assert found.metadata["run_id"] == "r1"
+            assert found.checkpoint["channel_values"] == {"a": "r1"}
+            assert found.pending_writes == [("task", "a", "r1")]
+        assert memory.verify().problems == ()
+
+    def test_what_later_runs_carry_on_stays(self, saver, memory):
+        line = Line(saver)
+        line.put({"a": ["of the first run"], "b": 1}, run_id="r1")
+        second = line.put({"b": 2}, run_id="r2")
+        saver.delete_for_runs(["r1"])
+        assert ids(saver.list(at())) == [id_in(second)]
+        assert saver.get(at())["channel_values"] == {"a": ["of the first run"], "b": 2}
+        line.put({"b": 3}, run_id="r3")
+        assert saver.get(at())["channel_values"] == {"a": ["of the first run"], "b": 3}
+        assert memory.verify().problems == ()
+
+    def test_no_runs_and_unknown_runs_are_no_error(self, saver):
+        story(saver, run_id="r")
+        before = everything(saver)
+        saver.delete_for_runs([])
+        saver.delete_for_runs(["unknown", "R", "%"])
+        assert everything(saver) == before
+
+
+class TestCopyingAThread:
+    def test_the_copy_has_everything_the_thread_has(self, saver, memory):
+        story(saver, "t")
+        before = everything(saver, "t")
+        saver.copy_thread("t", "copy")
+        assert everything(saver, "copy") == everything(saver, "t") == before
+        for found in saver.list({"configurable": {"thread_id": "copy"}}):
+            assert found.config["configurable"]["thread_id"] == "copy"
+            assert found.parent_config is None or found.parent_config["configurable"]["thread_id"] == "copy"
+            assert comparable(saver.get_tuple(found.config)) == comparable(found)
+        assert memory.verify().problems == ()
+
+    def test_each_goes_its_own_way_afterwards(self, saver, memory):
+        story(saver, "t")
+        before = everything(saver, "t")
+        saver.copy_thread("t", "copy")
+        line = Line(saver, "copy").fork(saver.get_tuple(at("copy")).config)
+        saver.put_writes(line.config, [("a", "more")], "task of the copy")
+        line.put({"a": "only in the copy"})
+        assert everything(saver, "t") == before
+        after = everything(saver, "copy")
+        saver.put_writes(saver.get_tuple(at("t")).config, [("a", "more")], "task of the original")
+        saver.delete_thread("t")
+        assert everything(saver, "copy") == after
+        assert saver.get(at("copy"))["channel_values"]["a"] == "only in the copy"
+        assert saver.get(at("copy"))["channel_values"]["kept"] == ["t kept"]
+        assert memory.verify().problems == ()
+
+    def test_deleting_the_copy_leaves_the_original(self, saver, memory):
+        story(saver, "t")
+        before = everything(saver, "t")
+        saver.copy_thread("t", "copy")
+        saver.copy_thread("copy", "copy of the copy")
+        saver.delete_thread("copy")
+        assert everything(saver, "copy") == []
+        assert everything(saver, "t") == everything(saver, "copy of the copy") == before
+        assert memory.verify().problems == ()
+
+    def test_writes_that_came_before_their_checkpoint_are_copied_with_it(self, saver):
+        line = Line(saver)
+        line.put({"a": 1})
+        checkpoint, metadata, new = line.next({"a": 2})
+        saver.put_writes(at(checkpoint_id=checkpoint["id"]), [("a", "early")], "task")
+        saver.put(line.config, checkpoint, metadata, new)
+        saver.copy_thread("t", "copy")
+        assert saver.get_tuple(at("copy")).pending_writes == [("task", "a", "early")]
+
+    def test_copying_again_adds_what_is_new(self, saver):
+        story(saver, "t")
+        saver.copy_thread("t", "copy")
+        once = everything(saver, "copy")
+        saver.copy_thread("t", "copy")
+        assert everything(saver, "copy") == once
+        Line(saver).fork(saver.get_tuple(at("t")).config).put({"a": "new"})
+        saver.copy_thread("t", "copy")
+        assert everything(saver, "copy") == everything(saver, "t")
+
+    def test_what_the_target_had_stays(self, saver, memory):
+        mine, theirs = saver.get_next_version(None, None), saver.get_next_version(None, None)
+        kept = saver.put(at("target"), new_checkpoint({"a": "the target's"}, {"a": mine}), {"mine": True}, {"a": mine})
+        saver.put_writes(kept, [("a", "pending")], "task")
+        before = saver.get_tuple(kept)
+        source = saver.put(at("source"), new_checkpoint({"a": "the source's"}, {"a": theirs}), {}, {"a": theirs})
+        for _ in range(2):
+            saver.copy_thread("source", "target")
+            assert comparable(saver.get_tuple(kept)) == comparable(before)
+            copied = saver.get_tuple(at("target", id_in(source)))
+            assert copied.checkpoint["channel_values"] == {"a": "the source's"}
+            assert len(everything(saver, "target")) == 2
+            assert memory.verify().problems == ()
+
+    def test_one_version_for_two_values_is_refused(self, saver):
+        """Versions that are mere numbers, as other savers give, may mean different values in two threads."""
+        saver.put(at("target"), new_checkpoint({"a": "the target's"}, {"a": 1}), {}, {"a": 1})
+        saver.put(at("source"), new_checkpoint({"a": "the source's"}, {"a": 1}), {}, {"a": 1})
+        saver.put(at("same"), new_checkpoint({"a": "the target's"}, {"a": 1}), {}, {"a": 1})
+        before = everything(saver, "target")
+        with pytest.raises(InvalidInput, match="another value under the same version"):
+            saver.copy_thread("source", "target")
+        assert everything(saver, "target") == before
+        saver.copy_thread("same", "target")
+        assert len(everything(saver, "target")) == 2
+
+    def test_onto_itself_or_from_nothing_changes_nothing(self, saver):
+        story(saver, "t")
+        before = everything(saver, "t")
+        with contextlib.suppress(InvalidInput):
+            saver.copy_thread("t", "t")
+        with contextlib.suppress(InvalidInput):
+            saver.copy_thread("nobody", "t")
+        assert everything(saver, "t") == before
+
+
+class TestPruning:
+    @pytest.mark.parametrize("options", [{}, {"strategy": "keep_latest"}])
+    def test_the_latest_of_each_namespace_stays_whole(self, saver, memory, options):
+        story(saver, "t", length=5)
+        story(saver, "u")
+        untouched = everything(saver, "u")
+        latest = [saver.get_tuple(at(ns=ns)) for ns in ("", "child:1")]
+        saver.prune(["t"], **options)
+        left = list(saver.list({"configurable": {"thread_id": "t"}}))
+        assert sorted(ids(left)) == sorted(ids(latest))
+        for before in latest:
+            after = saver.get_tuple(before.config)
+            assert (after.checkpoint, after.metadata) == (before.checkpoint, before.metadata)
+            assert after.pending_writes == before.pending_writes == [("task", "a", "pending")]
+        assert everything(saver, "u") == untouched
+        assert memory.verify().problems == ()
+
+    def test_a_pruned_thread_goes_on(self, saver):
+        configs = story(saver, "t", length=5)
+        saver.prune(["t"])
+        line = Line(saver).fork(saver.get_tuple(at()).config)
+        line.put({"b": "new"})
+        assert saver.get(at())["channel_values"] == {"a": "t 4", "b": "new", "kept": ["t kept"]}
+        assert ids(saver.list(at())) == [id_in(line.config), id_in(configs[4])]
+
+    def test_the_writes_of_what_was_pruned_do_not_come_back(self, saver):
+        line = Line(saver)
+        checkpoint, metadata, new = line.next({"a": 1})
+        config = saver.put(line.config, checkpoint, metadata, new)
+        saver.put_writes(config, [("a", "pending")], "task")
+        line.put({"a": 2})
+        saver.prune(["t"])
+        assert saver.get_tuple(config) is None
+        saver.put(at(), checkpoint, metadata, new)
+        assert saver.get_tuple(config).pending_writes == []
+
+    def test_a_copy_keeps_what_the_original_loses(self, saver):
+        story(saver, "t")
+        before = everything(saver, "t")
+        saver.copy_thread("t", "copy")
+        saver.prune(["t"])
+        assert everything(saver, "copy") == before
+        saver.prune(["copy"], strategy="delete")
+        assert len(everything(saver, "t")) == 2
+        assert saver.get(at("t"))["channel_values"]["kept"] == ["t kept"]
+
+    def test_everything_can_be_pruned(self, saver, memory):
+        for thread in ("t", "u", "v"):
+            story(saver, thread)
+        kept = everything(saver, "v")
+        saver.prune(["t", "u", "nobody"], strategy="delete")
+        assert everything(saver, "t") == everything(saver, "u") == []
+        assert everything(saver, "v") == kept
+        assert memory.verify().problems == ()
+
+    def test_no_threads_are_no_error(self, saver):
+        story(saver)
+        before = everything(saver)
+        saver.prune([])
+        saver.prune([], strategy="delete")
+        assert everything(saver) == before
+
+    def test_an_unknown_strategy_is_refused(self, saver):
+        story(saver)
+        before = everything(saver)
+        with pytest.raises(InvalidInput, match="strategy"):
+            saver.prune(["t"], strategy="keep_some")
+        assert everything(saver) == before
+
+    def test_nothing_of_a_deleted_thread_is_left_in_the_database(self, saver, memory):
+        empty = memory.stats()
+        for thread in ("t", "u"):
+            story(saver, thread)
+        saver.copy_thread("t", "copy")
+        saver.prune(["copy"])
+        saver.delete_thread("t")
+        saver.delete_for_runs(["unknown"])
+        saver.prune(["copy", "u"], strategy="delete")
+        sizes = {"bytes", "free_bytes", "log_bytes"}
+        assert {k: v for k, v in memory.stats().items() if k not in sizes} == {
+            k: v for k, v in empty.items() if k not in sizes
+        }

@@ -1,0 +1,371 @@
+"""What a graph keeps in its state comes back as it was, however odd, shared or mutated, and imports nothing unasked."""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.types import Overwrite
+from pydantic import BaseModel
+
+from langchain_agentmem import AgentMemory, AgentMemorySaver
+
+from .graphs import Chat, Line, at, chat_graph, logging_graph, run_script
+
+
+@pytest.fixture
+def saver(memory: AgentMemory) -> AgentMemorySaver:
+    return memory.checkpointer
+
+
+@dataclass
+class Place:
+    name: str
+    near: list[Place] = field(default_factory=list)
+
+
+class Person(BaseModel):
+    name: str
+    born: datetime
+
+
+class Mood(enum.Enum):
+    GLAD = "glad"
+
+
+class Nested(HumanMessage):
+    """A message of a user's own kind."""
+
+    mood: str = "glad"
+
+
+OWN = [Place("Lisbon", [Place("Sintra")]), Person(name="Ana", born=datetime(1990, 1, 2, tzinfo=UTC)), Mood.GLAD]
+ALLOWED = [(kind.__module__, kind.__name__) for kind in (Place, Person, Mood, Nested)]
+
+
+class OwnState(TypedDict):
+    place: Place
+    person: Person
+    mood: Mood
+    anything: Any
+    messages: Annotated[list[Any], add_messages]
+
+
+class TestClassesOfTheUser:
+    def test_those_on_the_list_come_back_as_themselves(self, saver):
+        graph = logging_graph(
+            saver.with_allowlist(ALLOWED),
+            "node",
+            state=OwnState,
+            nodes={"node": lambda _: dict(zip(("place", "person", "mood"), OWN, strict=True)) | {"anything": OWN}},
+        )
+        graph.invoke({"messages": [Nested("hello", id="m", mood="low"), HumanMessage("hi", id="n")]}, at())
+        for values in (graph.get_state(at()).values, next(graph.get_state_history(at())).values):
+            assert [values["place"], values["person"], values["mood"]] == values["anything"] == OWN
+            assert [type(message) for message in values["messages"]] == [Nested, HumanMessage]
+            assert values["messages"][0] == Nested("hello", id="m", mood="low")
+
+    def test_they_come_back_in_pending_writes_too(self, saver):
+        allowing = saver.with_allowlist(ALLOWED)
+        config = Line(saver).put()
+        allowing.put_writes(config, [("a", OWN)], "task")
+        assert allowing.get_tuple(config).pending_writes == [("task", "a", OWN)]
+
+    def test_a_graph_allows_the_classes_of_its_schema_where_langgraph_is_strict(self, url):
+        script = """
+            import sys, dataclasses, typing
+            from langchain_agentmem import AgentMemorySaver
+            from graphs import at, logging_graph
+
+            @dataclasses.dataclass
+            class Place:
+                name: str
+
+            class State(typing.TypedDict):
+                place: Place
+
+            with AgentMemorySaver.from_conn_string(sys.argv[1]) as saver:
+                graph = logging_graph(saver, "a", "b", state=State, nodes={
+                    "a": lambda _: {"place": Place("Lisbon")},
+                    "b": lambda state: {"place": Place(state["place"].name + "!")},
+                })
+                graph.invoke({}, at())
+                assert graph.get_state(at()).values["place"] == Place("Lisbon!")
+        """
+        done = run_script(script, url, environment=os.environ | {"LANGGRAPH_STRICT_MSGPACK": "true"})
+        assert done.returncode == 0, done.stderr
+
+    @pytest.mark.parametrize("kind", ["dataclass", "message"])
+    def test_without_the_list_nothing_is_imported(self, url, tmp_path, monkeypatch, kind):
+        body = {
+            "dataclass": "import dataclasses\n@dataclasses.dataclass\nclass Thing:\n    text: str = 'x'\n",
+            "message": "from langchain_core.messages import HumanMessage\nclass Thing(HumanMessage):\n    pass\n",
+        }[kind]
+        imports, name = tmp_path / "imports", f"spied_{kind}"
+        (tmp_path / f"{name}.py").write_text(f"with open({str(imports)!r}, 'a') as file:\n    file.write('x')\n{body}")
+        script = f"""
+            import sys
+            sys.path.insert(0, {str(tmp_path)!r})
+            from {name} import Thing
+            from langchain_agentmem import AgentMemorySaver
+            from graphs import Line
+
+            with AgentMemorySaver.from_conn_string(sys.argv[1]) as saver:
+                thing = Thing("hello") if "message" in {kind!r} else Thing()
+                config = Line(saver).put({{"a": thing, "messages": [thing, thing]}}, source="loop")
+                saver.put_writes(config, [("a", thing)], "task")
+        """
+        done = run_script(script, url)
+        assert done.returncode == 0, done.stderr
+        assert imports.read_text() == "x"
+        monkeypatch.syspath_prepend(tmp_path)
+        with AgentMemorySaver.from_conn_string(url) as saver:
+            found = saver.get_tuple(at())
+            assert found.checkpoint["channel_values"].keys() == {"a", "messages"}
+            assert len(list(saver.list(at()))) == 1
+            assert name not in sys.modules
+            assert imports.read_text() == "x"
+            try:
+                allowed = saver.with_allowlist([(name, "Thing")]).get_tuple(at())
+                things = [
+                    allowed.checkpoint["channel_values"]["a"],
+                    *allowed.checkpoint["channel_values"]["messages"],
+                    allowed.pending_writes[0][2],
+                ]
+                assert [type(thing) for thing in things] == [sys.modules[name].Thing] * 4
+            finally:
+                sys.modules.pop(name, None)
+
+
+CALL = {"name": "look", "args": {"deep": {"n": [1, None]}}, "id": "call", "type": "tool_call"}
+ODD = [
+    HumanMessage([{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "https://a/b"}}]),
+    HumanMessage("same"),
+    HumanMessage("same"),
+    HumanMessage("same", id="with an id"),
+    SystemMessage(
+        "", name="someone", additional_kwargs={"bytes": b"\x00\xff", "when": datetime(2026, 1, 2, tzinfo=UTC)}
+    ),
+    AIMessage(
+        ["text", {"type": "reasoning", "summary": []}],
+        tool_calls=[CALL],
+        invalid_tool_calls=[{"name": "f", "args": "{", "id": "x", "error": None, "type": "invalid_tool_call"}],
+        usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+        response_metadata={"pair": (1, 2), "set": {3}, "none": None},
+    ),
+    AIMessageChunk("part", tool_call_chunks=[{"name": "f", "args": "{", "id": "x", "index": 0}]),
+    ToolMessage("nul \x00 é 🐈", tool_call_id="call", artifact={"bytes": b"x", "pair": (1, (2,))}, status="error"),
+    ChatMessage("hm", role="critic"),
+    FunctionMessage("4", name="two plus two"),
+    RemoveMessage("gone"),
+    HumanMessage("extra", additional_kwargs={"z": 1, "a": {"y": 1, "b": 2}}, unknown_field=[1, (2,)]),
+]
+
+
+def shown(value):
+    """The classes and all the contents of a value, but for the order of keys, and for tuples, which count as lists."""
+    if isinstance(value, BaseMessage):
+        return [type(value).__name__, shown(vars(value)), shown(value.__pydantic_extra__)]
+    if isinstance(value, dict):
+        return {"a dict": sorted((repr(key), repr(shown(each))) for key, each in value.items())}
+    return [*map(shown, value)] if isinstance(value, list | tuple) else f"{type(value).__name__} {value!r}"
+
+
+class TestMessages:
+    @pytest.mark.parametrize("values", [ODD, [ODD[:6], {"nested": (ODD[5], ODD[7])}], ODD[3], ODD * 30, tuple(ODD)])
+    def test_odd_ones_come_back_as_the_stock_serializer_brings_them(self, saver, values):
+        serde = JsonPlusSerializer(allowed_msgpack_modules=None)
+        expected = shown(serde.loads_typed(serde.dumps_typed(values)))
+        config = Line(saver).put({"messages": values})
+        saver.put_writes(config, [("messages", values)], "task")
+        found = saver.get_tuple(config)
+        assert shown(found.checkpoint["channel_values"]["messages"]) == expected
+        assert shown(found.pending_writes[0][2]) == expected
+
+    def test_keys_keep_their_order(self, saver):
+        """The order of a call's arguments is part of the prompt, so a provider's cache is lost when it changes."""
+        call = CALL | {"args": {"path": "/a", "content": {"z": 1, "b": 2}, "append": True}}
+        given = [
+            AIMessage([{"type": "text", "text": "x"}], tool_calls=[call], additional_kwargs={"z": 1, "a": 2}),
+            ToolMessage([{"type": "text", "text": "x"}], tool_call_id="call", artifact={"z": 1, "a": 2}),
+        ]
+        config = Line(saver).put({"messages": given})
+        assert repr(saver.get(config)["channel_values"]["messages"]) == repr(given)
+
+    def test_each_edit_is_kept_and_the_past_stays_as_it_was(self, saver):
+        graph = logging_graph(saver, "node", state=Chat, nodes={"node": lambda _: {}})
+        added = [HumanMessage(f"said {n}", id=f"m{n}") for n in range(4)]
+        edits = [
+            (added, ["said 0", "said 1", "said 2", "said 3"]),
+            ([HumanMessage("edited", id="m1")], ["said 0", "edited", "said 2", "said 3"]),
+            ([RemoveMessage("m0")], ["edited", "said 2", "said 3"]),
+            ([RemoveMessage("m2"), AIMessage("new", id="m4")], ["edited", "said 3", "new"]),
+            ([AIMessage("first again", id="m0")], ["edited", "said 3", "new", "first again"]),
+            (Overwrite([HumanMessage("said 3", id="m3")]), ["said 3"]),
+            ([HumanMessage("more", id="m5")], ["said 3", "more"]),
+            ([RemoveMessage(REMOVE_ALL_MESSAGES), *added[::-1]], ["said 3", "said 2", "said 1", "said 0"]),
+            ([RemoveMessage(REMOVE_ALL_MESSAGES)], []),
+            (added[:1], ["said 0"]),
+        ]
+        then = []
+        for edit, texts in edits:
+            graph.invoke({"messages": edit}, at())
+            then.append((graph.get_state(at()).config, texts))
+        for config, texts in then:
+            assert [message.text for message in graph.get_state(config).values["messages"]] == texts
+
+    def test_messages_without_ids_keep_those_they_are_given(self, saver):
+        graph = chat_graph(saver)
+        graph.invoke({"messages": ["one"]}, at())
+        once = graph.get_state(at()).values["messages"]
+        graph.invoke({"messages": ["one"]}, at())
+        twice = graph.get_state(at()).values["messages"]
+        assert twice[:2] == once
+        assert len({message.id for message in twice}) == 4
+        assert None not in {message.id for message in twice}
+
+
+def swap(message, name, value):
+    message.additional_kwargs[name] = value
+
+
+CHANGES = {
+    "text": lambda m: m.content.append("more"),
+    "within a block": lambda m: m.content[0].update(text=m.content[0]["text"] + "!"),
+    "argument": lambda m: m.tool_calls[0]["args"]["n"].append(3),
+    "number to bool": lambda m: swap(m, "number", True),
+    "number to float": lambda m: swap(m, "number", 1.0),
+    "none to nothing": lambda m: m.additional_kwargs.pop("none", None),
+    "text to bytes": lambda m: swap(m, "text", b"x" if m.additional_kwargs.get("text") == "x" else "x"),
+    "an own class": lambda m: swap(m, "when", datetime(2026, 1, 1 + len(m.additional_kwargs), tzinfo=UTC)),
+    "name": lambda m: setattr(m, "name", f"{m.name}."),
+    "extra": lambda m: setattr(m, "extra", [*getattr(m, "extra", []), 1]),
+}
+"""Ways to change a message in place, each of which is another message."""
+
+
+class Pair(TypedDict):
+    left: list[Any]
+    right: list[Any]
+
+
+class TestMutation:
+    def test_a_message_changed_in_place_is_new_only_where_it_was_returned(self, saver):
+        def change(state):
+            message = state["messages"][0]
+            message.content = "new"
+            message.additional_kwargs["seen"] = True
+            return {"messages": [message]}
+
+        graph = logging_graph(saver, "change", state=Chat, nodes={"change": change})
+        graph.invoke(
+            {"messages": [HumanMessage("old", id="m"), HumanMessage("other", id="n")]}, at(), durability="sync"
+        )
+        after, before, _ = [state.values.get("messages", []) for state in graph.get_state_history(at())]
+        assert [(m.text, m.additional_kwargs) for m in before] == [("old", {}), ("other", {})]
+        assert [(m.text, m.additional_kwargs) for m in after] == [("new", {"seen": True}), ("other", {})]
+
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_no_change_in_place_is_overlooked(self, saver, change):
+        line = Line(saver)
+        given = AIMessage(
+            [{"type": "text", "text": "old"}],
+            id="m",
+            tool_calls=[CALL | {"args": {"n": [1, 2]}}],
+            additional_kwargs={"list": [1, 2], "number": 1, "none": None},
+        )
+        configs, seen = [line.put({"messages": [HumanMessage("other", id="o"), given]})], []
+        for read_first in (False, True):
+            if read_first:
+                line.values = saver.get(at())["channel_values"]
+            seen.append(shown(line.values["messages"]))
+            CHANGES[change](line.values["messages"][1])
+            configs.append(line.put({"messages": line.values["messages"]}))
+        seen.append(shown(line.values["messages"]))
+        assert seen[0] != seen[1]
+        assert [shown(saver.get(config)["channel_values"]["messages"]) for config in configs] == seen
+
+    def test_a_list_that_grows_in_place_is_stored_as_it_was_each_time(self, saver):
+        line, values = Line(saver), []
+        configs = []
+        for n in range(5):
+            values.append({"n": n, "deep": [n]})
+            values[0]["deep"].append(n)
+            configs.append(line.put({"values": values}))
+        values.clear()
+        lengths = [len(saver.get(config)["channel_values"]["values"]) for config in configs]
+        assert lengths == [1, 2, 3, 4, 5]
+        firsts = [saver.get(config)["channel_values"]["values"][0]["deep"] for config in configs]
+        assert firsts == [[0, 0], [0, 0, 1], [0, 0, 1, 2], [0, 0, 1, 2, 3], [0, 0, 1, 2, 3, 4]]
+
+    def test_two_channels_may_share_one_list(self, saver):
+        shared = [HumanMessage("one", id="m"), {"deep": [1]}]
+
+        def share(_):
+            return {"left": shared, "right": shared}
+
+        def change(_):
+            shared.append("only left")
+            shared[1]["deep"].append(2)
+            return {"left": shared}
+
+        graph = logging_graph(saver, "share", "change", state=Pair, nodes={"share": share, "change": change})
+        graph.invoke({"left": [], "right": []}, at(), durability="sync")
+        message = HumanMessage("one", id="m")
+        after, before, *_ = [state.values for state in graph.get_state_history(at())]
+        assert before == {"left": [message, {"deep": [1]}], "right": [message, {"deep": [1]}]}
+        assert after == {"left": [message, {"deep": [1, 2]}, "only left"], "right": [message, {"deep": [1]}]}
+
+    def test_what_was_handed_out_may_be_changed(self, saver):
+        graph = chat_graph(saver)
+        graph.invoke({"messages": [HumanMessage("one", id="m", additional_kwargs={"deep": {"n": 1}})]}, at())
+
+        def spoil(values):
+            values["messages"][0].content = "spoiled"
+            values["messages"][0].additional_kwargs["deep"]["n"] = 2
+            values["messages"].append("spoiled")
+
+        for _ in range(3):
+            state = graph.get_state(at())
+            assert [message.text for message in state.values["messages"]] == ["one", "ONE"]
+            assert state.values["messages"][0].additional_kwargs == {"deep": {"n": 1}}
+            spoil(state.values)
+            state.metadata["source"] = "spoiled"
+            spoil(saver.get(at())["channel_values"])
+            found = next(saver.list(at()))
+            assert found.metadata["source"] == "loop"
+            spoil(found.checkpoint["channel_values"])
+            found.checkpoint["channel_versions"].clear()
+            found.metadata.clear()
+        graph.invoke({"messages": [("user", "two")]}, at())
+        assert [message.text for message in graph.get_state(at()).values["messages"]] == ["one", "ONE", "two", "TWO"]
+
+    def test_what_was_put_may_be_changed_afterwards(self, saver):
+        message, deep = HumanMessage("one", id="m"), {"n": [1]}
+        line = Line(saver)
+        config = line.put({"messages": [message], "deep": deep})
+        saver.put_writes(config, [("messages", [message]), ("deep", deep)], "task")
+        message.content = "spoiled"
+        deep["n"].append(2)
+        line.values["messages"].append("spoiled")
+        found = saver.get_tuple(config)
+        assert found.checkpoint["channel_values"] == {"messages": [HumanMessage("one", id="m")], "deep": {"n": [1]}}
+        assert [value for _, _, value in found.pending_writes] == [[HumanMessage("one", id="m")], {"n": [1]}]
