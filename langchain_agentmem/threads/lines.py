@@ -7,7 +7,7 @@ from typing import NamedTuple
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import namespace_of
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.threads.shelf import LOOSE, Counters, Place
+from langchain_agentmem.threads.shelf import LOOSE, Place
 
 OWN_LINE = ""
 """The name of a thread's own line."""
@@ -21,28 +21,29 @@ class ThreadAt(NamedTuple):
 
 
 class Thread(NamedTuple):
-    """A thread that was found, with its shelf as it is."""
+    """A thread that was found, with its shelf as it is, and the id of the line that was asked for."""
 
     id: int
     path: str
+    name: str
     place: Place
-    counters: Counters
     delta: bool
     litter: int
+    line: int | None
 
 
-def find(at: ThreadAt, *, lock: bool = False, exact: bool = False) -> Steps[Thread | None]:
+def find(at: ThreadAt, ns: str = OWN_LINE, *, exact: bool = False) -> Steps[Thread | None]:
     """Find a thread.
 
     Args:
         at: Which. Under the empty path: the root's own, else the only one of this name.
-        lock: Keep others from its shelf until the transaction ends.
+        ns: Which of its lines to look up too. Default: its own.
         exact: The empty path stands for the root.
 
     Raises:
         InvalidInput: No namespace was given, and several have a thread of this name.
     """
-    rows = yield (query.lock_threads if lock else query.find_threads)(path=at.path, name=at.name)
+    rows = yield query.find_threads(path=at.path, name=at.name, ns=ns)
     if not rows or (exact and rows[0]["path"] != at.path):
         return None
     row = rows[0]
@@ -53,8 +54,7 @@ def find(at: ThreadAt, *, lock: bool = False, exact: bool = False) -> Steps[Thre
             'config["configurable"]["agentmem_namespace"].'
         )
     place = Place(row["shelf_id"], row["swept"])
-    counters = Counters(row["listed"], row["loose"])
-    return Thread(row["id"], row["path"], place, counters, bool(row["delta"]), row["litter"])
+    return Thread(row["id"], row["path"], at.name, place, bool(row["delta"]), row["litter"], row["line"])
 
 
 def make_thread(path: str, name: str, now: int, *, delta: bool = False) -> Steps[Thread]:
@@ -62,19 +62,24 @@ def make_thread(path: str, name: str, now: int, *, delta: bool = False) -> Steps
     yield query.create_namespace(path=path)
     [shelf] = yield query.create_shelf(loose=LOOSE)
     [row] = yield query.create_thread(path=path, name=name, shelf=shelf["id"], delta=int(delta), now=now)
-    return Thread(row["id"], path, Place(shelf["id"], 0), Counters(0, LOOSE), delta, 0)
+    return Thread(row["id"], path, name, Place(shelf["id"], 0), delta, 0, None)
 
 
 def line_of(thread: Thread, ns: str) -> Steps[int]:
     """A line of a thread; made if it is not there."""
-    rows = yield query.find_line(thread=thread.id, ns=ns)
-    if not rows:
-        rows = yield query.create_line(thread=thread.id, ns=ns)
-    return int(rows[0]["id"])
+    found = yield from find(ThreadAt(thread.path, thread.name), ns, exact=True)
+    return found.line if found is not None and found.line is not None else (yield from make_line(thread, ns))
+
+
+def make_line(thread: Thread, ns: str) -> Steps[int]:
+    """A new line of a thread."""
+    [row] = yield query.create_line(thread=thread.id, ns=ns)
+    return int(row["id"])
 
 
 def has(at: ThreadAt, ns: str, name: str) -> Steps[bool]:
     """Whether a checkpoint is there."""
-    thread = yield from find(at)
-    found = (yield query.find_line(thread=thread.id, ns=ns)) if thread is not None else ()
-    return bool(found and (yield query.checkpoint_named(line=found[0]["id"], name=name)))
+    thread = yield from find(at, ns)
+    return bool(
+        thread is not None and thread.line is not None and (yield query.checkpoint_named(line=thread.line, name=name))
+    )

@@ -18,7 +18,7 @@ from langchain_agentmem.model import Retention
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads import shelf as shelves
-from langchain_agentmem.threads.lines import Thread, ThreadAt, find, line_of, make_thread
+from langchain_agentmem.threads.lines import OWN_LINE, Thread, ThreadAt, find, make_line, make_thread
 from langchain_agentmem.threads.recipe import Damaged, Recipe, unpack
 from langchain_agentmem.threads.shelf import Drafted, Place, Recall, Shelved, nothing_known
 from langchain_agentmem.threads.whole import retain
@@ -142,7 +142,7 @@ def put(
     """
     thread, line = yield from _line(at, ns, now)
     draft = make(thread.place)
-    shelved = yield from shelves.shelve(thread.place.shelf, thread.counters, draft.draft, draft.recipes)
+    shelved = yield from shelves.shelve(thread.place, draft.draft, draft.recipes)
     rows = [{"line": line, **row, "recipe": each} for row, each in zip(draft.rows, shelved.recipes, strict=True)]
     if rows:
         yield query.insert_value.many(rows)
@@ -181,7 +181,7 @@ def put_writes(
     """
     thread, line = yield from _line(at, ns, now)
     draft = make(thread.place)
-    shelved = yield from shelves.shelve(thread.place.shelf, thread.counters, draft.draft, draft.recipes)
+    shelved = yield from shelves.shelve(thread.place, draft.draft, draft.recipes)
     rows = [
         {"line": line, "checkpoint": checkpoint, **row, "recipe": each}
         for row, each in zip(draft.rows, shelved.recipes, strict=True)
@@ -200,13 +200,10 @@ def get(at: ThreadAt, ns: str, name: str | None, recall: Recall = nothing_known)
         name: The checkpoint's id; None for the newest.
         recall: What is known of parts without reading them.
     """
-    thread = yield from find(at)
-    if thread is None:
+    thread = yield from find(at, ns)
+    if thread is None or thread.line is None:
         return None
-    lines = yield query.find_line(thread=thread.id, ns=ns)
-    if not lines:
-        return None
-    found = yield from load(thread, lines[0]["id"], [name], recall)
+    found = yield from load(thread, thread.line, [name], recall)
     return found[0] if found else None
 
 
@@ -280,16 +277,15 @@ def keys(
     """
     thread: Thread | None = None
     if at is not None:
-        thread = yield from find(at)
+        thread = yield from find(at, ns or OWN_LINE)
         if thread is None:
             return []
     if thread is not None and ns is not None and name is None:
-        lines = yield query.find_line(thread=thread.id, ns=ns)
         rows: Sequence[Row] = ()
-        if lines:
+        if thread.line is not None:
             edge = before if after is None else after.name
-            rows = yield query.line_keys(line=lines[0]["id"], before=edge, limit=limit)
-        return [Key(thread.path, at.name, ns, row["line_id"], row["name"], bytes(row["metadata"])) for row in rows]  # type: ignore[union-attr]  # there is a thread
+            rows = yield query.line_keys(line=thread.line, before=edge, limit=limit)
+        return [Key(thread.path, thread.name, ns, row["line_id"], row["name"], bytes(row["metadata"])) for row in rows]
     rows = yield query.checkpoint_keys(
         thread=None if thread is None else thread.id,
         low=low if thread is None else thread.path,
@@ -332,11 +328,10 @@ def delta_history(
         channels: The channels.
         recall: What is known of parts without reading them.
     """
-    thread = yield from find(at)
-    lines = (yield query.find_line(thread=thread.id, ns=ns)) if thread is not None else ()
-    if thread is None or not lines:
+    thread = yield from find(at, ns)
+    if thread is None or thread.line is None:
         return None
-    line = lines[0]["id"]
+    line = thread.line
     if name is None:
         rows = yield query.latest_checkpoint(line=line)
         name = rows[0]["name"] if rows else None
@@ -377,11 +372,10 @@ def delta_history(
 
 
 def _line(at: ThreadAt, ns: str, now: int) -> Steps[tuple[Thread, int]]:
-    thread = yield from find(at, lock=True)
+    thread = yield from find(at, ns)
     if thread is None:
         thread = yield from make_thread(at.path, at.name, now)
-    line = yield from line_of(thread, ns)
-    return thread, line
+    return thread, thread.line if thread.line is not None else (yield from make_line(thread, ns))
 
 
 def _written(row: Row) -> Written:

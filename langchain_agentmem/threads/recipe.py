@@ -110,6 +110,11 @@ def ranges_of(recipe: Recipe) -> Iterator[Range]:
             yield from ranges_of(inner)
 
 
+def has_parts(recipe: Recipe) -> bool:
+    """Whether a recipe needs any part of the shelf."""
+    return recipe[0] in (PART, LIST, DICT) or any(map(has_parts, _inner(recipe)))
+
+
 def moved(recipe: Recipe, place: Callable[[int], int]) -> Recipe:
     """The same recipe for another shelf.
 

@@ -15,9 +15,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.storage import Steps, content, query
 from langchain_agentmem.storage.steps import Row
-from langchain_agentmem.threads.recipe import Range, Recipe, covered, merged, moved, pack, ranges_of, unpack, with_parts
+from langchain_agentmem.threads.recipe import (
+    Range,
+    Recipe,
+    covered,
+    has_parts,
+    merged,
+    moved,
+    pack,
+    ranges_of,
+    unpack,
+    with_parts,
+)
 
 LOOSE = 2**40
 """The first number of the second row."""
@@ -102,25 +114,49 @@ def nothing_known(shelf: int, ranges: list[Range]) -> tuple[dict[int, Any], list
     return {}, ranges
 
 
-def shelve(shelf: int, counters: Counters, draft: Drafted, recipes: Sequence[Recipe]) -> Steps[Shelved]:
+def shelve(place: Place, draft: Drafted, recipes: Sequence[Recipe]) -> Steps[Shelved]:
     """Put the parts of a draft on a shelf, those that are not there already.
 
     Args:
-        shelf: The shelf's id; its row is locked.
-        counters: The numbers that the next parts get.
+        place: The shelf that the draft was made for.
         draft: The values taken apart.
         recipes: Their recipes.
+
+    Raises:
+        BranchMoved: The shelf was swept meanwhile; the operation begins again.
     """
     found = Shelved()
-    after = counters
-    if draft.parts:
-        after = yield from _put(shelf, counters, draft.parts, found.numbers)
-    copies = _Copies(after.listed, found.moves)
+    if not any(map(has_parts, recipes)):
+        found.recipes = [pack(recipe) for recipe in recipes]
+        return found
+    found.numbers, following = yield from _put(place, draft.parts)
+    copies = _Copies(following, found.moves)
     found.recipes = [pack(draft.settle(recipe, found.numbers, copies.tidy)) for recipe in recipes]
-    for low, high, shift in copies.made:
-        yield query.copy_parts(shelf=shelf, target=shelf, low=low, high=high, shift=shift)
-    yield from _take_numbers(shelf, counters, Counters(copies.following, after.loose))
+    if copies.made:
+        yield from hold(place, listed=copies.following - following)
+        for low, high, shift in copies.made:
+            yield query.copy_parts(shelf=place.shelf, target=place.shelf, low=low, high=high, shift=shift)
     return found
+
+
+def hold(place: Place, *, listed: int = 0, loose: int = 0) -> Steps[tuple[int, int]]:
+    """Take numbers, and keep others from the shelf until the transaction ends.
+
+    Args:
+        place: The shelf as it was seen.
+        listed: How many in the first row.
+        loose: How many in the second.
+
+    Returns:
+        The first of each.
+
+    Raises:
+        BranchMoved: The shelf was swept meanwhile, or is gone; the operation begins again.
+    """
+    rows = yield query.take_numbers(shelf=place.shelf, listed=listed, loose=loose)
+    if not rows or rows[0]["swept"] != place.swept:
+        raise BranchMoved
+    return int(rows[0]["listed"]), int(rows[0]["loose"])
 
 
 class _Copies:
@@ -178,49 +214,43 @@ def resolved(shelf: int, recipe: Recipe) -> Steps[Recipe]:
     return with_parts(recipe, parts.get)
 
 
-def transplant(source: int, target: int, counters: Counters, recipes: Sequence[bytes]) -> Steps[list[bytes]]:
+def transplant(source: int, target: Place, recipes: Sequence[bytes]) -> Steps[list[bytes]]:
     """Put the parts that some recipes need on another shelf too. No content is copied.
 
     Args:
         source: The shelf that they lie on.
-        target: The other shelf; its row is locked.
-        counters: The numbers that its next parts get.
+        target: The other shelf.
         recipes: Recipes, written.
 
     Returns:
         The recipes for the other shelf.
     """
     read = [unpack(recipe) for recipe in recipes]
+    needed = covered(each for recipe in read for each in ranges_of(recipe))
+    loose = sum(high - low for low, high in needed if low >= LOOSE)
+    listed = sum(high - low for low, high in needed if low < LOOSE)
+    following = list((yield from hold(target, listed=listed, loose=loose)))
     places: list[tuple[int, int, int]] = []
-    listed, loose = counters
-    for low, high in covered(each for recipe in read for each in ranges_of(recipe)):
-        if low < LOOSE:
-            places.append((low, high, listed - low))
-            listed += high - low
-        else:
-            places.append((low, high, loose - low))
-            loose += high - low
+    for low, high in needed:
+        row = int(low >= LOOSE)
+        places.append((low, high, following[row] - low))
+        following[row] += high - low
     for low, high, shift in places:
-        yield query.copy_parts(shelf=source, target=target, low=low, high=high, shift=shift)
-    yield from _take_numbers(target, counters, Counters(listed, loose))
+        yield query.copy_parts(shelf=source, target=target.shelf, low=low, high=high, shift=shift)
     return [pack(moved(recipe, _mover(places))) for recipe in read]
 
 
-def adopt(shelf: int, counters: Counters, parts: Mapping[int, Part]) -> Steps[dict[int, int]]:
+def adopt(place: Place, parts: Mapping[int, Part]) -> Steps[dict[int, int]]:
     """Put parts of another database on a shelf.
 
     Args:
-        shelf: The shelf; its row is locked.
-        counters: The numbers that its next parts get.
+        place: The shelf.
         parts: The parts, by their numbers there.
 
     Returns:
         The number here of each.
     """
-    numbers: list[int] = []
-    if parts:
-        after = yield from _put(shelf, counters, list(parts.values()), numbers)
-        yield from _take_numbers(shelf, counters, after)
+    numbers, _ = yield from _put(place, list(parts.values()))
     return dict(zip(parts, numbers, strict=True))
 
 
@@ -251,39 +281,41 @@ def drop_idle(shelf: int) -> Steps[None]:
     yield query.delete_idle_shelf(shelf=shelf)
 
 
-def _put(shelf: int, counters: Counters, parts: Sequence[Part], numbers: list[int]) -> Steps[Counters]:
-    """Put parts on a shelf; `numbers` receives where they are."""
+def _put(place: Place, parts: Sequence[Part]) -> Steps[tuple[list[int], int]]:
+    """Put parts on a shelf, and hold it.
+
+    Bodies are stored first, so that others wait as shortly as can be.
+
+    Returns:
+        The number of each part, and the next number of the first row.
+    """
     digests = [content.digest(part.body) for part in parts]
     bodies = dict(zip(digests, (part.body for part in parts), strict=True))
-    rows = yield query.known_parts(shelf=shelf, loose=LOOSE, hashes=json.dumps([key.hex() for key in bodies]))
-    there = {bytes(row["hash"]) for row in rows}
     known: dict[tuple[object, ...], int] = {}
-    for row in rows:
-        same = bytes(row["hash"]), row["form"], row["name"]
-        known[*same, True] = row["any"]
-        if row["listed"] is not None:
-            known[*same, False] = row["listed"]
-    listed, loose = counters
-    new: list[dict[str, object]] = []
-    for key, part in zip(digests, parts, strict=True):
-        which = key, part.form, part.name, part.loose
-        if which not in known:
-            known[which] = number = loose if part.loose else listed
-            loose, listed = loose + part.loose, listed + (not part.loose)
-            new.append(
-                {"shelf": shelf, "number": number, "form": part.form, "name": part.name, "hash": key}
-                | {"checksum": zlib.crc32(part.body)}
-            )
-        numbers.append(known[which])
-    if new:
+    if parts:
+        rows = yield query.known_parts(shelf=place.shelf, loose=LOOSE, hashes=json.dumps([key.hex() for key in bodies]))
+        for row in rows:
+            same = bytes(row["hash"]), row["form"], row["name"]
+            known[*same, True] = row["any"]
+            if row["listed"] is not None:
+                known[*same, False] = row["listed"]
+        there = {bytes(row["hash"]) for row in rows}
         yield from content.store({key: body for key, body in bodies.items() if key not in there})
-        yield query.insert_part(**new[0]) if len(new) == 1 else query.insert_part.many(new)
-    return Counters(listed, loose)
-
-
-def _take_numbers(shelf: int, before: Counters, after: Counters) -> Steps[None]:
-    if after != before:
-        yield query.take_numbers(shelf=shelf, listed=after.listed, loose=after.loose)
+    which = [(key, part.form, part.name, part.loose) for key, part in zip(digests, parts, strict=True)]
+    new = {each: part for each, part in zip(which, parts, strict=True) if each not in known}
+    loose = sum(part.loose for part in new.values())
+    following = list((yield from hold(place, listed=len(new) - loose, loose=loose)))
+    for each, part in new.items():
+        known[each] = following[part.loose]
+        following[part.loose] += 1
+    rows = [
+        {"shelf": place.shelf, "number": known[each], "form": part.form, "name": part.name}
+        | {"hash": each[0], "checksum": zlib.crc32(part.body)}
+        for each, part in new.items()
+    ]
+    if rows:
+        yield query.insert_part(**rows[0]) if len(rows) == 1 else query.insert_part.many(rows)
+    return [known[each] for each in which], following[0]
 
 
 def _sweep_line(line: int) -> Steps[list[Range]]:

@@ -70,12 +70,12 @@ def restore(at: ThreadAt, delta: bool, records: Sequence[Record], *, now: int) -
         rows = [_row(record) for record in records if record["record"] != "part"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInput(f"A record of the thread {at.name!r} is damaged: {error!r}.") from error
-    thread = yield from find(at, lock=True, exact=True)
+    thread = yield from find(at, exact=True)
     if thread is None:
         thread = yield from make_thread(at.path, at.name, now, delta=delta)
     elif delta and not thread.delta:
         yield query.mark_delta(thread=thread.id)
-    numbers = yield from shelves.adopt(thread.place.shelf, thread.counters, parts)
+    numbers = yield from shelves.adopt(thread.place, parts)
     added = 0
     for ns in dict.fromkeys(row["ns"] for row in rows):
         line = yield from line_of(thread, ns)

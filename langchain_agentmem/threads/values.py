@@ -40,6 +40,7 @@ from langchain_agentmem.threads.recipe import (
     Damaged,
     Range,
     Recipe,
+    has_parts,
     merged,
     read_ranges,
     written_ranges,
@@ -173,7 +174,7 @@ class Draft:
             ]
         elif kind is _DeltaSnapshot:
             recipe = [SNAPSHOT, self._any(value.value, depth + 1)]
-        return recipe if recipe is not None and _has_parts(recipe) else self._whole(value)
+        return recipe if recipe is not None and has_parts(recipe) else self._whole(value)
 
     def _list(self, value: list[Any], depth: int) -> Recipe:
         if any(isinstance(item, BaseMessage) for item in value):
@@ -184,7 +185,7 @@ class Draft:
                 return self._elements(value)
             if any(_is_deep(item) for item in value):
                 recipe = [ITEMS, [self._any(item, depth + 1) for item in value]]
-                if _has_parts(recipe):
+                if has_parts(recipe):
                     return recipe
         return self._whole(value)
 
@@ -405,15 +406,6 @@ def _is_deep(value: Any) -> bool:
     return isinstance(value, list | dict | Send | _DeltaSnapshot | BaseMessage) or (
         isinstance(value, str | bytes) and len(value) > SMALL
     )
-
-
-def _has_parts(recipe: Recipe) -> bool:
-    kind = recipe[0]
-    if kind in (FIELDS, ITEMS):
-        return any(map(_has_parts, recipe[-1]))
-    if kind in (SEND, SNAPSHOT):
-        return _has_parts(recipe[-2 if kind == SEND else 1])
-    return bool(kind != WRITTEN)
 
 
 def _is_name(text: Any) -> bool:

@@ -32,7 +32,7 @@ def prune(at: ThreadAt, *, keep: int, limit: int = BATCH) -> Steps[int]:
     Returns:
         How many were removed; when that is `limit`, there are more.
     """
-    thread = yield from find(at, lock=True)
+    thread = yield from find(at)
     if thread is None or thread.delta:
         return 0
     removed = 0
@@ -107,21 +107,21 @@ def copy(source: ThreadAt, target: str, *, now: int) -> Steps[int]:
     Raises:
         InvalidInput: The threads have different values under one version.
     """
-    thread = yield from find(source, lock=True)
+    thread = yield from find(source)
     if thread is None or target == source.name:
         return 0
-    copied = yield from find(ThreadAt(thread.path, target), lock=True, exact=True)
+    yield from shelves.hold(thread.place)
+    copied = yield from find(ThreadAt(thread.path, target), exact=True)
     if copied is None:
         [row] = yield query.create_thread(
             path=thread.path, name=target, shelf=thread.place.shelf, delta=int(thread.delta), now=now
         )
-        copied = thread._replace(id=row["id"])
+        copied = thread._replace(id=row["id"], name=target, line=None)
     elif thread.delta and not copied.delta:
         yield query.mark_delta(thread=copied.id)
     count = 0
     for line in (yield query.lines_of(thread=thread.id)):
         count += yield from _copy_line(line["id"], thread, copied, line["ns"])
-        copied = (yield from find(ThreadAt(copied.path, target), lock=True, exact=True)) or copied
     return count
 
 
@@ -182,7 +182,7 @@ def _copy_line(source: int, thread: Thread, target: Thread, ns: str) -> Steps[in
     new = [row for row in (*values, *writes) if _place(row) not in known]
     recipes = [bytes(row["recipe"]) for row in new]
     if thread.place.shelf != target.place.shelf:
-        recipes = yield from shelves.transplant(thread.place.shelf, target.place.shelf, target.counters, recipes)
+        recipes = yield from shelves.transplant(thread.place.shelf, target.place, recipes)
     rows = [{**_fields(row), "recipe": each} for row, each in zip(new, recipes, strict=True)]
     rows += [_fields(row) for row in checkpoints if _place(row) not in known]
     yield from _insert([{**row, "line": line} for row in rows])

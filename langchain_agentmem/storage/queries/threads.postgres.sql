@@ -1,17 +1,12 @@
--- name: lock_threads
--- The row lock makes those who put something on a shelf queue here.
-select t.id, t.shelf_id, t.delta, s.listed, s.loose, s.swept, s.litter, n.path
-from thread t
-join namespace n on n.id = t.namespace_id
-join shelf s on s.id = t.shelf_id
-where t.name = :name and (n.path = :path or cast(:path as text) = '')
-order by n.path
-for update of s;
-
 -- name: values_at
+-- Laterally, so that each value is looked up by its key, however many there are.
 select v.channel, v.recipe
 from json_each_text(cast(:versions as json)) w
-join channel_value v on v.line_id = :line and v.channel = w.key and v.version = w.value;
+cross join lateral (
+    select channel, recipe from channel_value
+    where line_id = :line and channel = w.key and version = w.value
+    limit 1
+) v;
 
 -- name: writes_of_channels
 select checkpoint, task, place, path, channel, recipe from pending_write
@@ -22,16 +17,21 @@ where line_id = :line
 -- name: parts_in
 select p.number, p.form, p.name, p.checksum, c.body
 from json_array_elements(cast(:ranges as json)) r
-join part p on p.shelf_id = :shelf
-    and p.number >= cast(r.value ->> 0 as bigint) and p.number < cast(r.value ->> 1 as bigint)
+cross join lateral (
+    select number, form, name, checksum, content_id from part
+    where shelf_id = :shelf and number >= cast(r.value ->> 0 as bigint) and number < cast(r.value ->> 1 as bigint)
+    offset 0
+) p
 left join content c on c.id = p.content_id;
 
 -- name: known_parts
 select c.hash, p.form, p.name, max(p.number) as any,
     max(case when p.number < cast(:loose as bigint) then p.number end) as listed
-from content c
-join part p on p.content_id = c.id and p.shelf_id = :shelf
-where c.hash in (select decode(value, 'hex') from json_array_elements_text(cast(:hashes as json)))
+from json_array_elements_text(cast(:hashes as json)) h
+cross join lateral (select id, hash from content where hash = decode(h.value, 'hex') limit 1) c
+cross join lateral (
+    select number, form, name from part where content_id = c.id and shelf_id = :shelf offset 0
+) p
 group by c.hash, p.form, p.name;
 
 -- name: checkpoints_of_runs

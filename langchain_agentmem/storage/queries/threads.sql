@@ -1,20 +1,12 @@
 -- Threads, their shelves and checkpoints. A path of '' stands for every namespace.
 
 -- name: find_threads
--- The threads of one name, with their shelves.
-select t.id, t.shelf_id, t.delta, s.listed, s.loose, s.swept, s.litter, n.path
+-- The threads of one name, with their shelves and one of their lines.
+select t.id, t.shelf_id, t.delta, s.swept, s.litter, n.path, l.id as line
 from thread t
 join namespace n on n.id = t.namespace_id
 join shelf s on s.id = t.shelf_id
-where t.name = :name and (n.path = :path or cast(:path as text) = '')
-order by n.path;
-
--- name: lock_threads
--- As find_threads, for an operation that will put something on a shelf. SQLite's transaction holds the lock already.
-select t.id, t.shelf_id, t.delta, s.listed, s.loose, s.swept, s.litter, n.path
-from thread t
-join namespace n on n.id = t.namespace_id
-join shelf s on s.id = t.shelf_id
+left join checkpoint_line l on l.thread_id = t.id and l.ns = :ns
 where t.name = :name and (n.path = :path or cast(:path as text) = '')
 order by n.path;
 
@@ -29,9 +21,6 @@ returning id;
 
 -- name: mark_delta
 update thread set delta = 1 where id = :thread and delta = 0;
-
--- name: find_line
-select id from checkpoint_line where thread_id = :thread and ns = :ns;
 
 -- name: create_line
 insert into checkpoint_line (thread_id, ns) values (:thread, :ns) returning id;
@@ -55,7 +44,10 @@ from part
 where shelf_id = :shelf and number >= :low and number < :high;
 
 -- name: take_numbers
-update shelf set listed = :listed, loose = :loose where id = :shelf;
+-- Numbers for so many parts in each row. Others wait here until the transaction ends.
+update shelf set listed = listed + :listed, loose = loose + :loose
+where id = :shelf
+returning listed - :listed as listed, loose - :loose as loose, swept;
 
 -- name: insert_value
 insert into channel_value (line_id, channel, version, recipe) values (:line, :channel, :version, :recipe)
