@@ -5,17 +5,24 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from langchain_agentmem import __version__
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.demo.screen import Screen, shortened
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.retrieval.search import Recollection
+
+if TYPE_CHECKING:
+    from langchain_agentmem.stores.importing import ImportReport
 
 app = typer.Typer(
     name="agentmem",
@@ -157,6 +164,57 @@ def verify(database: Existing) -> None:
     screen.line(f"{'All is well' if report.ok else f'{len(report.problems)} problems'}: checked {checked}.")
     if not report.ok:
         raise typer.Exit(1)
+
+
+@app.command("import-checkpoints")
+def import_checkpoints(
+    *,
+    source: Annotated[str, typer.Argument(help="The file of a SqliteSaver, or the URL of a PostgresSaver.")],
+    database: Annotated[str, typer.Argument(help="Where to: a path or a postgresql:// URL; made if it is not there.")],
+    thread: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this thread; may be repeated.")] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE.CLASS", help="Import objects of this class; may be repeated."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy every LangGraph thread of another saver, with its whole history. Run again, it goes on where it was."""
+    from langchain_agentmem.stores.sources import open_source  # noqa: PLC0415 - it loads LangGraph
+
+    try:
+        with open_source(source, allow=allow or ()) as saver, AgentMemory(database) as memory, _counting() as progress:
+            report = memory.checkpointer.import_checkpoints(saver, thread_ids=thread, progress=progress)
+    except KeyboardInterrupt:
+        typer.echo("Interrupted. What was copied is kept: run it again to go on.", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        _print_json(dataclasses.asdict(report))
+        return
+    Screen().line(
+        f"{report.checkpoints:,} checkpoints of {report.threads:,} threads were copied; "
+        f"{report.known:,} were there already."
+    )
+
+
+class _Speed(ProgressColumn):
+    """How many a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s", style="progress.data.speed")
+
+
+@contextmanager
+def _counting() -> Iterator[Callable[[ImportReport], None] | None]:
+    """A progress bar where somebody is watching, and nothing elsewhere. How many there will be is not known."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (BarColumn(), TextColumn("{task.completed:,.0f} checkpoints"), _Speed(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda report: progress.update(task, completed=report.checkpoints + report.known)
 
 
 def _existing(database: str) -> AgentMemory:

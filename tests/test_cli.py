@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
 
-from langchain_agentmem import AgentMemory, __version__
+from langchain_agentmem import AgentMemory, AgentMemorySaver, __version__
+from langchain_agentmem.stores import sources
+
+from .stores.graphs import Line, at, id_in
+from .threads.filled import THREADS, everything, fill, go_on
 
 ROOT = Path(__file__).parent.parent
 
@@ -109,6 +120,283 @@ class TestVerify:
         assert run.stderr == ""
 
 
+@dataclass
+class Ticket:
+    """A class of the user's own, such as states have."""
+
+    number: int
+
+
+def stock(path, make=fill):
+    """The file of a SqliteSaver, with some threads."""
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        make(saver)
+        return str(path), {thread: everything(saver, thread) for thread in THREADS}
+
+
+def counted(path):
+    """How many checkpoints a database of ours has, as another program sees it."""
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.execute("select count(*) from checkpoint").fetchone()[0]
+    except sqlite3.Error:
+        return 0
+
+
+def copied(database, source, thread):
+    """A thread here and there, without the snapshots of DeltaChannels, which SqliteSaver hands out only once."""
+    with AgentMemory(database) as memory:
+        found = [everything(memory.checkpointer, thread), source[thread]]
+    for each in (each for every in found for each in every if thread == "delta"):
+        each[3]["channel_values"].pop("log", None)
+    return found
+
+
+class TestImportingCheckpoints:
+    @pytest.fixture
+    def source(self, tmp_path):
+        return stock(tmp_path / "stock.db")
+
+    def test_every_thread_comes_whole_and_it_is_said_in_one_plain_line(self, source, tmp_path):
+        path, before = source
+        database, count = str(tmp_path / "ours.db"), sum(map(len, before.values()))
+        run = agentmem("import-checkpoints", path, database)
+        assert (run.returncode, run.stderr) == (0, "")
+        assert run.stdout == f"{count} checkpoints of {len(THREADS)} threads were copied; 0 were there already.\n"
+        assert {file.name for file in tmp_path.iterdir()} == {"stock.db", "ours.db"}
+        for thread in THREADS:
+            ours, theirs = copied(database, before, thread)
+            assert ours == theirs
+        again = agentmem("import-checkpoints", path, database)
+        assert again.stdout == f"0 checkpoints of {len(THREADS)} threads were copied; {count} were there already.\n"
+        with AgentMemory(database) as memory:
+            assert memory.verify().problems == ()
+            go_on(memory.checkpointer)
+
+    def test_json_and_only_some_threads(self, source, tmp_path):
+        path, before = source
+        arguments = ["--thread", "chat", "--thread", "asking", "--thread", "nobody", "--json"]
+        run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), *arguments)
+        assert (run.returncode, run.stderr) == (0, "")
+        count = len(before["chat"]) + len(before["asking"])
+        assert json.loads(run.stdout) == {"checkpoints": count, "known": 0, "threads": 2}
+        assert counted(tmp_path / "ours.db") == count
+
+    @pytest.mark.parametrize("same", [True, False], ids=["into the same database", "into a file"])
+    def test_from_postgres(self, new_database, tmp_path, same):
+        url = new_database("postgres")
+        try:
+            with PostgresSaver.from_conn_string(url) as saver:
+                saver.setup()
+                fill(saver)
+                before = {thread: everything(saver, thread) for thread in THREADS}
+            database = url if same else str(tmp_path / "ours.db")
+            run = agentmem("import-checkpoints", url, database, "--json")
+            assert (run.returncode, run.stderr) == (0, "")
+            assert json.loads(run.stdout)["checkpoints"] == sum(map(len, before.values()))
+            with AgentMemory(database) as memory:
+                assert {thread: everything(memory.checkpointer, thread) for thread in THREADS} == before
+                go_on(memory.checkpointer)
+        finally:
+            with psycopg.connect(url, autocommit=True) as connection:
+                for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations"):
+                    connection.execute(f"drop table if exists {table}")
+
+    def test_a_long_thread_is_read_from_postgres_a_page_at_a_time(self, new_database, monkeypatch):
+        """Copies of a thread share their ids, so a page may end among equal ones."""
+        url, asked = new_database("postgres"), []
+        monkeypatch.setattr(sources, "PAGE", 4)
+        try:
+            with PostgresSaver.from_conn_string(url) as saver:
+                saver.setup()
+                line = Line(saver)
+                for n in range(10):
+                    checkpoint, metadata, new = line.next({"n": n})
+                    for thread in ("t", "u", "v"):
+                        saver.put(at(thread), checkpoint, metadata, new)
+                expected = sorted(
+                    (each.config["configurable"]["thread_id"], id_in(each.config)) for each in saver.list(None)
+                )
+                assert len(expected) == 30
+            listing = PostgresSaver.list
+            monkeypatch.setattr(
+                PostgresSaver,
+                "list",
+                lambda *given, **options: asked.append(options["limit"]) or listing(*given, **options),
+            )
+            with sources.open_source(url) as source:
+                found = [(each.config["configurable"]["thread_id"], id_in(each.config)) for each in source.list(None)]
+                assert sorted(found) == expected
+                assert [each[1] for each in found] == sorted((each[1] for each in found), reverse=True)
+                assert max(asked) <= 4 + 3
+                only = [id_in(each.config) for each in source.list(at("u"))]
+                assert only == sorted({each[1] for each in expected}, reverse=True)
+        finally:
+            with psycopg.connect(url, autocommit=True) as connection:
+                for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations"):
+                    connection.execute(f"drop table if exists {table}")
+
+    def test_the_source_is_left_as_it_was(self, source, tmp_path):
+        path, before = source
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("pragma journal_mode = delete")
+        for mode in (0o644, 0o444):
+            Path(path).chmod(mode)
+            content, names = Path(path).read_bytes(), {file.name for file in tmp_path.iterdir()}
+            run = agentmem("import-checkpoints", path, str(tmp_path / f"ours{mode}.db"), "--json")
+            assert (run.returncode, run.stderr) == (0, "")
+            assert json.loads(run.stdout)["checkpoints"] == sum(map(len, before.values()))
+            assert Path(path).read_bytes() == content
+            assert {file.name for file in tmp_path.iterdir()} - names == {f"ours{mode}.db"}
+
+    def test_one_that_is_being_written_is_read(self, tmp_path):
+        path = str(tmp_path / "stock.db")
+        with SqliteSaver.from_conn_string(path) as saver:
+            line = Line(saver)
+            line.put({"n": 1})
+            run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), "--json")
+            assert json.loads(run.stdout) == {"checkpoints": 1, "known": 0, "threads": 1}
+            line.put({"n": 2})
+            run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), "--json")
+            assert json.loads(run.stdout) == {"checkpoints": 1, "known": 1, "threads": 1}
+
+    def test_one_of_an_old_version_is_read_and_not_altered(self, tmp_path):
+        """Its table of writes has no column for the paths of tasks yet."""
+        path, before = stock(tmp_path / "stock.db")
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("alter table writes drop column task_path")
+        run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), "--json")
+        assert (run.returncode, run.stderr) == (0, "")
+        assert json.loads(run.stdout)["checkpoints"] == sum(map(len, before.values()))
+        with closing(sqlite3.connect(path)) as connection:
+            assert "task_path" not in [row[1] for row in connection.execute("pragma table_info(writes)")]
+
+    def test_a_class_of_the_user_is_imported_only_where_it_is_allowed(self, tmp_path):
+        path, _ = stock(tmp_path / "stock.db", lambda saver: Line(saver).put({"ticket": Ticket(7), "n": 1}))
+        database, name = str(tmp_path / "ours.db"), f"{Ticket.__module__}.Ticket"
+        line = refused(agentmem("import-checkpoints", path, database))
+        assert line.endswith(f"--allow {name}")
+        assert "'t'" in line
+        assert counted(database) == 0
+        run = agentmem("import-checkpoints", path, database, "--allow", name)
+        assert (run.returncode, run.stderr) == (0, "")
+        with AgentMemory(database) as memory:
+            serde = JsonPlusSerializer(allowed_msgpack_modules=[(Ticket.__module__, "Ticket")])
+            saver = AgentMemorySaver(memory, serde=serde)
+            assert saver.get(at())["channel_values"] == {"ticket": Ticket(7), "n": 1}
+        for unknown in ("nowhere.Thing", "json.Nothing", "Thing", ""):
+            assert "no class" in refused(agentmem("import-checkpoints", path, database, "--allow", unknown))
+
+    def test_a_source_that_is_none_is_refused_and_nothing_is_made(self, tmp_path, database):
+        (tmp_path / "text.txt").write_text("not a database " * 100)
+        (tmp_path / "empty.db").touch()
+        with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+            connection.execute("create table checkpoints (x)")
+        names = {file.name for file in tmp_path.iterdir()}
+        for source in ("missing.db", ".", "text.txt", "empty.db", "other.db", Path(database).name):
+            before = (tmp_path / source).read_bytes() if (tmp_path / source).is_file() else b""
+            line = refused(agentmem("import-checkpoints", str(tmp_path / source), str(tmp_path / "ours.db")))
+            assert source in line or str(tmp_path) in line
+            assert {file.name for file in tmp_path.iterdir()} == names
+            assert (before or not (tmp_path / source).is_file()) in (True, before) or source == "empty.db"
+            if (tmp_path / source).is_file():
+                assert (tmp_path / source).read_bytes() == before
+
+    def test_a_server_without_checkpoints_or_that_is_not_there_is_refused(self, new_database, tmp_path):
+        for url in (
+            new_database("postgres"),
+            "postgresql://ada:s3cret@127.0.0.1:1/db",
+            "postgresql://ada:s3cret@host/db?nonsense=1",
+        ):
+            line = refused(agentmem("import-checkpoints", url, str(tmp_path / "ours.db")))
+            assert "PostgreSQL" in line
+            assert "s3cret" not in line
+            assert not (tmp_path / "ours.db").exists()
+
+    def test_into_another_programs_database_nothing_is_written(self, source, tmp_path):
+        path, _ = source
+        before = Path(path).read_bytes()
+        assert "another program" in refused(agentmem("import-checkpoints", path, path))
+        assert Path(path).read_bytes() == before
+        assert "folder" in refused(agentmem("import-checkpoints", path, str(tmp_path / "nowhere" / "ours.db")))
+
+    def test_damage_stops_it_and_what_came_before_stays(self, tmp_path):
+        def make(saver):
+            line = Line(saver)
+            for n in range(4):
+                line.put({"n": n})
+
+        path, _ = stock(tmp_path / "stock.db", make)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(
+                "update checkpoints set checkpoint = x'c1' "
+                "where checkpoint_id = (select min(checkpoint_id) from checkpoints)"
+            )
+            connection.commit()
+        assert "stock.db" in refused(agentmem("import-checkpoints", path, str(tmp_path / "ours.db")))
+        assert counted(tmp_path / "ours.db") == 3
+
+    @pytest.mark.parametrize("package", ["sqlite", "postgres"])
+    def test_without_the_extra_it_says_what_to_install(self, source, package, tmp_path):
+        hidden = f"import sys\nsys.modules['langgraph.checkpoint.{package}'] = None\n"
+        (tmp_path / "hidden").mkdir()
+        (tmp_path / "hidden" / "sitecustomize.py").write_text(hidden)
+        path = source[0] if package == "sqlite" else "postgresql://localhost/x"
+        environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "hidden"), str(ROOT)])}
+        line = refused(agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), **environment))
+        assert line.endswith("pip install 'langchain-agentmem[import]'")
+
+    @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
+    def test_ctrl_c_keeps_what_was_copied_and_running_it_again_goes_on(self, tmp_path):
+        def make(saver):
+            line = Line(saver)
+            for n in range(3_000):
+                line.put({"n": n, "text": f"text {n} " * 20})
+
+        path, _ = stock(tmp_path / "stock.db", make)
+        database = str(tmp_path / "ours.db")
+        with subprocess.Popen(
+            command("import-checkpoints", path, database),
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as run:
+            while counted(database) < 5 and run.poll() is None:
+                time.sleep(0.005)
+            run.send_signal(signal.SIGINT)
+            output, errors = run.communicate()
+        assert (run.returncode, output) == (130, "")
+        assert errors == "Interrupted. What was copied is kept: run it again to go on.\n"
+        stopped = counted(database)
+        assert 5 <= stopped < 3_000
+        done = json.loads(agentmem("import-checkpoints", path, database, "--json").stdout)
+        assert done == {"checkpoints": 3_000 - stopped, "known": stopped, "threads": 1}
+        assert agentmem("verify", "--database", database).returncode == 0
+
+    @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+    def test_on_a_terminal_it_shows_how_far_and_how_fast_it_is(self, source, tmp_path):
+        path, before = source
+        own, terminal = os.openpty()
+        run = subprocess.run(
+            command("import-checkpoints", path, str(tmp_path / "ours.db"), "--json"),
+            env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"},
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            text=True,
+            check=True,
+        )
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError), os.fdopen(own, "rb", buffering=0) as watching:
+            while read := watching.read(65_536):
+                shown += read
+        count = sum(map(len, before.values()))
+        assert json.loads(run.stdout)["checkpoints"] == count
+        assert f"{count} checkpoints" in shown.decode()
+        assert "/s" in shown.decode()
+
+
 class TestErrors:
     @pytest.mark.parametrize("name", ["search heron", "stats", "verify"])
     def test_a_mistyped_path_does_not_become_a_database(self, name, tmp_path):
@@ -171,7 +459,7 @@ class TestHelp:
 
     def test_every_command_is_listed(self):
         listed = agentmem("--help").stdout
-        assert all(f"  {name} " in listed for name in ("demo", "search", "stats", "verify"))
+        assert all(f"  {name} " in listed for name in ("demo", "import-checkpoints", "search", "stats", "verify"))
 
     def test_the_format_of_a_transcript_is_shown_as_one_can_write_it(self, tmp_path):
         shown = agentmem("demo", "--help").stdout

@@ -13,7 +13,6 @@ import orjson
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.encoding import TAG
-from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.body import decode_body, encode_body
 from langchain_agentmem.messages.langchain_calls import json_object
 from langchain_agentmem.messages.translation import EXACT, from_langchain, to_langchain
@@ -100,7 +99,7 @@ def body_of(message: BaseMessage) -> tuple[bytes, Prototype | None] | None:
         body = encode_body(from_langchain(message))
         prototype = prototype_of(body, message.id)
         same = (prototype.copy() if prototype else message_of(body, message.id)) == message
-    except (InvalidInput, TypeError, ValueError, RecursionError):
+    except Exception:  # noqa: BLE001 - somebody put into it what no message can hold
         return None
     return (body, prototype) if same else None
 

@@ -45,8 +45,8 @@ CHECKPOINT_PAGES = 4_000
 
 RELEASE_FROM = 256
 """Free pages that are kept for what comes next: 1 MB."""
-RELEASED_PAGES = 500
-RELEASES = 10_000
+RELEASED_PAGES = 200
+"""Free pages that one transaction hands back."""
 
 _MEMORY_URI = re.compile(r"file:(:memory:|.*[?&]mode=memory)")
 
@@ -299,13 +299,37 @@ class SqliteEngine(Engine):
                 time.sleep(0.01)
 
     def release(self) -> None:
-        """Hand free pages back, some hundred in a transaction, then fold the write-ahead log into the file."""
-        with self._in_use(), self._translated():
-            for _ in range(RELEASES):
-                with self._writing:
-                    if self._writer.execute("pragma freelist_count").fetchone()[0] < RELEASE_FROM:
-                        return
-                    self._writer.execute(f"pragma incremental_vacuum({RELEASED_PAGES})").fetchall()
+        """Hand free pages back, some hundred in a transaction, and fold the write-ahead log into the file.
+
+        Whoever else writes goes first: what is left is handed back the next time.
+        """
+        if self._in_memory:
+            return
+        with self._in_use(), self._translated(), contextlib.suppress(DatabaseBusy):
+            free = self._free_pages()
+            if free < RELEASE_FROM:
+                return
+            while free >= RELEASED_PAGES:
+                with self._writing, self._translated(), self._not_waiting() as connection:
+                    connection.execute(f"pragma incremental_vacuum({RELEASED_PAGES})").fetchall()
+                before, free = free, self._free_pages()
+                if free >= before:  # an older file, whose pages only VACUUM moves
+                    return
+            with self._writing, self._not_waiting() as connection:
+                connection.execute("pragma wal_checkpoint(passive)").fetchall()
+
+    def _free_pages(self) -> int:
+        with self._reader() as connection:
+            return int(connection.execute("pragma freelist_count").fetchone()[0])
+
+    @contextlib.contextmanager
+    def _not_waiting(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, for a statement that gives up at once where another process writes."""
+        self._writer.execute("pragma busy_timeout = 0")
+        try:
+            yield self._writer
+        finally:
+            self._writer.execute(f"pragma busy_timeout = {int(self._busy_timeout * 1000)}")
 
     def backup(self, path: Path) -> bool:
         """Copy the database as of one moment, while others go on reading and writing.

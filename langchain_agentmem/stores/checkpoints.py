@@ -15,9 +15,11 @@ are stored whole, each version anew.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from hashlib import blake2b
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -45,7 +47,7 @@ from langchain_agentmem.stores.coding import Coding, Rows, in_order, value_of
 from langchain_agentmem.stores.configs import Ready, address, config_of, readable, text_of
 from langchain_agentmem.stores.importing import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.threads import log, whole
-from langchain_agentmem.threads.head import next_version, short
+from langchain_agentmem.threads.head import next_version, short, with_texts
 from langchain_agentmem.threads.lines import Thread, ThreadAt, has
 from langchain_agentmem.threads.log import Key, Saved
 from langchain_agentmem.threads.shelf import Shelved
@@ -57,13 +59,15 @@ LARGEST_PAGE = 16
 
 
 Keys: TypeAlias = list[Key]
+Jobs: TypeAlias = list[Callable[[], bool]]
 
 
 class Call(NamedTuple):
     """A call of the saver, as what follows it sees it.
 
     Attributes:
-        method: "put", "put_writes", "get_tuple", "list", "copy_thread", "prune", "delete_thread" or "delete_for_runs".
+        method: "put", "put_writes", "adopt", "get_tuple", "list", "copy_thread", "prune" (once for every batch),
+            "delete_thread" or "delete_for_runs".
         config: The whole config of the call; for calls that have none, that of the run they were made in, if any.
         arguments: What else the method was given, and what it found: by name.
     """
@@ -74,7 +78,8 @@ class Call(NamedTuple):
 
 
 Follower: TypeAlias = Callable[[Call], Steps[None]]
-"""Takes further steps in the transaction of a call: what they write is stored with it, or neither is."""
+"""Takes further steps in the transaction of a call: what they write is stored with it, or neither is. The transactions
+of "get_tuple" and "list" only read."""
 
 
 class AgentMemorySaver(BaseCheckpointSaver[str]):
@@ -146,7 +151,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
 
     async def aclose(self) -> None:
         """`close`, awaited."""
-        self.close()
+        await asyncio.to_thread(self.close)
 
     def __enter__(self) -> Self:
         return self
@@ -251,7 +256,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         if history is None:
             return {channel: {"writes": []} for channel in wanted}
         reading = self._coding.reading(self.serde, history.place, history.parts)
-        with readable(at, name):
+        with readable(at, name, decoding=True):
             found: dict[str, DeltaChannelHistory] = {}
             for channel in wanted:
                 writes = [write for group in history.writes[channel] for write in in_order(group, reading)]
@@ -292,23 +297,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: The config names no thread, or a value cannot be serialized. Nothing is stored.
         """
-        at, ns, parent = address(config)
-        told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
-        values = {
-            name: checkpoint["channel_values"][name] for name in new_versions if name in checkpoint["channel_values"]
-        }
-        stored = self._coding.folded(self.serde, at, dict(checkpoint), told, parent, values)
-        rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
-        make = self._coding.drafting(self.serde, at, rows, list(values.items()), listing=True)
-        now = self.database.now()
-
-        def steps() -> Steps[tuple[Thread, log.Draft, Shelved]]:
-            done = yield from log.put(at, ns, stored, make, retention=self.retention, now=now)
-            yield from self._follow("put", config, checkpoint=checkpoint, metadata=told)
-            return done
-
-        thread = self._write(steps, at)
-        return config_of(config["configurable"]["thread_id"], thread.path, ns, stored.name)
+        return self._putting(config, checkpoint, metadata, new_versions)()
 
     async def aput(
         self,
@@ -318,7 +307,9 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """`put`, awaited."""
-        stored: RunnableConfig = await self._in_thread(self.put, config, checkpoint, metadata, new_versions, write=True)
+        stored: RunnableConfig = await self._in_thread(
+            self._putting(config, checkpoint, metadata, new_versions), write=True
+        )
         return stored
 
     def put_writes(
@@ -339,27 +330,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: The config names no thread or checkpoint, or a value cannot be serialized. Nothing is stored.
         """
-        at, ns, name = address(config)
-        if name is None:
-            raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
-        rows: Rows = [
-            {
-                "task": text_of(task_id, "task"),
-                "place": WRITES_IDX_MAP.get(channel, place),
-                "path": task_path,
-                "channel": channel,
-            }
-            for place, (channel, _) in enumerate(writes)
-        ]
-        make = self._coding.drafting(self.serde, at, rows, writes, listing=False)
-        now = self.database.now()
-
-        def steps() -> Steps[tuple[Thread, log.Draft, Shelved]]:
-            done = yield from log.put_writes(at, ns, name, make, now=now)
-            yield from self._follow("put_writes", config, writes=writes, task_id=task_id, task_path=task_path)
-            return done
-
-        self._write(steps, at)
+        self._putting_writes(config, writes, task_id, task_path)()
 
     async def aput_writes(
         self,
@@ -369,7 +340,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """`put_writes`, awaited."""
-        await self._in_thread(self.put_writes, config, writes, task_id, task_path, write=True)
+        await self._in_thread(self._putting_writes(config, writes, task_id, task_path), write=True)
 
     def adopt(self, found: CheckpointTuple) -> bool:
         """Store a checkpoint of another saver as it is, with what was written towards the next one.
@@ -386,30 +357,39 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         at, ns, name = address(found.config)
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         told: dict[str, Any] = dict(found.metadata)
-        checkpoint: dict[str, Any] = dict(found.checkpoint)
-        versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
-        stored = self._coding.folded(self.serde, at, checkpoint, told, parent, values)
-        rows: Rows = [{"channel": each, "version": short(versions[each])} for each in values if each in versions]
-        make = self._coding.drafting(
-            self.serde, at, rows, [(each, values[each]) for each in values if each in versions], listing=True
-        )
+        checkpoint = with_texts(dict(found.checkpoint), partial(_digest_of, self.serde))
         drafts = [
-            self._coding.drafting(self.serde, at, [_row(*write, place, order)], [(write[1], write[2])], listing=False)
-            for order, (place, write) in enumerate(_placed(found.pending_writes or ()))
+            self._coding.drafting(
+                self.serde, at, [_row(task, channel, place, order)], [(channel, value)], listing=False
+            )
+            for order, (place, (task, channel, value)) in enumerate(_placed(found.pending_writes or ()))
         ]
+        put = None
+        if not self._read(partial(has, at, ns, str(name)), at, name):
+            put = self._adopting(at, ns, checkpoint, told, parent)
         now = self.database.now()
 
         def steps() -> Steps[bool]:
-            if (yield from has(at, ns, stored.name)):
-                return False
-            yield from log.put(at, ns, stored, make, retention=None, now=now)
-            for draft in drafts:
-                yield from log.put_writes(at, ns, stored.name, draft, now=now)
+            new = put is not None and not (yield from has(at, ns, str(name)))
+            if put is not None and new:
+                yield from put(now)
+            for draft in drafts:  # also for a checkpoint that is known: there may be more of them now
+                yield from log.put_writes(at, ns, str(name), draft, now=now, exact=True)
             yield from self._follow("adopt", found.config, checkpoint=checkpoint, metadata=told)
-            return True
+            return new
 
         with readable(at, name):
-            return self.database.engine.write(steps)
+            return self.database.engine.write(steps) if drafts or put is not None else False
+
+    def _adopting(
+        self, at: ThreadAt, ns: str, checkpoint: dict[str, Any], told: dict[str, Any], parent: str | None
+    ) -> Callable[[int], Steps[Any]]:
+        versions, given = checkpoint["channel_versions"], checkpoint["channel_values"]
+        values = {text_of(each, "channel"): given[each] for each in given if each in versions}
+        stored = self._coding.folded(self.serde, at, checkpoint, told, parent, values)
+        rows: Rows = [{"channel": each, "version": short(versions[each])} for each in values]
+        make = self._coding.drafting(self.serde, at, rows, list(values.items()), listing=True)
+        return lambda now: log.put(at, ns, stored, make, retention=None, now=now, exact=True)
 
     def import_checkpoints(
         self,
@@ -498,29 +478,100 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: There is no such strategy.
         """
-        if strategy not in {"keep_latest", "delete"}:
-            raise InvalidInput(f"There is no strategy {strategy!r}; there are 'keep_latest' and 'delete'.")
-        low, high = range_of(resolve(None))
-        for thread_id in thread_ids:
-            name = id_of(thread_id, "thread")
-            if strategy == "delete":
-                self._change(partial(whole.delete, low, high, name), "prune", thread_id=name, strategy=strategy)
+        for job in self._pruning(thread_ids, strategy):
+            while job():
                 continue
-            for at in self.database.engine.read(partial(whole.named, low, high, name)):
-                make = partial(whole.prune, at, keep=1)
-                while self._change(make, "prune", thread_id=name, strategy=strategy) >= whole.BATCH:
-                    continue
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """`prune`, awaited."""
-        await self._in_thread(partial(self.prune, thread_ids, strategy=strategy), write=True)
+        """`prune`, awaited. Other writers get in between the batches."""
+        for job in await self._in_thread(self._pruning, thread_ids, strategy):
+            while await self._in_thread(job, write=True):
+                continue
 
     def get_next_version(self, current: str | float | None, channel: None) -> str:
         """A version that follows another, as any saver made it, and that no fork will ever give again."""
         del channel
         return next_version(current)
 
+    def _pruning(self, thread_ids: Sequence[str], strategy: str) -> Sequence[Callable[[], bool]]:
+        """What a pruning does, in functions that say whether they must be called again."""
+        if strategy not in {"keep_latest", "delete"}:
+            raise InvalidInput(f"There is no strategy {strategy!r}; there are 'keep_latest' and 'delete'.")
+        low, high = range_of(resolve(None))
+        jobs: Jobs = []
+        for name in [id_of(thread_id, "thread") for thread_id in thread_ids]:
+            if strategy == "delete":
+                jobs.append(partial(self._prune, partial(whole.delete, low, high, name), name, strategy))
+                continue
+            found = self.database.engine.read(partial(whole.named, low, high, name))
+            jobs += [partial(self._prune, partial(whole.prune, at, keep=1), name, strategy) for at in found]
+        return jobs
+
+    def _prune(self, make: Operation[Any], name: str, strategy: str) -> bool:
+        done = self._change(make, "prune", thread_id=name, strategy=strategy)
+        return strategy == "keep_latest" and bool(done >= whole.BATCH)
+
     # -- plumbing ----------------------------------------------------------------------------------------------
+
+    def _putting(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> Callable[[], RunnableConfig]:
+        """Write out a checkpoint now, as it is; what is given back stores it.
+
+        LangGraph goes on while a checkpoint is being stored, and the next node may change what is in it.
+        """
+        at, ns, parent = address(config)
+        told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
+        given = checkpoint["channel_values"]
+        values = {text_of(name, "channel"): given[name] for name in new_versions if name in given}
+        stored = self._coding.folded(self.serde, at, dict(checkpoint), told, parent, values)
+        rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
+        make = self._coding.drafting(self.serde, at, rows, list(values.items()), listing=True)
+        now = self.database.now()
+
+        def steps() -> Steps[tuple[Thread, log.Draft, Shelved]]:
+            done = yield from log.put(at, ns, stored, make, retention=self.retention, now=now)
+            yield from self._follow("put", config, checkpoint=checkpoint, metadata=told)
+            return done
+
+        def store() -> RunnableConfig:
+            thread = self._write(steps, at)
+            return config_of(config["configurable"]["thread_id"], thread.path, ns, stored.name)
+
+        return store
+
+    def _putting_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Callable[[], None]:
+        """The same for what a task wrote."""
+        at, ns, name = address(config)
+        if name is None:
+            raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
+        rows: Rows = [
+            {
+                "task": text_of(task_id, "task"),
+                "place": WRITES_IDX_MAP.get(channel, place),
+                "path": task_path,
+                "channel": channel,
+            }
+            for place, (channel, _) in enumerate(writes)
+        ]
+        make = self._coding.drafting(self.serde, at, rows, writes, listing=False)
+        now = self.database.now()
+
+        def steps() -> Steps[tuple[Thread, log.Draft, Shelved]]:
+            done = yield from log.put_writes(at, ns, name, make, now=now)
+            yield from self._follow("put_writes", config, writes=writes, task_id=task_id, task_path=task_path)
+            return done
+
+        def store() -> None:
+            self._write(steps, at)
+
+        return store
 
     def _read(self, make: Operation[T], at: ThreadAt, name: str | None) -> T:
         with readable(at, name):
@@ -530,6 +581,8 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         with readable(at, None):
             thread, used, shelved = self.database.engine.write(make)
         self._coding.stored(at, thread, used, shelved)
+        if self.retention is not None and not self.retention.off:
+            self.database.engine.release()
         return thread
 
     def _change(self, make: Operation[T], method: str, **arguments: Any) -> T:
@@ -582,7 +635,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
                 keys, size = keys[size:], min(size * 4, LARGEST_PAGE)
 
     def _fits(self, key: Key, wanted: dict[str, Any]) -> bool:
-        with readable(ThreadAt(key.path, key.thread), key.name):
+        with readable(ThreadAt(key.path, key.thread), key.name, decoding=True):
             metadata = value_of(self.serde, key.metadata)
         return all(metadata.get(name) == value for name, value in wanted.items())
 
@@ -602,6 +655,11 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         ]
 
 
+def _digest_of(serde: SerializerProtocol, value: Any) -> str:
+    kind, data = serde.dumps_typed(value)
+    return blake2b(kind.encode() + data, digest_size=6).hexdigest()
+
+
 def _placed(writes: Iterable[PendingWrite]) -> Iterator[tuple[int, PendingWrite]]:
     """Writes of another saver, each with its place among those of its task."""
     counts: dict[str, int] = {}
@@ -611,9 +669,8 @@ def _placed(writes: Iterable[PendingWrite]) -> Iterator[tuple[int, PendingWrite]
         yield WRITES_IDX_MAP.get(write[1], place), write
 
 
-def _row(task: str, channel: str, value: Any, place: int, order: int) -> dict[str, object]:
+def _row(task: str, channel: str, place: int, order: int) -> dict[str, object]:
     """Other savers do not tell the paths of tasks, so the order in which they give the writes takes their place."""
-    del value
     return {"task": text_of(task, "task"), "place": place, "path": f"{order:08}", "channel": channel}
 
 

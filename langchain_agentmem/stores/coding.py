@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -37,6 +38,7 @@ class Coding:
         self.prototypes = Prototypes()
         self._stamps = Stamps()
         self._places: dict[ThreadAt, Place] = {}
+        self._remembering = threading.Lock()
 
     def drafting(
         self,
@@ -86,9 +88,11 @@ class Coding:
         return Reading(serde, self._stamps, place, parts, self.prototypes)
 
     def _remember(self, at: ThreadAt, place: Place) -> None:
-        self._places[at] = place
-        while len(self._places) > KNOWN_PLACES:
-            self._places.pop(next(iter(self._places)), None)
+        with self._remembering:
+            self._places.pop(at, None)  # so that the one that was used last is forgotten last
+            self._places[at] = place
+            while len(self._places) > KNOWN_PLACES:
+                del self._places[next(iter(self._places))]
 
     def folded(
         self,
@@ -140,7 +144,7 @@ class Coding:
         """
         self._remember(at, saved.place)
         reading = self.reading(serde, saved.place, saved.parts)
-        with readable(at, saved.name), collecting_later():
+        with readable(at, saved.name, decoding=True), collecting_later():
             values = {
                 channel: reading.value(saved.values[channel]) for channel in saved.versions if channel in saved.values
             }

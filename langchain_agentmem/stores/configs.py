@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
 from langchain_agentmem.namespaces import CONFIG_KEY, id_of, namespace_of, path_of, resolve
 from langchain_agentmem.threads.lines import OWN_LINE, ThreadAt
+from langchain_agentmem.threads.recipe import Damaged
 
 
 class Ready:
@@ -21,15 +22,17 @@ class Ready:
 
 
 class readable:  # noqa: N801 - it reads as a function
-    """A block in which what cannot be read becomes an error that names the thread and the checkpoint.
+    """A block in which damage becomes an error that names the thread and the checkpoint.
 
     Args:
         at: The thread.
         name: The checkpoint's id; None for the newest.
+        decoding: Whether the serializer is at work, all of whose errors are damage.
     """
 
-    def __init__(self, at: ThreadAt, name: str | None) -> None:
+    def __init__(self, at: ThreadAt, name: str | None, *, decoding: bool = False) -> None:
         self._at, self._name = at, name
+        self._damage: type[Exception] = Exception if decoding else Damaged
 
     def __enter__(self) -> None:
         return None
@@ -37,7 +40,7 @@ class readable:  # noqa: N801 - it reads as a function
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, AgentMemoryError):
+        if isinstance(error, self._damage) and not isinstance(error, AgentMemoryError):
             name = self._name or getattr(error, "checkpoint", None)
             which = "newest checkpoint" if name is None else f"checkpoint {name!r}"
             raise CheckpointUnreadable(
@@ -80,7 +83,7 @@ def address(config: RunnableConfig, *, whole_thread: bool = False) -> tuple[Thre
     Raises:
         InvalidInput: It names no thread, or something that cannot be an id.
     """
-    configurable = config.get("configurable") or {}
+    configurable = (config or {}).get("configurable") or {}
     if "thread_id" not in configurable:
         raise InvalidInput('A checkpointer needs config["configurable"]["thread_id"].')
     at = ThreadAt(path_of(resolve(None, config)), id_of(configurable["thread_id"], "thread"))

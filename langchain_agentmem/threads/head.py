@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 from langchain_agentmem.threads.recipe import Damaged
@@ -22,14 +23,44 @@ def next_version(current: str | float | None) -> str:
     """A version that follows another, and that no fork of the thread will ever give again.
 
     Args:
-        current: The version before, as this or any other saver made it; None for the first.
+        current: The version before, as this or another saver made it; None for the first.
     """
     number = int(str(current).split(".", 1)[0]) if current is not None else 0
     return f"{number + 1:0{WIDTH}}.{secrets.token_urlsafe(_DISTINCT_BYTES)}"
 
 
+def with_texts(checkpoint: dict[str, Any], digest: Callable[[Any], str]) -> dict[str, Any]:
+    """A checkpoint of another saver, whose versions may be numbers.
+
+    Numbers mean different values in the forks of a thread, and no text could follow them. So each becomes a text that
+    is ordered like it and tells the value too.
+
+    Args:
+        checkpoint: The checkpoint.
+        digest: Tells one value from another.
+    """
+    versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
+    if not any(isinstance(version, int | float) for version in versions.values()):
+        return checkpoint
+
+    def text(channel: str, version: Any) -> Any:
+        if not isinstance(version, int | float):
+            return version
+        own = channel in values and version == versions.get(channel)
+        return f"{int(version):0{WIDTH}}.{version}.{digest(values[channel]) if own else ''}"
+
+    seen = {
+        node: {channel: text(channel, version) for channel, version in channels.items()}
+        for node, channels in checkpoint["versions_seen"].items()
+    }
+    return checkpoint | {
+        "channel_versions": {channel: text(channel, version) for channel, version in versions.items()},
+        "versions_seen": seen,
+    }
+
+
 def short(version: Any) -> str:
-    """The form in which a version is stored; ordered like the versions, as long as there are a million at most."""
+    """The form in which a version is stored."""
     if type(version) is str:
         number, dot, distinct = version.partition(".")
         if dot and number.isdecimal() and number.isascii() and len(number) == WIDTH:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.namespaces import namespace_of
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.threads.shelf import LOOSE, Place
@@ -61,8 +61,10 @@ def make_thread(path: str, name: str, now: int, *, delta: bool = False) -> Steps
     """Make a thread with a shelf of its own."""
     yield query.create_namespace(path=path)
     [shelf] = yield query.create_shelf(loose=LOOSE)
-    [row] = yield query.create_thread(path=path, name=name, shelf=shelf["id"], delta=int(delta), now=now)
-    return Thread(row["id"], path, name, Place(shelf["id"], 0), delta, 0, None)
+    rows = yield query.create_thread(path=path, name=name, shelf=shelf["id"], delta=int(delta), now=now)
+    if not rows:
+        raise BranchMoved  # somebody else made it: begin again
+    return Thread(rows[0]["id"], path, name, Place(shelf["id"], 0), delta, 0, None)
 
 
 def line_of(thread: Thread, ns: str) -> Steps[int]:
@@ -73,13 +75,15 @@ def line_of(thread: Thread, ns: str) -> Steps[int]:
 
 def make_line(thread: Thread, ns: str) -> Steps[int]:
     """A new line of a thread."""
-    [row] = yield query.create_line(thread=thread.id, ns=ns)
-    return int(row["id"])
+    rows = yield query.create_line(thread=thread.id, ns=ns)
+    if not rows:
+        raise BranchMoved  # somebody else made it: begin again
+    return int(rows[0]["id"])
 
 
 def has(at: ThreadAt, ns: str, name: str) -> Steps[bool]:
-    """Whether a checkpoint is there."""
-    thread = yield from find(at, ns)
+    """Whether just this thread has a checkpoint."""
+    thread = yield from find(at, ns, exact=True)
     return bool(
         thread is not None and thread.line is not None and (yield query.checkpoint_named(line=thread.line, name=name))
     )

@@ -126,6 +126,7 @@ def put(
     *,
     retention: Retention | None,
     now: int,
+    exact: bool = False,
 ) -> Steps[tuple[Thread, Draft, Shelved]]:
     """Store a checkpoint with the values that are new in it.
 
@@ -136,11 +137,12 @@ def put(
         make: Takes the new values apart, as rows with "channel" and "version".
         retention: What to remove after it.
         now: When.
+        exact: The empty path stands for the root.
 
     Returns:
         The thread, the draft that was used, and where its parts are.
     """
-    thread, line = yield from _line(at, ns, now)
+    thread, line = yield from _line(at, ns, now, exact=exact)
     draft = make(thread.place)
     shelved = yield from shelves.shelve(thread.place, draft.draft, draft.recipes)
     rows = [{"line": line, **row, "recipe": each} for row, each in zip(draft.rows, shelved.recipes, strict=True)]
@@ -165,7 +167,7 @@ def put(
 
 
 def put_writes(
-    at: ThreadAt, ns: str, checkpoint: str, make: MakeDraft, *, now: int
+    at: ThreadAt, ns: str, checkpoint: str, make: MakeDraft, *, now: int, exact: bool = False
 ) -> Steps[tuple[Thread, Draft, Shelved]]:
     """Store what a task wrote towards the next checkpoint.
 
@@ -175,11 +177,12 @@ def put_writes(
         checkpoint: The id of the checkpoint, which may not be there yet.
         make: Takes the values apart, as rows with "task", "place", "path" and "channel".
         now: When.
+        exact: The empty path stands for the root.
 
     Returns:
         As `put`.
     """
-    thread, line = yield from _line(at, ns, now)
+    thread, line = yield from _line(at, ns, now, exact=exact)
     draft = make(thread.place)
     shelved = yield from shelves.shelve(thread.place, draft.draft, draft.recipes)
     rows = [
@@ -285,18 +288,22 @@ def keys(
         if thread.line is not None:
             edge = before if after is None else after.name
             rows = yield query.line_keys(line=thread.line, before=edge, limit=limit)
-        return [Key(thread.path, thread.name, ns, row["line_id"], row["name"], bytes(row["metadata"])) for row in rows]
-    rows = yield query.checkpoint_keys(
-        thread=None if thread is None else thread.id,
-        low=low if thread is None else thread.path,
-        high=high if thread is None else thread.path + "\x01",
-        ns=ns,
-        name=name,
-        before=before,
-        after=None if after is None else after.name,
-        after_line=None if after is None else after.line,
-        limit=limit,
-    )
+        return [_key(row, thread.path, thread.name, ns) for row in rows]
+    wanted = {
+        "ns": ns,
+        "name": name,
+        "before": before,
+        "after": None if after is None else after.name,
+        "after_line": None if after is None else after.line,
+        "limit": limit,
+    }
+    if thread is not None:
+        rows = yield query.thread_keys(thread=thread.id, **wanted)
+        return [
+            Key(thread.path, thread.name, row["ns"], row["line_id"], row["name"], bytes(row["metadata"]))
+            for row in rows
+        ]
+    rows = yield query.checkpoint_keys(low=low, high=high, **wanted)
     return [
         Key(row["path"], row["thread"], row["ns"], row["line_id"], row["name"], bytes(row["metadata"])) for row in rows
     ]
@@ -371,11 +378,15 @@ def delta_history(
     return history
 
 
-def _line(at: ThreadAt, ns: str, now: int) -> Steps[tuple[Thread, int]]:
-    thread = yield from find(at, ns)
+def _line(at: ThreadAt, ns: str, now: int, *, exact: bool) -> Steps[tuple[Thread, int]]:
+    thread = yield from find(at, ns, exact=exact)
     if thread is None:
         thread = yield from make_thread(at.path, at.name, now)
     return thread, thread.line if thread.line is not None else (yield from make_line(thread, ns))
+
+
+def _key(row: Row, path: str, thread: str, ns: str) -> Key:
+    return Key(path, thread, ns, row["line_id"], row["name"], bytes(row["metadata"]))
 
 
 def _written(row: Row) -> Written:

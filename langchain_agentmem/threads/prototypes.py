@@ -12,6 +12,8 @@ from langchain_agentmem.threads.recipe import Range
 MOST_BYTES = 32_000_000
 _OVERHEAD = 1_000
 """Bytes that a prototype takes beside its body, roughly."""
+_NESTED = 8
+"""How many times its body a prototype takes that has lists and dictionaries, at most."""
 
 
 class Prototypes:
@@ -30,15 +32,11 @@ class Prototypes:
         if number in known:
             return
         known[number] = prototype
-        self._bytes += len(prototype.body) + _OVERHEAD
+        size = len(prototype.body) * (1 if prototype.flat else _NESTED) + _OVERHEAD
+        self._bytes += size
         if self._bytes > self._most:
             self._known = {shelf: {number: prototype}}
-            self._bytes = len(prototype.body) + _OVERHEAD
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._known = {}
-        self._bytes = 0
+            self._bytes = size
 
     def take(self, shelf: int, ranges: list[Range]) -> tuple[dict[int, Prototype], list[Range]]:
         """The prototypes of the parts in some ranges, and the ranges of those that are not known."""

@@ -26,6 +26,9 @@ Recipe: TypeAlias = list[Any]
 Range: TypeAlias = tuple[int, int]
 """The numbers of neighbouring parts: from the first, up to but without the second."""
 
+FARTHEST = 2**48
+"""Beyond all numbers of parts."""
+
 _CHECK_BYTES = 4
 
 
@@ -75,6 +78,12 @@ def unpack(blob: bytes) -> Recipe:
     except ormsgpack.MsgpackDecodeError as error:
         raise Damaged(str(error)) from error
     if type(recipe) is not list or not recipe:
+        raise Damaged("it is no recipe")
+    try:
+        sound = all(type(low) is type(high) is int and 0 <= low <= high < FARTHEST for low, high in ranges_of(recipe))
+    except (TypeError, ValueError, IndexError, KeyError, RecursionError) as error:
+        raise Damaged(f"it is no recipe ({error})") from error
+    if not sound:
         raise Damaged("it is no recipe")
     return recipe
 

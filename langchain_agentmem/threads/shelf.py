@@ -37,6 +37,10 @@ MOST_RANGES = 64
 """Ranges in one list. With more, neighbouring ones are put on the shelf once more, as one."""
 
 
+_Key: TypeAlias = tuple[bytes, str, str | None]
+"""What makes two parts equal: the digest of the body, the form and the name."""
+
+
 class Place(NamedTuple):
     """A shelf as it was seen: its id, and how often it was swept."""
 
@@ -61,12 +65,16 @@ class Part:
     loose: bool
 
 
+Tidy: TypeAlias = Callable[[list[Range], bool], list[Range]]
+"""Given ranges, and whether they are the whole value of a channel: other ranges for the same parts."""
+
+
 class Drafted(Protocol):
     """Values taken apart, before their parts have numbers."""
 
     parts: list[Part]
 
-    def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Callable[[list[Range]], list[Range]]) -> Recipe:
+    def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
         """Give the parts of a recipe their numbers."""
 
     def stamp(self, shelf: Place, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Any) -> None:
@@ -167,9 +175,9 @@ class _Copies:
         self.made: list[tuple[int, int, int]] = []
         self._moves = moves
 
-    def tidy(self, ranges: list[Range]) -> list[Range]:
-        """The ranges of a list that is a channel's value, all in the first row, and not too many."""
-        if any(high > LOOSE for _, high in ranges):
+    def tidy(self, ranges: list[Range], listed: bool) -> list[Range]:  # noqa: FBT001 - see Tidy
+        """Not too many ranges, and those of a list that is a channel's value all in the first row."""
+        if listed and any(high > LOOSE for _, high in ranges):
             ranges = merged([self._again([each]) if each[1] > LOOSE else each for each in ranges])
         while len(ranges) > MOST_RANGES:
             width = MOST_RANGES // 2
@@ -291,31 +299,59 @@ def _put(place: Place, parts: Sequence[Part]) -> Steps[tuple[list[int], int]]:
     """
     digests = [content.digest(part.body) for part in parts]
     bodies = dict(zip(digests, (part.body for part in parts), strict=True))
-    known: dict[tuple[object, ...], int] = {}
+    known: dict[_Key, set[int]] = {}
     if parts:
-        rows = yield query.known_parts(shelf=place.shelf, loose=LOOSE, hashes=json.dumps([key.hex() for key in bodies]))
-        for row in rows:
-            same = bytes(row["hash"]), row["form"], row["name"]
-            known[*same, True] = row["any"]
-            if row["listed"] is not None:
-                known[*same, False] = row["listed"]
+        rows = yield query.known_parts(shelf=place.shelf, hashes=json.dumps([key.hex() for key in bodies]))
+        known = {(bytes(row["hash"]), row["form"], row["name"]): set(json.loads(row["numbers"])) for row in rows}
         there = {bytes(row["hash"]) for row in rows}
         yield from content.store({key: body for key, body in bodies.items() if key not in there})
-    which = [(key, part.form, part.name, part.loose) for key, part in zip(digests, parts, strict=True)]
-    new = {each: part for each, part in zip(which, parts, strict=True) if each not in known}
-    loose = sum(part.loose for part in new.values())
-    following = list((yield from hold(place, listed=len(new) - loose, loose=loose)))
-    for each, part in new.items():
-        known[each] = following[part.loose]
-        following[part.loose] += 1
-    rows = [
-        {"shelf": place.shelf, "number": known[each], "form": part.form, "name": part.name}
-        | {"hash": each[0], "checksum": zlib.crc32(part.body)}
-        for each, part in new.items()
-    ]
-    if rows:
+    keys = [(key, part.form, part.name) for key, part in zip(digests, parts, strict=True)]
+    found = _known_numbers(keys, parts, known)
+    loose = dict.fromkeys(
+        key for key, part, number in zip(keys, parts, found, strict=True) if number is None and part.loose
+    )
+    count = sum(number is None and not part.loose for part, number in zip(parts, found, strict=True))
+    listed, first = yield from hold(place, listed=count, loose=len(loose))
+    assigned = {key: first + index for index, key in enumerate(loose)}
+    new: dict[int, dict[str, object]] = {}
+    numbers: list[int] = []
+    for key, part, number in zip(keys, parts, found, strict=True):
+        if number is None:
+            number = assigned[key] if part.loose else listed  # noqa: PLW2901 - it has its number now
+            listed += not part.loose
+            new[number] = {"shelf": place.shelf, "number": number, "form": part.form, "name": part.name}
+            new[number] |= {"hash": key[0], "checksum": zlib.crc32(part.body)}
+        numbers.append(number)
+    if new:
+        rows = list(new.values())
         yield query.insert_part(**rows[0]) if len(rows) == 1 else query.insert_part.many(rows)
-    return [known[each] for each in which], following[0]
+    return numbers, listed
+
+
+def _known_numbers(keys: Sequence[_Key], parts: Sequence[Part], known: Mapping[_Key, set[int]]) -> list[int | None]:
+    """Where some parts lie already; None for those to be put there.
+
+    Equal elements of one list are parts of their own: a list that named one of them twice would be two ranges.
+    """
+    found: list[int | None] = []
+    last, used = -1, set()
+    for key, part in zip(keys, parts, strict=True):
+        number: int | None = None
+        numbers = known.get(key, set())
+        if part.loose:
+            number = min(numbers, default=None)
+        else:
+            listed = {each for each in numbers if each < LOOSE}
+            if last + 1 in listed:
+                number = last + 1
+            elif len(listed) == 1 and key not in used:
+                [number] = listed
+            else:
+                number = min((each for each in listed if each > last), default=None)
+            used.add(key)
+            last = LOOSE if number is None else number
+        found.append(number)
+    return found
 
 
 def _sweep_line(line: int) -> Steps[list[Range]]:

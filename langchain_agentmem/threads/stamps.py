@@ -95,9 +95,10 @@ class Stamps:
             mark = prototype.fields if prototype.flat else fingerprint(prototype.copy())
             if mark is None:
                 return
-            prototype.given = stamp = Stamp(stamp)
+            stamp = Stamp(stamp)
             stamp.owner, stamp.mark = self, mark
-        stamp.shelf, stamp.number = shelf, number
+        stamp.number, stamp.shelf = number, shelf
+        prototype.given = stamp
 
     def number(self, message: Any, shelf: tuple[int, int]) -> int | None:
         """The number of the part that holds just this message, unchanged; None if that is not known."""

@@ -7,16 +7,17 @@ encrypted and nobody needs the serializer.
 from __future__ import annotations
 
 import json
+import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import CheckpointUnreadable, InvalidInput
 from langchain_agentmem.namespaces import namespace_of
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.threads import shelf as shelves
 from langchain_agentmem.threads.lines import ThreadAt, find, line_of, make_thread
-from langchain_agentmem.threads.recipe import Damaged, moved, opened, pack, unpack
+from langchain_agentmem.threads.recipe import Damaged, covered, moved, opened, pack, ranges_of, unpack
 from langchain_agentmem.threads.shelf import Part
 from langchain_agentmem.threads.whole import add
 
@@ -40,6 +41,9 @@ def dump(at: ThreadAt) -> Steps[list[dict[str, Any]]]:
         for kind, rows in (("value", values), ("write", writes), ("checkpoint", checkpoints)):
             records += [{"record": kind, "ns": line["ns"], **_told(row)} for row in rows]
     parts = yield from shelves.fetch(thread.place.shelf, recipes, shelves.nothing_known)
+    needed = sum(high - low for low, high in covered(each for recipe in recipes for each in ranges_of(recipe)))
+    if len(parts) < needed or any(zlib.crc32(part.body) != part.checksum for part in parts.values()):
+        raise CheckpointUnreadable(f"The thread {at.name!r} is damaged and cannot be exported; verify() tells more.")
     return [
         {"record": "thread", "namespace": namespace_of(at.path), "id": at.name, "delta": thread.delta},
         *(

@@ -15,7 +15,7 @@ import contextlib
 import gc
 import itertools
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ormsgpack
@@ -45,7 +45,7 @@ from langchain_agentmem.threads.recipe import (
     read_ranges,
     written_ranges,
 )
-from langchain_agentmem.threads.shelf import Part, PartRow, Place
+from langchain_agentmem.threads.shelf import Part, PartRow, Place, Tidy
 from langchain_agentmem.threads.stamps import Stamp, Stamps, fingerprint
 
 MESSAGE = "message"
@@ -92,16 +92,16 @@ class Draft:
         Raises:
             TypeError: The serializer cannot write it.
         """
-        self._loose = not self._listing or type(value) is not list
+        self._loose = not (self._listing and (type(value) is list or (type(value) is dict and len(value) > FEW)))
         return self._any(value, 0)
 
-    def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Callable[[list[Range]], list[Range]]) -> Recipe:
+    def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
         """Give the parts the numbers they got.
 
         Args:
             recipe: What `recipe` gave.
             numbers: The number of each of `parts`.
-            tidy: May give other ranges for the same parts.
+            tidy: May give other ranges for the same parts, told whether they are a channel's whole value.
         """
 
         def settled(recipe: Recipe, *, top: bool = False) -> Recipe:
@@ -112,7 +112,7 @@ class Draft:
                 ranges = merged(
                     each if type(each) is tuple else (numbers[~each], numbers[~each] + 1) for each in recipe[1]
                 )
-                return [kind, *written_ranges(tidy(ranges) if top and self._listing else ranges)]
+                return [kind, *written_ranges(tidy(ranges, top and self._listing))]
             if kind == FIELDS:
                 return [FIELDS, recipe[1], [settled(inner) for inner in recipe[2]]]
             if kind == ITEMS:
@@ -160,7 +160,7 @@ class Draft:
     def _shared(self, value: Any, kind: type, depth: int) -> Recipe:
         recipe: Recipe | None = None
         if kind is dict and value and all(type(key) is str for key in value):
-            if len(value) > FEW:
+            if len(value) > FEW and not any(map(_holds_messages, value.values())):
                 return self._entries(value)
             if any(_is_deep(item) for item in value.values()):
                 recipe = [FIELDS, list(value), [self._any(item, depth + 1) for item in value.values()]]
@@ -181,7 +181,7 @@ class Draft:
             if self._sharing == EVERYTHING or all(isinstance(item, BaseMessage) for item in value):
                 return self._messages(value)
         elif self._sharing == EVERYTHING:
-            if len(value) > FEW:
+            if len(value) > FEW and not any(map(_holds_messages, value)):
                 return self._elements(value)
             if any(_is_deep(item) for item in value):
                 recipe = [ITEMS, [self._any(item, depth + 1) for item in value]]
@@ -406,6 +406,15 @@ def _is_deep(value: Any) -> bool:
     return isinstance(value, list | dict | Send | _DeltaSnapshot | BaseMessage) or (
         isinstance(value, str | bytes) and len(value) > SMALL
     )
+
+
+def _holds_messages(value: Any) -> bool:
+    """Whether a value has messages at hand, which its own recipe would share."""
+    if type(value) is dict:
+        return any(map(_holds_messages, value.values()))
+    if type(value) is list:
+        return any(isinstance(item, BaseMessage) for item in value)
+    return isinstance(value, BaseMessage | Send)
 
 
 def _is_name(text: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.model import Retention
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
@@ -42,8 +42,10 @@ def prune(at: ThreadAt, *, keep: int, limit: int = BATCH) -> Steps[int]:
         removed += len(rows)
         if removed >= limit:
             break
-    if removed:
+    if removed < limit and removed + thread.litter:
         yield from shelves.sweep(thread.place.shelf)
+    elif removed:
+        yield query.add_litter(shelf=thread.place.shelf, count=removed)  # the last batch sweeps
     return removed
 
 
@@ -65,6 +67,8 @@ def delete(low: str, high: str, name: str | None) -> Steps[list[ThreadAt]]:
         Which were deleted.
     """
     threads = yield query.threads_within(low=low, high=high, name=name)
+    for shelf in sorted({row["shelf_id"] for row in threads}):
+        yield query.clear_litter(shelf=shelf)  # who holds a shelf may wait for its thread, so shelves come first
     for row in threads:
         yield query.delete_thread(thread=row["id"])
     for shelf in sorted({row["shelf_id"] for row in threads}):
@@ -113,9 +117,12 @@ def copy(source: ThreadAt, target: str, *, now: int) -> Steps[int]:
     yield from shelves.hold(thread.place)
     copied = yield from find(ThreadAt(thread.path, target), exact=True)
     if copied is None:
-        [row] = yield query.create_thread(
+        rows = yield query.create_thread(
             path=thread.path, name=target, shelf=thread.place.shelf, delta=int(thread.delta), now=now
         )
+        if not rows:
+            raise BranchMoved
+        [row] = rows
         copied = thread._replace(id=row["id"], name=target, line=None)
     elif thread.delta and not copied.delta:
         yield query.mark_delta(thread=copied.id)

@@ -16,6 +16,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import interrupt
 
+from langchain_agentmem import AgentMemorySaver
+
 NOTHING = object()
 """As the value of a channel: it has a version, and holds nothing."""
 
@@ -96,7 +98,8 @@ def comparable(found):
 
 
 def everything(saver, thread="t"):
-    """All of a thread, in all its namespaces, by namespace and age."""
+    """All of a thread, in all its namespaces, by namespace and age, read by a saver that remembers nothing."""
+    saver = AgentMemorySaver(saver.database, serde=saver.serde)
     config = {"configurable": {"thread_id": thread}}
     return sorted((comparable(found) for found in saver.list(config)), key=lambda found: found[:2])
 

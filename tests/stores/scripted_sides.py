@@ -30,8 +30,8 @@ class Different(AssertionError):
 def plain(given: Any, *, in_message: bool = False) -> Any:  # noqa: PLR0911
     """A value as lists and strings that tell its types and order.
 
-    Within a message tuples and lone surrogates may become lists and question marks, as msgpack makes them, and keys may
-    be in any order. A bytearray may become bytes, as msgpack makes it within another value.
+    Within a message tuples and lone surrogates may become lists and question marks, as msgpack makes them, and a dict
+    whose keys are not all strings may lose its order. A bytearray may become bytes, as it does within another value.
     """
     kind = type(given)
     if kind is str:
@@ -40,7 +40,9 @@ def plain(given: Any, *, in_message: bool = False) -> Any:  # noqa: PLR0911
         return plain(bytes(given))
     if kind is dict:
         pairs = [[plain(key, in_message=in_message), plain(each, in_message=in_message)] for key, each in given.items()]
-        return ["dict", *(sorted(pairs, key=lambda pair: str(pair[0])) if in_message else pairs)]
+        if in_message and not all(isinstance(key, str) for key in given):
+            pairs.sort(key=str)
+        return ["dict", *pairs]
     if kind in (list, tuple, deque):
         name = "list" if in_message and kind is tuple else kind.__name__
         return [name, *[plain(each, in_message=in_message) for each in given]]

@@ -17,16 +17,19 @@ def saver(memory: AgentMemory) -> AgentMemorySaver:
     return memory.checkpointer
 
 
+LONG = " and so on" * 40  # so that it becomes a part of the shelf
+
+
 def story(saver, thread="t", length=3, **metadata):
     """A thread with a root and a child namespace, values that are carried, an emptied channel, and pending writes."""
     configs = []
     for ns in ("", "child:1"):
         line = Line(saver, thread, ns)
-        configs.append(line.put({"a": f"{thread}{ns} first", "kept": [f"{thread}{ns} kept"]}, **metadata))
+        configs.append(line.put({"a": f"{thread}{ns} first" + LONG, "kept": [f"{thread}{ns} kept" + LONG]}, **metadata))
         for n in range(1, length):
             saver.put_writes(line.config, [("a", n), ("b", None)], f"task {n}", "path")
-            configs.append(line.put({"a": f"{thread}{ns} {n}", "b": NOTHING}, **metadata))
-        saver.put_writes(line.config, [("a", "pending")], "task")
+            configs.append(line.put({"a": f"{thread}{ns} {n}" + LONG, "b": NOTHING}, **metadata))
+        saver.put_writes(line.config, [("a", "pending" + LONG)], "task")
     return configs
 
 
@@ -118,7 +121,7 @@ class TestCopyingAThread:
         saver.delete_thread("t")
         assert everything(saver, "copy") == after
         assert saver.get(at("copy"))["channel_values"]["a"] == "only in the copy"
-        assert saver.get(at("copy"))["channel_values"]["kept"] == ["t kept"]
+        assert saver.get(at("copy"))["channel_values"]["kept"] == ["t kept" + LONG]
         assert memory.verify().problems == ()
 
     def test_deleting_the_copy_leaves_the_original(self, saver, memory):
@@ -199,7 +202,7 @@ class TestPruning:
         for before in latest:
             after = saver.get_tuple(before.config)
             assert (after.checkpoint, after.metadata) == (before.checkpoint, before.metadata)
-            assert after.pending_writes == before.pending_writes == [("task", "a", "pending")]
+            assert after.pending_writes == before.pending_writes == [("task", "a", "pending" + LONG)]
         assert everything(saver, "u") == untouched
         assert memory.verify().problems == ()
 
@@ -208,7 +211,7 @@ class TestPruning:
         saver.prune(["t"])
         line = Line(saver).fork(saver.get_tuple(at()).config)
         line.put({"b": "new"})
-        assert saver.get(at())["channel_values"] == {"a": "t 4", "b": "new", "kept": ["t kept"]}
+        assert saver.get(at())["channel_values"] == {"a": "t 4" + LONG, "b": "new", "kept": ["t kept" + LONG]}
         assert ids(saver.list(at())) == [id_in(line.config), id_in(configs[4])]
 
     def test_the_writes_of_what_was_pruned_do_not_come_back(self, saver):
@@ -230,7 +233,7 @@ class TestPruning:
         assert everything(saver, "copy") == before
         saver.prune(["copy"], strategy="delete")
         assert len(everything(saver, "t")) == 2
-        assert saver.get(at("t"))["channel_values"]["kept"] == ["t kept"]
+        assert saver.get(at("t"))["channel_values"]["kept"] == ["t kept" + LONG]
 
     def test_everything_can_be_pruned(self, saver, memory):
         for thread in ("t", "u", "v"):

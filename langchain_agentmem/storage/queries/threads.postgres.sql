@@ -25,8 +25,7 @@ cross join lateral (
 left join content c on c.id = p.content_id;
 
 -- name: known_parts
-select c.hash, p.form, p.name, max(p.number) as any,
-    max(case when p.number < cast(:loose as bigint) then p.number end) as listed
+select c.hash, p.form, p.name, cast(json_agg(p.number) as text) as numbers
 from json_array_elements_text(cast(:hashes as json)) h
 cross join lateral (select id, hash from content where hash = decode(h.value, 'hex') limit 1) c
 cross join lateral (
@@ -35,7 +34,7 @@ cross join lateral (
 group by c.hash, p.form, p.name;
 
 -- name: checkpoints_of_runs
-select l.thread_id, t.shelf_id, c.line_id, c.name from checkpoint c
+select t.shelf_id, c.line_id, c.name from checkpoint c
 join checkpoint_line l on l.id = c.line_id
 join thread t on t.id = l.thread_id
 join namespace n on n.id = t.namespace_id

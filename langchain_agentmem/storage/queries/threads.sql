@@ -17,13 +17,16 @@ insert into shelf (loose) values (:loose) returning id;
 insert into thread (namespace_id, name, shelf_id, delta, created_at)
 select n.id, :name, cast(:shelf as bigint), cast(:delta as bigint), cast(:now as bigint)
 from namespace n where n.path = :path
+on conflict (name, namespace_id) do nothing
 returning id;
 
 -- name: mark_delta
 update thread set delta = 1 where id = :thread and delta = 0;
 
 -- name: create_line
-insert into checkpoint_line (thread_id, ns) values (:thread, :ns) returning id;
+insert into checkpoint_line (thread_id, ns) values (:thread, :ns)
+on conflict (thread_id, ns) do nothing
+returning id;
 
 -- name: lines_of
 select id, ns from checkpoint_line where thread_id = :thread order by ns;
@@ -119,8 +122,7 @@ left join content c on c.id = p.content_id;
 
 -- name: known_parts
 -- Where parts lie that hold some contents, known by their digests in hexadecimal.
-select c.hash, p.form, p.name, max(p.number) as any,
-    max(case when p.number < cast(:loose as bigint) then p.number end) as listed
+select c.hash, p.form, p.name, json_group_array(p.number) as numbers
 from json_each(:hashes) h
 cross join content c on c.hash = from_hex(h.value)
 join part p on p.content_id = c.id and p.shelf_id = :shelf
@@ -128,15 +130,26 @@ group by c.hash, p.form, p.name;
 
 -- name: checkpoint_keys
 -- A page of checkpoints, newest first.
-select c.line_id, c.name, c.metadata, l.ns, t.name as thread, n.path, t.shelf_id
+select c.line_id, c.name, c.metadata, l.ns, t.name as thread, n.path
 from checkpoint c
 join checkpoint_line l on l.id = c.line_id
 join thread t on t.id = l.thread_id
 join namespace n on n.id = t.namespace_id
-where (cast(:thread as bigint) is null or l.thread_id = cast(:thread as bigint))
-    and (n.path >= :low and n.path < :high)
+where (n.path >= :low and n.path < :high)
     and (cast(:ns as text) is null or l.ns = cast(:ns as text))
     and (cast(:name as text) is null or c.name = cast(:name as text))
+    and (cast(:before as text) is null or c.name < cast(:before as text))
+    and (cast(:after as text) is null or (c.name, c.line_id) < (cast(:after as text), cast(:after_line as bigint)))
+order by c.name desc, c.line_id desc
+limit cast(:limit as bigint);
+
+-- name: thread_keys
+-- The same for one thread.
+select c.line_id, c.name, c.metadata, l.ns
+from checkpoint_line l
+join checkpoint c on c.line_id = l.id and (cast(:name as text) is null or c.name = cast(:name as text))
+where l.thread_id = :thread
+    and (cast(:ns as text) is null or l.ns = cast(:ns as text))
     and (cast(:before as text) is null or c.name < cast(:before as text))
     and (cast(:after as text) is null or (c.name, c.line_id) < (cast(:after as text), cast(:after_line as bigint)))
 order by c.name desc, c.line_id desc
@@ -191,7 +204,7 @@ delete from checkpoint_line where id = :line;
 delete from thread where id = :thread;
 
 -- name: checkpoints_of_runs
-select l.thread_id, t.shelf_id, c.line_id, c.name from checkpoint c
+select t.shelf_id, c.line_id, c.name from checkpoint c
 join checkpoint_line l on l.id = c.line_id
 join thread t on t.id = l.thread_id
 join namespace n on n.id = t.namespace_id

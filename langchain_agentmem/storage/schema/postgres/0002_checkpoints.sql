@@ -44,7 +44,7 @@ create table part (
     checksum bigint not null,
     primary key (shelf_id, number)
 );
-create index part_content on part (content_id);
+create index part_content on part (content_id, shelf_id);
 
 -- A checkpoint without its values. `versions` is a JSON object of the channels' versions; `head` and `metadata` are
 -- what the serializer wrote.

@@ -1,0 +1,117 @@
+"""A shelf of a thread in a database in memory, to put single values on and to take them off again."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Send
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.storage import query
+from langchain_agentmem.threads import shelf as shelves
+from langchain_agentmem.threads.lines import ThreadAt, find, make_thread
+from langchain_agentmem.threads.prototypes import Prototypes
+from langchain_agentmem.threads.recipe import ranges_of, unpack
+from langchain_agentmem.threads.shelf import nothing_known, shelve
+from langchain_agentmem.threads.stamps import Stamps
+from langchain_agentmem.threads.values import Draft, Reading
+
+AT = ThreadAt("", "t")
+
+
+def strict():
+    return JsonPlusSerializer(allowed_msgpack_modules=None)
+
+
+def round_trip(value, serde=None):
+    """What LangGraph's serializer itself makes of a value."""
+    serde = serde or strict()
+    return serde.loads_typed(serde.dumps_typed(value))
+
+
+class OwnShelf:
+    """A thread's shelf, and what a saver knows of it."""
+
+    def __init__(self, serde=None, memory=None):
+        self.serde = serde or strict()
+        self.memory = memory or AgentMemory()
+        self.engine = self.memory.database.engine
+        self.stamps, self.prototypes = Stamps(), Prototypes()
+        if self.engine.read(lambda: find(AT)) is None:
+            self.engine.write(lambda: make_thread(*AT, 0))
+
+    def put(self, value, *, listing=True):
+        """Put a value on the shelf and give its recipe, written."""
+
+        def steps():
+            thread = yield from find(AT)
+            draft = Draft(self.serde, self.stamps, thread.place, listing=listing)
+            recipe = draft.recipe(value)
+            shelved = yield from shelve(thread.place, draft, [recipe])
+            return thread.place, draft, shelved
+
+        place, draft, shelved = self.engine.write(steps)
+        draft.stamp(place, shelved.numbers, shelved.moves, self.prototypes)
+        return shelved.recipes[0]
+
+    def get(self, blob, *, known=True):
+        """Make the value of a recipe; what is remembered may help."""
+        recipe = unpack(blob)
+        recall = self.prototypes.take if known else nothing_known
+
+        def steps():
+            thread = yield from find(AT)
+            return thread.place, (yield from shelves.fetch(thread.place.shelf, [recipe], recall))
+
+        place, parts = self.engine.read(steps)
+        return Reading(self.serde, self.stamps, place, parts, self.prototypes).value(recipe)
+
+    def place(self):
+        return self.engine.read(lambda: find(AT)).place
+
+    def parts(self):
+        """How many parts there are."""
+        return self.memory.stats()["parts"]
+
+    def bytes(self):
+        """How many bytes their contents have."""
+        return self.memory.stats()["content_bytes"]
+
+    def numbers(self):
+        """The numbers of all parts."""
+
+        def steps():
+            rows = yield query.parts_after(shelf=self.place().shelf, after=-1, limit=100_000)
+            return [row["number"] for row in rows]
+
+        return self.engine.read(steps)
+
+
+def ranges(blob):
+    """How many ranges of parts a written recipe needs."""
+    return len(list(ranges_of(unpack(blob))))
+
+
+def told(value: Any) -> Any:
+    """A value so that two of them are equal only where their types, and the order of their keys, are equal too."""
+    kind = type(value)
+    held: Any = value
+    if isinstance(value, BaseMessage):
+        fields = {name: told(field) for name, field in sorted(value.__dict__.items())}
+        held = fields, told(value.__pydantic_extra__)
+    elif kind is Send:
+        held = value.node, told(value.arg), told(getattr(value, "timeout", None))
+    elif kind is _DeltaSnapshot:
+        held = told(value.value)
+    elif kind is dict:
+        held = [(told(key), told(item)) for key, item in value.items()]
+    elif kind in (list, tuple):
+        held = [told(item) for item in value]
+    elif kind is float:
+        held = "nan" if math.isnan(value) else struct.pack("d", value)
+    return kind, held

@@ -1,0 +1,636 @@
+"""Looking after threads: they are counted, verified, erased, exported, imported and backed up with everything else."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+from langchain_agentmem import AgentMemory, AgentMemorySaver
+from langchain_agentmem.errors import InvalidInput, StorageError
+from langchain_agentmem.threads.shelf import LOOSE
+
+from ..stores.graphs import Line, at, chat_graph, everything, ids, logging_graph  # noqa: TID252
+from .filled import THREADS, delta_graph, fill, go_on, outer_graph, seen
+
+
+def within(thread, namespace, **more):
+    config = at(thread, **more)
+    config["configurable"]["agentmem_namespace"] = namespace
+    return config
+
+
+def aes():
+    return EncryptedSerializer.from_pycryptodome_aes(key=b"sixteen bytes ok")
+
+
+class TestStatistics:
+    def test_threads_checkpoints_writes_and_parts_are_counted(self, memory):
+        assert {memory.stats()[name] for name in ("threads", "checkpoints", "writes", "parts")} == {0}
+        line = Line(memory.checkpointer)
+        config = line.put({"text": "long " * 100, "short": 1})
+        line.put({"text": "longer " * 100})
+        memory.checkpointer.put_writes(config, [("text", "x"), ("short", 2)], "task")
+        Line(memory.checkpointer, "u").put({"messages": [HumanMessage("hello"), AIMessage("hello")]})
+        stats = memory.stats()
+        assert {name: stats[name] for name in ("threads", "checkpoints", "writes", "parts")} == {
+            "threads": 2,
+            "checkpoints": 3,
+            "writes": 2,
+            "parts": 4,
+        }
+        assert stats["contents"] == 4
+        assert stats["content_bytes"] > 1_000
+
+    def test_what_is_deleted_is_counted_no_more(self, memory):
+        fill(memory.checkpointer)
+        for thread in THREADS:
+            memory.checkpointer.delete_thread(thread)
+        stats = memory.stats()
+        assert {stats[name] for name in ("threads", "checkpoints", "writes", "parts", "contents", "namespaces")} == {0}
+
+    async def test_a_check_tells_how_much_it_looked_at(self, memory):
+        fill(memory.checkpointer)
+        report = await memory.averify()
+        assert report.problems == ()
+        assert report.checked["threads"] == len(THREADS)
+        assert report.checked["checkpoints"] == memory.stats()["checkpoints"]
+
+
+DAMAGES = {
+    "the recipe of a value": (
+        "update channel_value set recipe = :blob where channel = 'list'",
+        r"channel 'list' of the thread 'line'.*checksum",
+    ),
+    "a recipe that was cut": (
+        "update channel_value set recipe = substr(recipe, 1, 3) where channel = 'messages'",
+        r"channel 'messages' of the thread 'chat'",
+    ),
+    "the recipe of a write": (
+        "update pending_write set recipe = :blob where task = 'task'",
+        r"channel 'bytes' of the thread 'line'.*checksum",
+    ),
+    "a head": ("update checkpoint set head = :blob where run_id = 'run'", r"head of the checkpoint .* thread 'line'"),
+    "metadata": (
+        "update checkpoint set metadata = :blob where run_id = 'run'",
+        r"metadata of the checkpoint .* thread 'line'",
+    ),
+    "versions": (
+        "update checkpoint set versions = substr(versions, 2) where run_id = 'run'",
+        r"versions of the checkpoint .* thread 'line'",
+    ),
+    "versions that are another thing": (
+        "update checkpoint set versions = '[]' where run_id = 'run'",
+        r"versions of the checkpoint .* thread 'line'",
+    ),
+    "a version": (
+        "update checkpoint set versions = replace(versions, '\"000002.', '\"000003.') where run_id = 'run'",
+        r"thread 'line'",
+    ),
+    "a missing part": (
+        "delete from part where content_id = (select max(content_id) from part where form = 'message')",
+        "parts that are missing",
+    ),
+    "a value that is gone": ("delete from channel_value where channel = 'call'", r"thread 'line'"),
+    "a part that nobody counted": (
+        "update shelf set listed = 0 where id = (select shelf_id from thread where name = 'chat')",
+        "more parts than it counted",
+    ),
+    "a loose part that nobody counted": (f"update shelf set loose = {LOOSE}", "more parts than it counted"),
+    "the body of a part": (
+        "update content set body = :blob where id = (select max(content_id) from part)",
+        r"part \d+ of shelf \d+ is not what was stored",
+    ),
+    "the checksum of a part": (
+        "update part set checksum = 7 where content_id = (select max(content_id) from part)",
+        r"part \d+ of shelf \d+ is not what was stored",
+    ),
+}
+
+
+class TestVerifying:
+    @pytest.fixture
+    def filled(self, memory):
+        fill(memory.checkpointer)
+        assert memory.verify().problems == ()
+        return memory
+
+    @pytest.mark.parametrize("damage", DAMAGES)
+    def test_damage_is_found_and_says_where_it_is(self, filled, raw, damage):
+        sql, problem = DAMAGES[damage]
+        raw(filled, sql, **{"blob": b"damaged bytes"} if ":blob" in sql else {})
+        problems = filled.verify().problems
+        assert any(re.search(problem, each) for each in problems), problems
+
+    def test_all_damages_are_told_at_once(self, filled, raw):
+        for name in ("the recipe of a value", "a head", "metadata", "a missing part", "the body of a part"):
+            raw(filled, DAMAGES[name][0], **{"blob": b"damaged bytes"} if ":blob" in DAMAGES[name][0] else {})
+        assert len(filled.verify().problems) >= 5
+
+    def test_a_thread_of_any_namespace_is_looked_at(self, memory, raw):
+        Line(memory.checkpointer).put({"a": 1})
+        chat_graph(memory.checkpointer).invoke({"messages": ["hi"]}, within("t", ("tenant", "deeper")))
+        assert memory.verify().problems == ()
+        raw(
+            memory,
+            "update checkpoint set head = :blob where metadata = (select max(metadata) from checkpoint)",
+            blob=b"",
+        )
+        raw(memory, "update checkpoint set head = :blob", blob=b"")
+        assert len(memory.verify().problems) == memory.stats()["checkpoints"]
+
+    def test_what_was_damaged_can_still_be_deleted(self, filled, raw):
+        raw(filled, "update checkpoint set head = :blob, metadata = :blob", blob=b"damaged")
+        for thread in THREADS:
+            filled.checkpointer.delete_thread(thread)
+        assert filled.verify().problems == ()
+        assert filled.stats()["contents"] == 0
+
+    def test_one_damaged_recipe_does_not_keep_other_threads_from_being_deleted(self, filled, raw):
+        raw(filled, "update channel_value set recipe = :blob where channel = 'list'", blob=b"damaged")
+        filled.checkpointer.delete_thread("chat")
+        filled.checkpointer.delete_thread("line")
+        assert filled.verify().problems == ()
+        assert everything(filled.checkpointer, "asking")
+
+
+WORDS = {
+    "message": "zyxquorvex",
+    "answer": "ZYXQUORVEX",
+    "message id": "msgidplover77",
+    "name": "Quixanthe",
+    "argument": "quandaryjib3",
+    "thread": "threadkestrel42",
+    "namespace": "tenantgrackle9",
+    "channel": "channelbrindle5",
+    "text": "wubblefrond",
+    "key": "keyfrosk8",
+    "element": "elemsnark4",
+    "write": "writegomble6",
+    "task": "taskpliver1",
+    "metadata": "metafriddle2",
+    "run": "runsquallop0",
+    "line": "linetwarble3",
+}
+
+
+def tell_secrets(memory, turns=12):
+    """A thread with distinctive words in every place that can hold one."""
+    saver, namespace = memory.checkpointer, (WORDS["namespace"], "deeper")
+    graph = chat_graph(saver)
+    for n in range(turns):
+        call = {"name": "f", "args": {WORDS["argument"]: WORDS["argument"]}, "id": f"{n}"}
+        said = [
+            AIMessage("", tool_calls=[call], id=f"call {n}"),
+            HumanMessage(f"{WORDS['message']} {n}", id=f"{WORDS['message id']}-{n}", name=WORDS["name"]),
+        ]
+        graph.invoke({"messages": said}, within(WORDS["thread"], namespace))
+    for ns in ("", WORDS["line"]):
+        line = Line(saver, WORDS["thread"], ns)
+        line.config["configurable"]["agentmem_namespace"] = namespace
+        for n in range(3):
+            changes = {
+                WORDS["channel"]: WORDS["text"] * 99,
+                "state": {WORDS["key"]: [f"{WORDS['element']} {m}" for m in range(40 + n)]},
+            }
+            line.put(changes, run_id=WORDS["run"], note=WORDS["metadata"])
+            saver.put_writes(line.config, [(WORDS["channel"], WORDS["write"])], WORDS["task"], WORDS["task"])
+
+
+def relation_bytes(memory):
+    """The raw pages of every table and index of a PostgreSQL database, the catalogue's included."""
+    with psycopg.connect(memory.database.engine._url, autocommit=True) as connection:
+        connection.execute("checkpoint")
+        rows = connection.execute(
+            "select relname, pg_relation_filepath(oid) from pg_class where relfilenode <> 0 or relname = 'pg_statistic'"
+        ).fetchall()
+        pages = {}
+        for name, path in rows:
+            if path:
+                [[content]] = connection.execute("select pg_read_binary_file(%s, true)", (path,)).fetchall()
+                pages[name] = content or b""
+        return pages
+
+
+def traces(memory, url):
+    """Which words can be read from the storage, write-ahead logs of SQLite included."""
+    if memory.database.engine.dialect == "postgres":
+        pages = relation_bytes(memory)
+    else:
+        path = Path(url)
+        pages = {each.name: each.read_bytes() for each in path.parent.iterdir() if each.name.startswith(path.name)}
+        assert len(pages) > 1
+    return sorted({word for content in pages.values() for word in WORDS.values() if word.encode() in content})
+
+
+ERASURES = {
+    "the thread": {"thread_id": WORDS["thread"]},
+    "the thread in its namespace": {"thread_id": WORDS["thread"], "namespace": (WORDS["namespace"],)},
+    "the namespace": {"namespace": (WORDS["namespace"],)},
+    "everything": {"namespace": ()},
+}
+
+
+class TestErasing:
+    @pytest.mark.parametrize("given", ERASURES.values(), ids=ERASURES)
+    def test_nothing_of_a_thread_can_be_read_from_the_storage(self, url, raw, given):
+        with AgentMemory(url) as memory:
+            tell_secrets(memory)
+            Line(memory.checkpointer, "other").put({"text": "somebody else's words " * 20})
+            if memory.database.engine.dialect == "postgres":
+                raw(memory, "analyze")
+            assert len(traces(memory, url)) >= len(WORDS) - (memory.database.engine.dialect == "postgres") * 8
+            report = memory.erase(**given)
+            assert report.threads == (2 if given == {"namespace": ()} else 1)
+            assert traces(memory, url) == []
+            assert memory.checkpointer.get_tuple(within(WORDS["thread"], (WORDS["namespace"], "deeper"))) is None
+            assert len(everything(memory.checkpointer, "other")) == (given != {"namespace": ()})
+            assert memory.verify().problems == ()
+
+    def test_what_was_deleted_or_pruned_before_is_gone_with_the_next_erasure(self, url):
+        with AgentMemory(url) as memory:
+            tell_secrets(memory)
+            memory.checkpointer.prune([WORDS["thread"]])
+            memory.checkpointer.delete_thread(WORDS["thread"])
+            memory.erase(thread_id="nobody")
+            assert traces(memory, url) == []
+
+    def test_a_thread_is_erased_in_every_namespace_unless_one_is_named(self, memory):
+        saver, namespaces = memory.checkpointer, [(), ("a",), ("a", "b"), ("ab",)]
+        for namespace in namespaces:
+            line = Line(saver)
+            line.config = within("t", namespace)
+            line.put({"a": f"in {namespace}"})
+        assert memory.erase(thread_id="t", namespace=("a",)).threads == 2
+        assert saver.get_tuple(within("t", ("ab",))) is not None
+        assert memory.erase(thread_id="t").threads == 2
+        assert list(saver.list(None)) == []
+
+    def test_a_namespace_takes_its_threads_and_conversations_with_it(self, memory):
+        for namespace in (("a",), ("ab",)):
+            memory.conversation("c", namespace).add_user_message("hello")
+            chat_graph(memory.checkpointer).invoke({"messages": ["hello"]}, within("t", namespace))
+        report = memory.erase(namespace=("a",))
+        assert (report.conversations, report.threads) == (1, 1)
+        assert [found.config["configurable"]["agentmem_namespace"] for found in memory.checkpointer.list(None)] == [
+            ("ab",)
+        ] * 3
+        assert len(memory.conversation("c", ("ab",))) == 1
+
+    def test_a_conversation_that_is_erased_leaves_the_thread_of_its_name(self, memory):
+        memory.conversation("t").add_user_message("hello")
+        chat_graph(memory.checkpointer).invoke({"messages": ["hello"]}, at())
+        report = memory.erase(conversation_id="t")
+        assert (report.conversations, report.threads) == (1, 0)
+        assert len(everything(memory.checkpointer)) == 3
+        assert memory.verify().problems == ()
+
+    def test_what_a_conversation_said_too_stays_until_it_goes_as_well(self, url):
+        word = "shared" + WORDS["message"]
+        with AgentMemory(url) as memory:
+            chat = memory.conversation("c")
+            chat.add_user_message(word)
+            message = chat.messages[0]
+            chat_graph(memory.checkpointer).invoke({"messages": [message.model_copy()]}, at())
+            contents = memory.stats()["contents"]
+            memory.erase(thread_id="t")
+            assert memory.stats()["contents"] < contents
+            assert memory.conversation("c").messages == [message]
+            assert memory.search(word)
+            assert traces(memory, url) == [WORDS["message"]]
+            memory.erase(conversation_id="c")
+            assert traces(memory, url) == []
+            assert memory.stats()["contents"] == 0
+
+    def test_what_a_copy_holds_too_stays_until_it_goes_as_well(self, url):
+        with AgentMemory(url) as memory:
+            saver = memory.checkpointer
+            chat_graph(saver).invoke({"messages": [WORDS["message"]]}, at())
+            saver.copy_thread("t", "copy")
+            before = everything(saver, "copy")
+            memory.erase(thread_id="t")
+            assert everything(saver, "copy") == before
+            assert memory.verify().problems == ()
+            memory.erase(thread_id="copy")
+            assert traces(memory, url) == []
+
+    async def test_the_awaited_twin_leaves_nothing_either(self, url):
+        async with AgentMemory(url) as memory:
+            tell_secrets(memory, 3)
+            assert (await memory.aerase(thread_id=WORDS["thread"])).threads == 1
+            assert traces(memory, url) == []
+
+    def test_a_thread_that_was_erased_can_begin_again(self, memory):
+        graph = chat_graph(memory.checkpointer)
+        graph.invoke({"messages": ["one"]}, at())
+        memory.erase(thread_id="t")
+        graph.invoke({"messages": ["two"]}, at())
+        assert [m.text for m in graph.get_state(at()).values["messages"]] == ["two", "TWO"]
+
+
+@pytest.fixture
+def exported(new_database, tmp_path):
+    """An export of threads of every sort, and what they hold."""
+
+    def export(kind="sqlite"):
+        with AgentMemory(new_database(kind)) as memory:
+            fill(memory.checkpointer)
+            memory.conversation("c").add_user_message("said beside them")
+            report = memory.export(tmp_path / "all.jsonl")
+            return tmp_path / "all.jsonl", report, seen(memory.checkpointer)
+
+    return export
+
+
+class TestTransfer:
+    @pytest.mark.parametrize("source", ["sqlite", "postgres"])
+    def test_everything_comes_back_and_every_thread_goes_on(self, memory, exported, source, tmp_path):
+        path, written, before = exported(source)
+        read = memory.import_(path)
+        assert read == written
+        assert read.threads == len(THREADS)
+        assert read.checkpoints == memory.stats()["checkpoints"] == sum(map(len, before.values()))
+        assert seen(memory.checkpointer) == before
+        assert memory.verify().problems == ()
+        memory.export(tmp_path / "again.jsonl")
+        assert lines(tmp_path / "again.jsonl") == lines(path)
+        go_on(memory.checkpointer)
+        assert memory.verify().problems == ()
+
+    def test_another_process_reads_the_same(self, url, exported):
+        path, _, before = exported()
+        with AgentMemory(url) as memory:
+            memory.import_(path)
+        with AgentMemory(url) as memory:
+            assert seen(memory.checkpointer) == before
+            go_on(memory.checkpointer)
+
+    def test_the_second_time_adds_nothing(self, memory, exported):
+        path, _, before = exported()
+        memory.import_(path)
+        stats = memory.stats()
+        report = memory.import_(path)
+        assert (report.checkpoints, report.entries) == (0, 0)
+        assert {name: memory.stats()[name] for name in COUNTED} == {name: stats[name] for name in COUNTED}
+        assert seen(memory.checkpointer) == before
+
+    def test_importing_into_itself_adds_nothing(self, memory, tmp_path):
+        fill(memory.checkpointer)
+        before, stats = seen(memory.checkpointer), memory.stats()
+        memory.export(tmp_path / "all.jsonl")
+        assert memory.import_(tmp_path / "all.jsonl").checkpoints == 0
+        assert seen(memory.checkpointer) == before
+        assert {name: memory.stats()[name] for name in COUNTED} == {name: stats[name] for name in COUNTED}
+
+    def test_a_thread_that_has_gone_on_keeps_what_is_new_and_gets_back_what_is_gone(self, memory, tmp_path):
+        saver = memory.checkpointer
+        fill(saver)
+        before = seen(saver)
+        memory.export(tmp_path / "all.jsonl")
+        texts = go_on(saver)
+        after = seen(saver)
+        memory.import_(tmp_path / "all.jsonl")
+        assert seen(saver) == after
+        saver.prune(["chat", "asking", "line"])
+        memory.import_(tmp_path / "all.jsonl")
+        assert [m.text for m in chat_graph(saver).get_state(at("chat")).values["messages"]] == texts
+        now = seen(saver)
+        for thread in ("chat", "asking", "line"):
+            kept = {each[:2]: each for each in now[thread]}
+            assert all(kept[each[:2]][3:5] == each[3:5] for each in before[thread])
+        assert memory.verify().problems == ()
+        chat_graph(saver).invoke({"messages": ["and on"]}, at("chat"))
+        assert [m.text for m in chat_graph(saver).get_state(at("chat")).values["messages"]] == [
+            *texts,
+            "and on",
+            "AND ON",
+        ]
+
+    def test_a_thread_of_the_same_name_in_another_namespace_is_another(self, url, tmp_path):
+        with AgentMemory() as memory:
+            chat_graph(memory.checkpointer).invoke({"messages": ["of the root"]}, at())
+            chat_graph(memory.checkpointer).invoke({"messages": ["of a tenant"]}, within("t", ("tenant", "x")))
+            memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(url) as memory:
+            assert memory.import_(tmp_path / "all.jsonl").threads == 2
+            for config, text in ((within("t", ("tenant", "x")), "of a tenant"), (within("t", ()), "of the root")):
+                assert memory.checkpointer.get(config)["channel_values"]["messages"][0].text == text
+
+    @pytest.mark.parametrize("target", ["sqlite", "postgres"])
+    def test_what_is_encrypted_stays_encrypted_and_nobody_needs_the_key(self, memory, new_database, target, tmp_path):
+        saver = AgentMemorySaver(memory, serde=aes())
+        chat_graph(saver).invoke({"messages": [HumanMessage("secret words", id="m")]}, at())
+        delta_graph(saver).invoke({"log": ["secret log"]}, at("delta"))
+        outer_graph(saver).invoke({"log": ["secret log"]}, at("outer"))
+        before = [everything(saver, thread) for thread in ("t", "delta", "outer")]
+        memory.export(tmp_path / "all.jsonl")
+        assert b"secret" not in (tmp_path / "all.jsonl").read_bytes().lower()
+        with AgentMemory(new_database(target)) as other:
+            other.import_(tmp_path / "all.jsonl")
+            read = AgentMemorySaver(other, serde=aes())
+            assert [everything(read, thread) for thread in ("t", "delta", "outer")] == before
+            assert other.verify().problems == ()
+            chat_graph(read).invoke({"messages": ["more"]}, at())
+            assert read.get(at())["channel_values"]["messages"][0].text == "secret words"
+
+    def test_a_copy_and_its_original_come_as_two_threads(self, url, tmp_path):
+        with AgentMemory() as memory:
+            fill(memory.checkpointer)
+            memory.checkpointer.copy_thread("chat", "copy")
+            before = everything(memory.checkpointer, "copy")
+            memory.export(tmp_path / "all.jsonl")
+            contents = memory.stats()["contents"]
+        with AgentMemory(url) as memory:
+            memory.import_(tmp_path / "all.jsonl")
+            assert everything(memory.checkpointer, "copy") == everything(memory.checkpointer, "chat") == before
+            assert memory.stats()["contents"] == contents
+            memory.checkpointer.delete_thread("chat")
+            assert everything(memory.checkpointer, "copy") == before
+
+    def test_several_exports_may_be_brought_together(self, url, tmp_path):
+        for name in ("one", "two"):
+            with AgentMemory() as memory:
+                chat_graph(memory.checkpointer).invoke({"messages": [f"in {name}"]}, at(name))
+                memory.export(tmp_path / name)
+        with AgentMemory(url) as memory:
+            for name in ("one", "two", "one"):
+                memory.import_(tmp_path / name)
+            assert memory.stats()["threads"] == 2
+            assert memory.verify().problems == ()
+
+    async def test_the_awaited_twins_do_the_same(self, memory, tmp_path):
+        fill(memory.checkpointer)
+        before = seen(memory.checkpointer)
+        written = await memory.aexport(tmp_path / "all.jsonl")
+        await memory.aerase(namespace=())
+        assert await memory.aimport_(tmp_path / "all.jsonl") == written
+        assert seen(memory.checkpointer) == before
+
+    @pytest.mark.parametrize("sql", ["delete from part", "update content set body = :blob"])
+    def test_a_damaged_thread_is_not_exported_as_if_it_were_whole(self, memory, raw, tmp_path, sql):
+        Line(memory.checkpointer).put({"text": "long " * 200})
+        raw(memory, sql, **{"blob": b"damaged"} if ":blob" in sql else {})
+        with pytest.raises(StorageError, match="'t'"):
+            memory.export(tmp_path / "all.jsonl")
+        assert not (tmp_path / "all.jsonl").exists()
+
+
+COUNTED = ("threads", "checkpoints", "writes", "parts", "contents", "content_bytes", "messages")
+
+
+def lines(path):
+    """The lines of an export. A part may lie on a shelf more than once, but need not."""
+    return set(map(unnumbered, path.read_text(encoding="utf-8").splitlines()))
+
+
+def unnumbered(line):
+    """A line without the numbers of parts, which each database gives itself."""
+    record = json.loads(line)
+    for name in ("number", "recipe"):
+        record.pop(name, None)
+    return json.dumps(record)
+
+
+def changed(name, value, *, kind=None):
+    """Change a field of the first record that has it."""
+
+    def damage(records):
+        record = next(each for each in records if name in each and kind in (None, each.get("record")))
+        record[name] = value(record[name]) if callable(value) else value
+
+    return damage
+
+
+def dropped(kind, field=None):
+    """Leave out the first record of a kind, or one of its fields."""
+
+    def damage(records):
+        record = next(each for each in records if each.get("record") == kind)
+        if field is None:
+            records.remove(record)
+        else:
+            del record[field]
+
+    return damage
+
+
+def flipped(text):
+    return text[:-8] + ("A" if text[-8] != "A" else "B") + text[-7:]
+
+
+BROKEN = {
+    **{f"{kind} without {field}": dropped(kind, field) for kind, fields in {
+        "thread": ["id", "namespace"],
+        "part": ["number", "form", "name", "body"],
+        "value": ["ns", "channel", "version", "recipe"],
+        "write": ["ns", "checkpoint", "task", "place", "path", "channel", "recipe"],
+        "checkpoint": ["ns", "name", "parent", "run_id", "versions", "head", "metadata", "created_at"],
+    }.items() for field in fields},
+    "a missing part": dropped("part"),
+    **{f"a turned letter in a {name}": changed(name, flipped) for name in ("recipe", "head", "metadata")},
+    "a turned letter in the body of a part": changed("body", flipped, kind="part"),
+    "a cut body": changed("body", lambda text: text[:-3], kind="part"),
+    "no base64": changed("recipe", "ä!"),
+    "a number for a name": changed("name", 7, kind="part"),
+    "a name for a number": changed("number", "7", kind="part"),
+    "a number below zero": changed("number", -1, kind="part"),
+    "a number that no database can keep": changed("created_at", 2**70, kind="checkpoint"),
+    "a text for a time": changed("created_at", "now", kind="checkpoint"),
+    "a list for versions": changed("versions", ["1"], kind="checkpoint"),
+    "a text for versions": changed("versions", "1", kind="checkpoint"),
+    "a NUL in a channel": changed("channel", "\0", kind="value"),
+    "a surrogate in a channel": changed("channel", "\ud800", kind="value"),
+    "a NUL in a task": changed("task", "x\0", kind="write"),
+    "a list for a line": changed("ns", [""], kind="value"),
+    "a thread without an id": changed("id", "", kind="thread"),
+    "a namespace that is a text": changed("namespace", "tenant", kind="thread"),
+    "an unknown kind": changed("record", "surprise", kind="value"),
+    "an entry in a thread": changed("record", "entry", kind="value"),
+    "a text that is no part": changed("form", 7, kind="part"),
+    "a number for a run": changed("run_id", 7, kind="checkpoint"),
+    "a text for a place": changed("place", "7", kind="write"),
+}  # fmt: skip
+
+
+class TestDamagedExports:
+    @pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
+    def test_a_damaged_line_is_refused_and_nothing_is_imported(self, url, exported, damage):
+        path, _, _ = exported()
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        damage(records)
+        path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        with AgentMemory(url) as memory:
+            with pytest.raises(InvalidInput):
+                memory.import_(path)
+            assert {memory.stats()[name] for name in COUNTED} == {0}
+            assert memory.verify().problems == ()
+
+    def test_a_file_that_was_cut_anywhere_is_refused_or_ends_between_two_lines(self, exported, tmp_path):
+        path, _, before = exported()
+        whole = path.read_text(encoding="utf-8")
+        for share in range(1, 12):
+            cut = whole[: len(whole) * share // 12].rstrip("\n")
+            (tmp_path / "cut.jsonl").write_text(cut, encoding="utf-8")
+            with AgentMemory() as memory:
+                with pytest.raises(InvalidInput):
+                    memory.import_(tmp_path / "cut.jsonl")
+                assert {memory.stats()[name] for name in COUNTED} == {0}
+        assert before
+
+    def test_what_was_there_before_stays_untouched(self, url, exported):
+        path, _, _ = exported()
+        path.write_text(path.read_text(encoding="utf-8") + '{"record": "part"}\n', encoding="utf-8")
+        with AgentMemory(url) as memory:
+            logging_graph(memory.checkpointer, "a").invoke({"log": ["mine"]}, at("chat"))
+            before, stats = everything(memory.checkpointer, "chat"), memory.stats()
+            with pytest.raises(InvalidInput):
+                memory.import_(path)
+            assert everything(memory.checkpointer, "chat") == before
+            assert {name: memory.stats()[name] for name in COUNTED} == {name: stats[name] for name in COUNTED}
+
+
+class TestBackup:
+    def test_a_copy_holds_every_thread_and_they_go_on_there(self, memory, tmp_path, new_database):
+        fill(memory.checkpointer)
+        before = seen(memory.checkpointer)
+        path = memory.backup(tmp_path / "copy")
+        go_on(memory.checkpointer)
+        sqlite = memory.database.engine.dialect == "sqlite"
+        with AgentMemory(path if sqlite else new_database("postgres")) as copy:
+            if not sqlite:
+                copy.import_(path)
+            assert seen(copy.checkpointer) == before
+            assert copy.verify().problems == ()
+            go_on(copy.checkpointer)
+
+    def test_a_copy_made_while_a_graph_runs_is_whole(self, tmp_path, url):
+        with AgentMemory(url) as memory:
+            saver, paths = memory.checkpointer, []
+
+            def back_up(state):
+                paths.append(memory.backup(tmp_path / f"copy{len(paths)}"))
+                return {"log": [f"copied {len(state['log'])}"]}
+
+            logging_graph(saver, "a", "copy", "b", nodes={"copy": back_up}).invoke(
+                {"log": ["in"]}, at(), durability="sync"
+            )
+            if memory.database.engine.dialect == "sqlite":
+                with AgentMemory(paths[0]) as copy:
+                    assert copy.verify().problems == ()
+                    assert copy.checkpointer.get(at())["channel_values"]["log"] == ["in", "a"]
+                    graph = logging_graph(copy.checkpointer, "a", "copy", "b")
+                    assert graph.invoke(None, at())["log"] == ["in", "a", "copy", "b"]
+
+    def test_threads_of_a_database_in_memory_can_be_kept(self, tmp_path):
+        with AgentMemory() as memory:
+            fill(memory.checkpointer)
+            before = seen(memory.checkpointer)
+            path = memory.backup(tmp_path / "copy.db")
+        with AgentMemory(path) as copy:
+            assert seen(copy.checkpointer) == before
+            assert len(ids(copy.checkpointer.list(None))) == copy.stats()["checkpoints"]

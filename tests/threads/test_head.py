@@ -1,0 +1,149 @@
+"""Versions have a short form that is as good as the long one, and a folded checkpoint unfolds to what it was."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from langchain_agentmem.threads.head import fold, full, next_version, short, unfold, versions_of
+from langchain_agentmem.threads.recipe import Damaged
+
+OURS = st.builds(
+    lambda number, rest: f"{number:032}.{rest}", st.integers(0, 10**7), st.from_regex(r"[\w-]{8}", fullmatch=True)
+)
+OTHERS = st.sampled_from(
+    [0, 1, 7, 1.5, "7", "1.x", "", "=", "=1", ".", "a.b", f"{3:032}", f"{3:031}.x", f"{3:032}.", "\u0663" * 32 + ".x"]
+)
+STOCK = st.builds(lambda number, rest: f"{number:032}.{rest:016}", st.integers(0, 10**6), st.floats(0, 1))
+VERSIONS = OURS | STOCK | OTHERS | st.text(max_size=40) | st.integers(0, 2**53) | st.floats(0, 1e9)
+
+
+class TestNextVersion:
+    @given(VERSIONS.filter(lambda version: re.match(r"\d+(\.|$)", str(version), re.ASCII)))
+    def test_it_is_greater_than_every_one_of_its_kind_before(self, version):
+        following = next_version(version)
+        assert int(following.split(".")[0]) == int(str(version).split(".")[0]) + 1
+        assert next_version(following) > following
+        if type(version) is str and len(version.split(".")[0]) == 32:
+            assert following > version
+
+    def test_it_never_comes_twice(self):
+        assert len({next_version(f"{7:032}.x") for _ in range(2_000)}) == 2_000
+
+    def test_it_begins_with_one(self):
+        assert next_version(None).startswith(f"{1:032}.")
+
+    @pytest.mark.parametrize("version", [None, 1, 1.0, "1", f"{1:032}.0.25"])
+    def test_it_follows_those_of_any_saver(self, version):
+        assert re.fullmatch(r"\d{32}\.[\w-]{8}", next_version(version))
+
+    def test_the_stock_saver_can_go_on_from_it(self):
+        version = next_version(None)
+        assert InMemorySaver().get_next_version(version, None) > version
+
+
+class TestShortForm:
+    @given(VERSIONS)
+    def test_it_becomes_the_version_again(self, version):
+        again = full(short(version))
+        assert again == version
+        assert type(again) is type(version)
+
+    @given(OURS)
+    def test_it_is_short(self, version):
+        assert len(short(version)) <= len(version) - 24
+
+    @given(st.lists(VERSIONS, max_size=8, unique_by=lambda version: (type(version), version)))
+    def test_two_versions_never_share_one(self, versions):
+        assert len({short(version) for version in versions}) == len(versions)
+
+    @given(st.lists(OURS.filter(lambda version: int(version[:32]) < 10**6), max_size=8))
+    def test_it_is_ordered_as_the_versions_are(self, versions):
+        assert sorted(map(short, versions)) == [short(version) for version in sorted(versions)]
+
+    @given(VERSIONS)
+    def test_databases_can_keep_it(self, version):
+        assert json.loads(json.dumps(short(version))) == short(version)
+
+
+CHANNELS = st.dictionaries(st.text(max_size=4), VERSIONS, max_size=4)
+SEEN = st.dictionaries(st.text(max_size=4), CHANNELS, max_size=3)
+
+
+@st.composite
+def checkpoints(draw):
+    versions = draw(CHANNELS)
+    seen = draw(SEEN)
+    for name in draw(st.sets(st.text(max_size=4), max_size=3)):  # what nodes have seen is mostly what there is
+        seen[name] = dict(draw(st.lists(st.sampled_from(list(versions.items())), max_size=3))) if versions else {}
+    checkpoint = {
+        "v": draw(st.sampled_from([1, 2, 3, 4])),
+        "id": draw(st.text(min_size=1, max_size=4)),
+        "ts": "2026-01-01T00:00:00+00:00",
+        "channel_values": {name: name for name in versions},
+        "channel_versions": versions,
+        "versions_seen": seen,
+        "updated_channels": draw(st.none() | st.lists(st.text(max_size=4), max_size=3)),
+    }
+    return checkpoint | draw(st.dictionaries(st.sampled_from(["new", "newer"]), st.integers(-9, 9), max_size=2))
+
+
+def unfolded(checkpoint, serde=None):
+    versions = versions_of(checkpoint)
+    folded = fold(checkpoint, versions)
+    serde = serde or JsonPlusSerializer(allowed_msgpack_modules=None)
+    stored = serde.loads_typed(serde.dumps_typed(folded))
+    return unfold(stored, json.loads(json.dumps(versions)), checkpoint["id"], checkpoint["channel_values"])
+
+
+class TestFolding:
+    @given(checkpoints())
+    def test_a_checkpoint_unfolds_to_what_it_was(self, checkpoint):
+        again = unfolded(checkpoint)
+        assert again == checkpoint
+        assert list(again["channel_versions"]) == list(checkpoint["channel_versions"])
+        assert [type(v) for v in again["channel_versions"].values()] == [
+            type(v) for v in checkpoint["channel_versions"].values()
+        ]
+        assert {node: list(seen) for node, seen in again["versions_seen"].items()} == {
+            node: list(seen) for node, seen in checkpoint["versions_seen"].items()
+        }
+
+    def test_what_an_old_checkpoint_lacks_is_nothing(self):
+        old = {"v": 1, "id": "x", "ts": "then", "channel_values": {}, "channel_versions": {"a": 1}, "versions_seen": {}}
+        assert unfolded(old) == old | {"updated_channels": None}
+
+    def test_pending_sends_of_old_checkpoints_stay(self):
+        old = {"v": 3, "id": "x", "ts": "then", "channel_values": {}, "channel_versions": {}, "versions_seen": {}}
+        assert unfolded(old | {"pending_sends": [1, 2]})["pending_sends"] == [1, 2]
+        assert unfolded(old | {"pending_sends": []})["pending_sends"] == []
+
+    def test_what_langgraph_will_add_one_day_stays(self):
+        new = {"v": 5, "id": "x", "ts": "then", "channel_values": {}, "channel_versions": {}, "versions_seen": {}}
+        assert unfolded(new | {"updated_channels": ["a"], "surprise": {"a": [1]}})["surprise"] == {"a": [1]}
+
+    def test_versions_are_written_once(self):
+        versions = {f"channel {n}": next_version(None) for n in range(20)}
+        checkpoint = {"v": 4, "id": "x", "ts": "", "channel_values": {}, "channel_versions": versions}
+        checkpoint["versions_seen"] = {f"node {n}": dict(versions) for n in range(3)}
+        folded = fold(checkpoint, versions_of(checkpoint))
+        assert json.dumps(folded).count(".") == 0
+        assert all(set(seen.values()) == set(range(20)) for seen in folded[2].values())
+
+    @pytest.mark.parametrize("damaged", [None, [], {}, "x", [4, "then"], [4, "then", None], [4, "then", []]], ids=repr)
+    def test_what_is_no_checkpoint_is_noticed(self, damaged):
+        with pytest.raises(Damaged):
+            unfold(damaged, {}, "x", {})
+
+    def test_a_version_that_is_missing_is_noticed(self):
+        checkpoint = {"v": 4, "id": "x", "ts": "", "channel_values": {}, "channel_versions": {"a": 1, "b": 2}}
+        checkpoint["versions_seen"] = {"node": {"b": 2}}
+        folded = fold(checkpoint, versions_of(checkpoint))
+        with pytest.raises((Damaged, LookupError)):
+            unfold(folded, {"a": short(1)}, "x", {})

@@ -1,0 +1,452 @@
+"""Values are taken apart and made again as LangGraph's serializer gives them back, and growth costs what grew."""
+
+from __future__ import annotations
+
+import random
+from copy import deepcopy
+from datetime import UTC, timedelta
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Send
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.threads.recipe import LIST, Damaged, pack
+from langchain_agentmem.threads.shelf import MOST_RANGES
+from langchain_agentmem.threads.values import CHUNK, FEW, SMALL
+
+from .own_shelf import OwnShelf, ranges, round_trip, strict, told
+
+TEXT = st.text(max_size=12) | st.text(st.characters(codec="utf-8"), min_size=SMALL, max_size=SMALL + 9)
+NUMBER = st.integers(-(2**63), 2**64 - 1) | st.floats() | st.booleans()
+PLAIN = st.none() | NUMBER | TEXT | st.binary(max_size=9)
+ODD = (
+    st.datetimes(timezones=st.sampled_from([None, UTC]))
+    | st.uuids()
+    | st.frozensets(st.integers(), max_size=3)
+    | st.tuples(st.integers(-5, 5), TEXT)
+    | st.dictionaries(st.integers(-5, 5), TEXT, max_size=3)
+    | st.just(timedelta(days=1))
+)
+
+
+def nested(leaves):
+    return st.recursive(
+        leaves,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+        max_leaves=12,
+    )
+
+
+EXTRA = st.dictionaries(st.text(max_size=4), nested(PLAIN), max_size=3)
+IDS = st.none() | st.text(min_size=1, max_size=4) | st.just("run--1")
+CONTENT = TEXT | st.lists(
+    TEXT | st.builds(lambda text: {"type": "text", "text": text}, TEXT) | EXTRA.filter(bool), max_size=3
+)
+CALLS = st.lists(
+    st.builds(
+        lambda name, args, call: {"name": name, "args": args, "id": call, "type": "tool_call"},
+        st.text(min_size=1, max_size=4), EXTRA, st.none() | st.text(max_size=4),
+    ),
+    max_size=2,
+)  # fmt: skip
+SHARED = {
+    "content": CONTENT,
+    "id": IDS,
+    "name": st.none() | TEXT,
+    "additional_kwargs": EXTRA,
+    "response_metadata": EXTRA,
+}
+
+
+def made(kind, **fields):
+    """Messages of a class; `st.builds` would look at the types of its signature, which say too much."""
+    return st.fixed_dictionaries(fields).map(lambda given: kind(**given))
+
+
+USAGE = {"input_tokens": 3, "output_tokens": 5, "total_tokens": 8, "input_token_details": {"cache_read": 1}}
+MESSAGES = st.one_of(
+    made(HumanMessage, **SHARED),
+    made(SystemMessage, **SHARED),
+    made(AIMessage, **SHARED, tool_calls=CALLS),
+    made(AIMessage, content=TEXT, id=IDS, usage_metadata=st.just(USAGE)),
+    made(
+        ToolMessage,
+        **SHARED,
+        tool_call_id=st.text(max_size=4),
+        artifact=nested(PLAIN),
+        status=st.sampled_from(["success", "error"]),
+    ),
+    made(HumanMessage, content=TEXT, id=IDS, extra_attribute=nested(PLAIN)),
+    made(AIMessageChunk, content=TEXT, id=IDS),
+    made(RemoveMessage, id=st.text(min_size=1, max_size=4)),
+    made(FunctionMessage, content=TEXT, name=TEXT, id=IDS),
+)
+SENDS = st.builds(Send, st.text(max_size=4), nested(PLAIN | MESSAGES))
+LONG = st.lists(PLAIN | MESSAGES, max_size=3).flatmap(
+    lambda few: st.integers(FEW - 1, FEW + 60).map(
+        lambda times: [few[n % len(few)] if few else n for n in range(times)]
+    )
+)
+LARGE = st.dictionaries(st.text(max_size=6), nested(PLAIN), min_size=FEW - 2, max_size=FEW + 20)
+VALUES = (
+    nested(PLAIN | MESSAGES | ODD | SENDS)
+    | st.lists(MESSAGES, max_size=5)
+    | LONG
+    | LARGE
+    | nested(LONG | LARGE | SENDS)
+    | nested(MESSAGES | SENDS).map(_DeltaSnapshot)
+)
+
+slowly = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+def aes():
+    return EncryptedSerializer.from_pycryptodome_aes(serde=strict(), key=b"sixteen bytes ok")
+
+
+def told_of_round_trip(value):
+    try:
+        return told(round_trip(value))
+    except Exception:  # noqa: BLE001 - whatever LangGraph's serializer says when it refuses
+        reject()
+
+
+class TestMakingAgain:
+    @slowly
+    @given(VALUES, st.booleans())
+    def test_a_value_is_what_langgraphs_serializer_makes_of_it(self, value, listing):
+        expected, before = told_of_round_trip(value), told(value)
+        shelf = OwnShelf()
+        blob = shelf.put(value, listing=listing)
+        assert told(value) == before  # taking it apart leaves it alone
+        assert told(shelf.get(blob)) == expected
+        assert told(shelf.get(blob, known=False)) == expected
+        assert told(OwnShelf(memory=shelf.memory).get(blob)) == expected
+
+    @settings(slowly, max_examples=60)
+    @given(st.lists(VALUES, min_size=2, max_size=4), st.data())
+    def test_values_that_follow_each_other_do_not_mix(self, values, data):
+        """Each is a mixture of those before, as read or as put, so that most of its parts are known."""
+        shelf, known = OwnShelf(), []
+        for value in values:
+            mixed = value
+            if known and type(value) is list:
+                older = data.draw(st.sampled_from(known))
+                mixed = [*older, *value] if type(older) is list else [older, *value]
+            expected = told_of_round_trip(mixed)
+            blob = shelf.put(mixed, listing=data.draw(st.booleans()))
+            assert told(shelf.get(blob)) == expected
+            known.append(data.draw(st.sampled_from([mixed, shelf.get(blob)])))
+
+    @slowly
+    @given(nested(PLAIN | MESSAGES | ODD))
+    def test_the_same_is_true_under_encryption(self, value):
+        expected = told_of_round_trip(value)
+        shelf = OwnShelf(aes())
+        blob = shelf.put(value)
+        assert told(shelf.get(blob)) == told(shelf.get(blob, known=False)) == expected
+
+    @slowly
+    @given(st.lists(MESSAGES, max_size=4))
+    def test_putting_what_was_read_adds_nothing(self, messages):
+        told_of_round_trip(messages)
+        shelf = OwnShelf()
+        blob = shelf.put(messages)
+        parts = shelf.parts()
+        for _ in range(3):
+            assert shelf.put(shelf.get(blob)) == blob
+            assert OwnShelf(memory=shelf.memory).put(shelf.get(blob)) == blob
+        assert shelf.parts() == parts
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            {"b": "x" * SMALL, "a": "y" * SMALL},
+            {str(n): n for n in range(1_000, 0, -1)},
+            [HumanMessage("x", additional_kwargs={"b": 1, "a": {"d": 1, "c": 2}})],
+            [AIMessage("x", tool_calls=[{"name": "f", "args": {"b": 1, "a": 2}, "id": "1"}])],
+        ],
+        ids=["small", "large", "in a message", "in a call"],
+    )
+    def test_keys_keep_their_order(self, value):
+        shelf = OwnShelf()
+        assert told(shelf.get(shelf.put(value), known=False)) == told(value)
+
+    @pytest.mark.parametrize(
+        "value", [[], {}, "", b"", bytearray(), None, 0, False, [[]], [{}], {"": {}}, [None], [b""]], ids=repr
+    )
+    def test_what_is_empty_stays_what_it_is(self, value):
+        shelf = OwnShelf()
+        assert told(shelf.get(shelf.put(value))) == told(value)
+
+    def test_what_lies_very_deep_comes_back(self):
+        value = [HumanMessage("x", id="m")]
+        for n in range(40):
+            value = {"deeper": value, "text": f"{n}" * SMALL} if n % 2 else [value, "text" * SMALL]
+        shelf = OwnShelf()
+        assert told(shelf.get(shelf.put(value))) == told(round_trip(value))
+
+    def test_what_refers_to_itself_is_refused(self):
+        value = []
+        value.append(value)
+        with pytest.raises((TypeError, ValueError, RecursionError)):
+            OwnShelf().put(value)
+        large = {str(n): "x" * 40 for n in range(FEW * 2)}
+        large["self"] = large
+        with pytest.raises((TypeError, ValueError, RecursionError)):
+            OwnShelf().put(large)
+
+    def test_what_is_made_is_nobody_elses(self):
+        shelf = OwnShelf()
+        blob = shelf.put([HumanMessage([{"type": "text", "text": "x"}], id="m", additional_kwargs={"a": {"b": [1]}})])
+        expected = told(shelf.get(blob))
+        for _ in range(2):
+            [message] = shelf.get(blob)
+            message.content[0]["text"] = "changed"
+            message.additional_kwargs["a"]["b"].append(2)
+            message.response_metadata["new"] = 1
+            assert told(shelf.get(blob)) == expected
+
+    def test_a_missing_and_a_strange_part_are_told(self):
+        shelf = OwnShelf()
+        blob = shelf.put(["text " * 200])
+        with pytest.raises(Damaged, match=r"part \d+ is missing"):
+            OwnShelf().get(blob)
+        with pytest.raises(Damaged, match="part 7 is missing"):
+            shelf.get(pack([LIST, 7, 1]))
+        with pytest.raises(Damaged, match="99"):
+            shelf.get(pack([99]))
+
+
+MAKERS = {
+    "messages": lambda n: HumanMessage(f"message number {n}", id=f"m{n}"),
+    "messages with calls": lambda n: AIMessage(
+        "", id=f"m{n}", tool_calls=[{"name": "f", "args": {"n": n}, "id": f"{n}"}], additional_kwargs={"n": n}
+    ),
+    "texts": lambda n: f"text number {n}",
+    "dictionaries": lambda n: {"number": n, "text": f"text number {n}", "more": [n, n + 1]},
+    "mixed": lambda n: AIMessage(f"{n}") if n % 3 else f"text number {n}",
+}
+N = 600
+SHORTEST = 16 * MOST_RANGES
+"""Bytes that the recipe of a long list has at most."""
+
+
+@pytest.fixture(params=MAKERS)
+def make(request):
+    return MAKERS[request.param]
+
+
+def message(n):
+    return MAKERS["messages"](n)
+
+
+class Added(NamedTuple):
+    """What a new version of a value added: parts, bytes of content, and bytes of its recipe."""
+
+    parts: int
+    size: int
+    recipe: int
+
+
+class Growing:
+    """A shelf that tells what each new version of a value adds, and sees that versions of all ages come back."""
+
+    def __init__(self, value, serde=None):
+        self.shelf = OwnShelf(serde)
+        self.versions = []
+        self.put(value)
+
+    def put(self, value):
+        parts, size = self.shelf.parts(), self.shelf.bytes()
+        blob = self.shelf.put(value)
+        self.versions.append((blob, deepcopy(value)))
+        return Added(self.shelf.parts() - parts, self.shelf.bytes() - size, len(blob))
+
+    def check(self):
+        fresh = OwnShelf(self.shelf.serde, memory=self.shelf.memory)
+        for blob, value in [*self.versions[:: len(self.versions) // 4 or 1], self.versions[-1]]:
+            assert self.shelf.get(blob) == fresh.get(blob, known=False) == round_trip(value)
+
+
+class TestGrowing:
+    def test_an_appended_element_costs_what_is_new(self, make):
+        value = [make(n) for n in range(N)]
+        growing = Growing(value)
+        for n in range(N, N + 20):
+            value.append(make(n))
+            added = growing.put(value)
+            assert added.parts <= 2
+            assert added.size <= 6 * CHUNK
+            assert added.recipe <= SHORTEST
+        growing.check()
+
+    def test_hundreds_of_appended_elements_cost_no_more_than_they_are(self, make):
+        """Lists of others than messages end in a chunk that is written again until it is full."""
+        value = []
+        growing = Growing(value)
+        added = [growing.put(value) for n in range(200) if not value.append(make(n))]
+        assert sum(each.parts for each in added) <= 2.2 * len(value)
+        assert max(each.size for each in added) <= 6 * CHUNK
+        assert max(each.recipe for each in added) <= SHORTEST
+        growing.check()
+
+    @pytest.mark.parametrize("place", [1, N // 2, N - 1], ids=["first", "middle", "last"])
+    def test_an_element_that_is_removed_edited_or_put_in_between_costs_little(self, make, place):
+        value = [make(n) for n in range(N)]
+        growing = Growing(value)
+        for change in (
+            lambda: value.pop(place),
+            lambda: value.__setitem__(place - 1, make(10_001)),
+            lambda: value.insert(place, make(10_002)),
+            lambda: value.__setitem__(slice(place, place + 3), [make(10_003)]),
+        ):
+            change()
+            added = growing.put(value)
+            assert added.parts <= 4
+            assert added.size <= 12 * CHUNK
+            assert added.recipe <= SHORTEST
+        growing.check()
+
+    def test_what_is_put_before_all_others_costs_what_is_new(self, make):
+        value = [make(n) for n in range(N)]
+        growing = Growing(value)
+        for n in range(80):
+            value.insert(0, make(30_000 + n))
+            added = growing.put(value)
+            assert added.parts <= 2 * MOST_RANGES
+            assert added.size <= 6 * CHUNK
+            assert added.recipe <= SHORTEST
+        growing.check()
+
+    def test_a_reversed_list_is_the_same_messages_once_more(self):
+        value = [message(n) for n in range(N)]
+        growing = Growing(value)
+        added = growing.put(value[::-1])
+        assert added.size == 0
+        assert added.parts <= 2 * N
+        assert added.recipe <= SHORTEST
+        for _ in range(3):
+            assert growing.put(value[::-1])[:2] == (0, 0)
+        growing.check()
+
+    def test_a_shuffled_list_is_the_same_messages_once_more(self):
+        value, luck = [message(n) for n in range(200)], random.Random(3)
+        growing = Growing(value)
+        for _ in range(4):
+            luck.shuffle(value)
+            added = growing.put(value)
+            assert added.size == 0
+            assert added.parts <= 2 * 200
+            assert ranges(growing.versions[-1][0]) <= MOST_RANGES
+        growing.check()
+
+    def test_an_entry_of_a_large_dictionary_costs_what_changed(self):
+        value = {f"key {n}": {"number": n, "text": f"text {n}"} for n in range(N)}
+        growing = Growing(value)
+        for n in range(15):
+            value[f"key {n * 30}"] = {"number": -n, "text": "edited"}
+            value[f"new key {n}"] = [n]
+            value.pop(f"key {n * 30 + 15}")
+            added = growing.put(value)
+            assert added.parts <= 8
+            assert added.size <= 24 * CHUNK
+            assert added.recipe <= SHORTEST
+        growing.check()
+
+    def test_a_list_within_a_state_grows_as_cheaply(self):
+        state = {"messages": [message(n) for n in range(200)], "steps": list(range(200)), "note": "x" * 999}
+        growing = Growing(state)
+        for n in range(200, 220):
+            state["messages"].append(message(n))
+            state["steps"].append(n)
+            added = growing.put(state)
+            assert added.parts <= 4
+            assert added.size <= 8 * CHUNK
+            assert added.recipe <= 2 * SHORTEST
+        growing.check()
+
+    def test_one_more_encrypted_message_costs_one_part(self):
+        value = [message(n) for n in range(200)]
+        growing = Growing(value, aes())
+        for n in range(200, 205):
+            value.append(message(n))
+            added = growing.put(value)
+            assert added.parts == 1
+            assert added.size <= 4 * CHUNK
+        growing.check()
+
+    def test_a_large_element_is_a_chunk_of_its_own(self):
+        value = ["x" * 5_000 + str(n) if n % 9 == 4 else f"text {n}" for n in range(200)]
+        growing = Growing(value)
+        value[4] = "small now"
+        assert growing.put(value).size <= 6 * CHUNK
+        growing.check()
+
+    def test_equal_values_are_stored_once(self):
+        shelf = OwnShelf()
+        for value in ("text " * 200, [HumanMessage("hello", id="m")] * 50, [f"element {n}" for n in range(200)]):
+            shelf.put(value)
+            parts, size = shelf.parts(), shelf.bytes()
+            assert shelf.get(shelf.put(round_trip(value))) == value
+            assert (shelf.parts(), shelf.bytes()) == (parts, size)
+
+    def test_a_message_is_stored_once_for_every_thread_and_conversation(self):
+        with AgentMemory() as memory:
+            memory.conversation("c").add_messages([HumanMessage("the same words", id="m1")])
+            contents = memory.stats()["contents"]
+            OwnShelf(memory=memory).put([HumanMessage("the same words", id="m2"), HumanMessage("the same words")])
+            assert memory.stats()["contents"] == contents
+            assert memory.stats()["parts"] == 2
+
+
+class TestParallelWrites:
+    def test_many_versions_with_parallel_writes_do_not_fragment(self):
+        """Each turn, tasks put single messages away before the list that has them all is put."""
+        shelf, messages = OwnShelf(), []
+        for turn in range(150):
+            written = [HumanMessage(f"{turn} {task}", id=f"{turn}-{task}") for task in range(3)]
+            for each in written:
+                shelf.put([each], listing=False)
+            messages += written
+            blob = shelf.put(messages)
+            assert ranges(blob) <= 3
+            if turn % 10 == 0:
+                messages = shelf.get(blob)
+        assert shelf.get(blob) == messages
+        assert shelf.parts() == 2 * len(messages)  # each as what a task wrote, and in its place in the list
+        assert shelf.memory.stats()["contents"] == len(messages)
+
+    def test_several_lists_that_grow_in_turn_stay_in_few_ranges(self):
+        shelf, lists = OwnShelf(), [[], [], []]
+        for turn in range(150):
+            for number, each in enumerate(lists):
+                each.append(HumanMessage(f"{turn} in {number}", id=f"{turn}-{number}"))
+                assert ranges(shelf.put(each)) <= MOST_RANGES
+        for each in lists:
+            assert shelf.get(shelf.put(each)) == each
+        assert shelf.parts() <= 3 * 150 * 8
+
+    def test_a_long_list_of_old_messages_in_a_new_order_is_tidied(self):
+        shelf, luck = OwnShelf(), random.Random(3)
+        pool = [message(n) for n in range(300)]
+        shelf.put(pool)
+        for _ in range(10):
+            chosen = luck.sample(pool, 150)
+            blob = shelf.put(chosen)
+            assert ranges(blob) <= MOST_RANGES
+            assert shelf.get(blob) == chosen
