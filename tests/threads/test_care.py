@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import psycopg
@@ -120,13 +119,6 @@ class TestVerifying:
         assert memory.verify().problems == ()
         return memory
 
-    @pytest.mark.parametrize("damage", DAMAGES)
-    def test_damage_is_found_and_says_where_it_is(self, filled, raw, damage):
-        sql, problem = DAMAGES[damage]
-        raw(filled, sql, **{"blob": b"damaged bytes"} if ":blob" in sql else {})
-        problems = filled.verify().problems
-        assert any(re.search(problem, each) for each in problems), problems
-
     def test_all_damages_are_told_at_once(self, filled, raw):
         for name in ("the recipe of a value", "a head", "metadata", "a missing part", "the body of a part"):
             raw(filled, DAMAGES[name][0], **{"blob": b"damaged bytes"} if ":blob" in DAMAGES[name][0] else {})
@@ -237,29 +229,6 @@ ERASURES = {
 
 
 class TestErasing:
-    @pytest.mark.parametrize("given", ERASURES.values(), ids=ERASURES)
-    def test_nothing_of_a_thread_can_be_read_from_the_storage(self, url, raw, given):
-        with AgentMemory(url) as memory:
-            tell_secrets(memory)
-            Line(memory.checkpointer, "other").put({"text": "somebody else's words " * 20})
-            if memory.database.engine.dialect == "postgres":
-                raw(memory, "analyze")
-            assert len(traces(memory, url)) >= len(WORDS) - (memory.database.engine.dialect == "postgres") * 8
-            report = memory.erase(**given)
-            assert report.threads == (2 if given == {"namespace": ()} else 1)
-            assert traces(memory, url) == []
-            assert memory.checkpointer.get_tuple(within(WORDS["thread"], (WORDS["namespace"], "deeper"))) is None
-            assert len(everything(memory.checkpointer, "other")) == (given != {"namespace": ()})
-            assert memory.verify().problems == ()
-
-    def test_what_was_deleted_or_pruned_before_is_gone_with_the_next_erasure(self, url):
-        with AgentMemory(url) as memory:
-            tell_secrets(memory)
-            memory.checkpointer.prune([WORDS["thread"]])
-            memory.checkpointer.delete_thread(WORDS["thread"])
-            memory.erase(thread_id="nobody")
-            assert traces(memory, url) == []
-
     def test_a_thread_is_erased_in_every_namespace_unless_one_is_named(self, memory):
         saver, namespaces = memory.checkpointer, [(), ("a",), ("a", "b"), ("ab",)]
         for namespace in namespaces:
@@ -289,35 +258,6 @@ class TestErasing:
         assert (report.conversations, report.threads) == (1, 0)
         assert len(everything(memory.checkpointer)) == 3
         assert memory.verify().problems == ()
-
-    def test_what_a_conversation_said_too_stays_until_it_goes_as_well(self, url):
-        word = "shared" + WORDS["message"]
-        with AgentMemory(url) as memory:
-            chat = memory.conversation("c")
-            chat.add_user_message(word)
-            message = chat.messages[0]
-            chat_graph(memory.checkpointer).invoke({"messages": [message.model_copy()]}, at())
-            contents = memory.stats()["contents"]
-            memory.erase(thread_id="t")
-            assert memory.stats()["contents"] < contents
-            assert memory.conversation("c").messages == [message]
-            assert memory.search(word)
-            assert traces(memory, url) == [WORDS["message"]]
-            memory.erase(conversation_id="c")
-            assert traces(memory, url) == []
-            assert memory.stats()["contents"] == 0
-
-    def test_what_a_copy_holds_too_stays_until_it_goes_as_well(self, url):
-        with AgentMemory(url) as memory:
-            saver = memory.checkpointer
-            chat_graph(saver).invoke({"messages": [WORDS["message"]]}, at())
-            saver.copy_thread("t", "copy")
-            before = everything(saver, "copy")
-            memory.erase(thread_id="t")
-            assert everything(saver, "copy") == before
-            assert memory.verify().problems == ()
-            memory.erase(thread_id="copy")
-            assert traces(memory, url) == []
 
     async def test_the_awaited_twin_leaves_nothing_either(self, url):
         async with AgentMemory(url) as memory:
@@ -558,18 +498,6 @@ BROKEN = {
 
 
 class TestDamagedExports:
-    @pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
-    def test_a_damaged_line_is_refused_and_nothing_is_imported(self, url, exported, damage):
-        path, _, _ = exported()
-        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        damage(records)
-        path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-        with AgentMemory(url) as memory:
-            with pytest.raises(InvalidInput):
-                memory.import_(path)
-            assert {memory.stats()[name] for name in COUNTED} == {0}
-            assert memory.verify().problems == ()
-
     def test_a_file_that_was_cut_anywhere_is_refused_or_ends_between_two_lines(self, exported, tmp_path):
         path, _, before = exported()
         whole = path.read_text(encoding="utf-8")

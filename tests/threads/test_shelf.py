@@ -1,0 +1,382 @@
+"""What lies on a shelf is never changed, lies there once, and stays until nobody needs it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import BranchMoved
+from langchain_agentmem.storage import query
+from langchain_agentmem.threads import shelf as shelves
+from langchain_agentmem.threads.lines import Thread, find, line_of, make_line, make_thread
+from langchain_agentmem.threads.recipe import LIST, PART, covered, merged, pack, ranges_of, unpack, written_ranges
+from langchain_agentmem.threads.shelf import LOOSE, MOST_RANGES, Part, Place, nothing_known
+
+from .own_shelf import AT, OwnShelf
+
+
+def part(text, *, loose=False, form="value:msgpack", name=None):
+    return Part(form=form, name=name, body=text.encode(), loose=loose)
+
+
+class Parts:
+    """A draft of parts only; a recipe names them by their places, in one list."""
+
+    def __init__(self, *parts, listing=True):
+        self.parts = list(parts)
+        self.listing = listing
+
+    def settle(self, recipe, numbers, tidy):
+        ranges = merged((numbers[place], numbers[place] + 1) for place in recipe[1])
+        return [LIST, *written_ranges(tidy(ranges, self.listing))]
+
+
+def shelving(draft):
+    """Put all parts of a draft on the thread's shelf, as one list."""
+    thread = yield from find(AT)
+    return (yield from shelves.shelve(thread.place, draft, [[LIST, list(range(len(draft.parts)))]]))
+
+
+@pytest.fixture
+def thread(memory) -> Thread:
+    return memory.database.engine.write(lambda: make_thread(*AT, 0))
+
+
+@pytest.fixture
+def shelve(memory, thread):
+    """Puts a list of parts on the thread's shelf."""
+
+    def put(*parts, **options):
+        return memory.database.engine.write(lambda: shelving(Parts(*parts, **options)))
+
+    return put
+
+
+@pytest.fixture
+def fetch(memory, thread):
+    """The bodies of the parts that written recipes need, by number."""
+
+    def get(*recipes, recall=nothing_known):
+        make = [unpack(each) for each in recipes]
+        found = memory.database.engine.read(lambda: shelves.fetch(thread.place.shelf, make, recall))
+        return {number: each.body.decode() for number, each in found.items()}
+
+    return get
+
+
+def numbers(recipe):
+    return [number for start, stop in ranges_of(unpack(recipe)) for number in range(start, stop)]
+
+
+@pytest.fixture
+def counters(raw):
+    """The next numbers of the two rows."""
+
+    def get(memory):
+        [row] = raw(memory, "select listed, loose from shelf")
+        return row["listed"], row["loose"]
+
+    return get
+
+
+class TestPutting:
+    def test_elements_of_lists_stand_next_to_each_other_and_all_else_in_a_row_of_its_own(
+        self, memory, shelve, counters
+    ):
+        shelved = shelve(part("a"), part("b", loose=True), part("c"), part("d", loose=True), listing=False)
+        assert shelved.numbers == [0, LOOSE, 1, LOOSE + 1]
+        assert counters(memory) == (2, LOOSE + 2)
+
+    def test_what_is_there_already_is_not_put_again(self, memory, shelve):
+        assert shelve(part("a"), part("b")).numbers == [0, 1]
+        assert shelve(part("b"), part("c"), part("a")).numbers == [1, 2, 0]
+        assert shelve(part("a", loose=True), listing=False).numbers == [0]
+        assert memory.stats()["parts"] == memory.stats()["contents"] == 3
+
+    def test_the_same_bytes_in_another_form_or_under_another_name_are_another_part_of_one_content(self, memory, shelve):
+        parts = [part("a"), part("a", form="elements"), part("a", form="message", name="m1"), part("a", form="message")]
+        assert shelve(*parts).numbers == [0, 1, 2, 3]
+        assert (memory.stats()["parts"], memory.stats()["contents"]) == (4, 1)
+
+    def test_what_tasks_wrote_gets_a_place_in_the_list_too(self, memory, shelve):
+        assert shelve(part("a", loose=True), listing=False).numbers == [LOOSE]
+        assert shelve(part("a")).numbers == [0]
+        assert shelve(part("a", loose=True), listing=False).numbers[0] in (0, LOOSE)
+        assert (memory.stats()["parts"], memory.stats()["contents"]) == (2, 1)
+
+    def test_equal_elements_of_a_list_share_one_content(self, memory, shelve, fetch):
+        shelved = shelve(*[part("a")] * 50, part("b"))
+        assert len(list(ranges_of(unpack(shelved.recipes[0])))) <= 2
+        assert [fetch(*shelved.recipes)[number] for number in numbers(shelved.recipes[0])] == ["a"] * 50 + ["b"]
+        assert memory.stats()["contents"] == 2
+
+    def test_equal_things_that_stand_alone_are_one_part(self, memory, shelve):
+        shelve(*[part("a", loose=True)] * 9, listing=False)
+        assert (memory.stats()["parts"], memory.stats()["contents"]) == (1, 1)
+
+    def test_nothing_changes_where_nothing_is_new(self, memory, shelve, counters):
+        shelve(part("a"), part("b", loose=True), listing=False)
+        before = counters(memory)
+        shelve(part("a"), part("b", loose=True), listing=False)
+        shelve()
+        assert counters(memory) == before
+
+    def test_a_failed_put_takes_nothing(self, memory, thread, counters):
+        class Broken(Parts):
+            def settle(self, recipe, numbers, tidy):
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            memory.database.engine.write(lambda: shelving(Broken(part("a"))))
+        assert counters(memory) == (0, LOOSE)
+        assert (memory.stats()["parts"], memory.stats()["contents"]) == (0, 0)
+
+    def test_what_was_drafted_before_a_sweep_is_not_put(self, memory, thread):
+        stale = thread.place._replace(swept=7)
+        with pytest.raises(BranchMoved):
+            memory.database.engine.write(lambda: shelves.shelve(stale, Parts(part("a")), [[LIST, [0]]]))
+        assert (memory.stats()["parts"], memory.stats()["contents"]) == (0, 0)
+
+
+class TestTidying:
+    def test_few_ranges_are_left_alone(self, memory, shelve):
+        shelve(*(part(f"{n}") for n in range(200)))
+        shelved = shelve(*(part(f"{n}") for n in range(0, 2 * MOST_RANGES, 2)))
+        assert shelved.moves == {}
+        assert numbers(shelved.recipes[0]) == list(range(0, 2 * MOST_RANGES, 2))
+        assert memory.stats()["parts"] == 200
+
+    def test_too_many_become_fewer_and_their_contents_stay_as_they_are(self, memory, shelve, fetch):
+        shelve(*(part(f"{n}") for n in range(400)))
+        chosen = [part(f"{n}") for n in range(0, 400, 2)]
+        shelved = shelve(*chosen)
+        assert len(list(ranges_of(unpack(shelved.recipes[0])))) <= MOST_RANGES
+        found = fetch(shelved.recipes[0])
+        assert [found[number] for number in numbers(shelved.recipes[0])] == [f"{n}" for n in range(0, 400, 2)]
+        assert memory.stats()["contents"] == 400
+        assert all(new >= 400 and found[new] == f"{old}" for old, new in shelved.moves.items() if new in found)
+        assert memory.verify().problems == ()
+
+    def test_what_lies_in_the_second_row_is_put_in_the_first(self, shelve, fetch):
+        shelve(*(part(f"{n}", loose=True) for n in range(9)), listing=False)
+        found = shelve(*(part(f"{n}", loose=True) for n in range(9)))
+        assert numbers(found.recipes[0]) == list(range(9))
+        assert fetch(*found.recipes) == {n: f"{n}" for n in range(9)}
+
+    def test_a_longer_list_costs_the_lightest_ranges(self, memory, shelve):
+        """A long run is not copied to make room for a few single parts."""
+        shelve(*(part(f"{n}") for n in range(1_000)))
+        single = [part(f"{n}") for n in range(0, 2 * MOST_RANGES + 8, 2)]
+        shelve(*single, *(part(f"{n}") for n in range(500, 1_000)))
+        assert memory.stats()["parts"] <= 1_000 + MOST_RANGES
+
+    @settings(max_examples=30, deadline=None)
+    @given(st.randoms(), st.integers(1, 300))
+    def test_any_order_of_any_parts_is_kept(self, luck, count):
+        with AgentMemory() as memory:
+            shelf = OwnShelf(memory=memory)
+            pool = [HumanMessage(f"{n}", id=f"{n}") for n in range(300)]
+            shelf.put(pool)
+            for _ in range(3):
+                chosen = luck.sample(pool, count)
+                blob = shelf.put(chosen)
+                assert shelf.get(blob) == chosen
+                assert len(list(ranges_of(unpack(blob)))) <= MOST_RANGES
+
+
+class TestFetching:
+    def test_each_part_is_read_once_and_none_but_those_needed(self, shelve, fetch):
+        shelve(*(part(f"{n}") for n in range(20)))
+        recipes = [pack([LIST, *written_ranges(each)]) for each in ([(2, 6), (4, 8)], [(5, 6), (12, 14)])]
+        assert fetch(*recipes) == {n: f"{n}" for n in (2, 3, 4, 5, 6, 7, 12, 13)}
+
+    def test_what_is_known_is_not_read(self, shelve, thread, memory):
+        shelve(*(part(f"{n}") for n in range(9)))
+        asked = []
+
+        def recall(shelf, ranges):
+            asked.append((shelf, ranges))
+            return {3: "known"}, [(4, 6)]
+
+        make = [[LIST, *written_ranges([(3, 6)])]]
+        found = memory.database.engine.read(lambda: shelves.fetch(thread.place.shelf, make, recall))
+        assert asked == [(thread.place.shelf, [(3, 6)])]
+        assert found[3] == "known"
+        assert sorted(found) == [3, 4, 5]
+
+    def test_what_is_missing_is_left_out(self, shelve, fetch):
+        shelve(part("a"))
+        assert fetch(pack([LIST, 0, 9])) == {0: "a"}
+        assert fetch(pack([PART, LOOSE])) == {}
+
+
+class TestMovingToAnotherShelf:
+    @pytest.fixture
+    def other(self, memory):
+        return memory.database.engine.write(lambda: make_thread("", "other", 0))
+
+    def test_what_recipes_need_comes_along_and_no_content(self, memory, thread, other, shelve):
+        shelve(*(part(f"{n}") for n in range(30)), part("loose", loose=True), listing=False)
+        before = [pack([LIST, *written_ranges([(5, 9), (2, 4), (7, 8)])]), pack([PART, LOOSE])]
+
+        after = memory.database.engine.write(lambda: shelves.transplant(thread.place.shelf, other.place, before))
+        found = memory.database.engine.read(
+            lambda: shelves.fetch(other.place.shelf, [unpack(each) for each in after], nothing_known)
+        )
+        assert [found[n].body.decode() for n in numbers(after[0])] == ["5", "6", "7", "8", "2", "3", "7"]
+        assert [found[n].body.decode() for n in numbers(after[1])] == ["loose"]
+        assert len(found) == 7
+        assert memory.stats()["parts"] == 31 + 7
+        assert memory.stats()["contents"] == 31
+        assert memory.verify().problems == ()
+
+    def test_parts_of_another_database_get_numbers_here(self, memory, thread, shelve, fetch):
+        shelve(part("a"), part("b"))
+        parts = {7: part("b"), 9: part("c"), LOOSE + 3: part("d", loose=True)}
+
+        for _ in range(2):
+            adopted = memory.database.engine.write(lambda: shelves.adopt(thread.place, parts))
+            assert adopted == {7: 1, 9: 2, LOOSE + 3: LOOSE}
+        assert fetch(pack([LIST, 0, 3])) == {0: "a", 1: "b", 2: "c"}
+        assert memory.verify().problems == ()
+
+
+def keep(memory, versions, recipes):
+    """A checkpoint with these values, and nothing else on the thread's line."""
+
+    def steps():
+        line = yield from line_of((yield from find(AT)), "")
+        rows = [
+            {"line": line, "channel": channel, "version": version, "recipe": recipe}
+            for (channel, version), recipe in recipes.items()
+        ]
+        yield query.insert_value.many(rows)
+        yield query.insert_checkpoint(
+            line=line, name="c", parent=None, run_id=None, versions=versions, head=b"", metadata=b"", now=1
+        )
+
+    memory.database.engine.write(steps)
+
+
+class TestSweeping:
+    @pytest.fixture
+    def swept(self, memory, thread, shelve):
+        first = shelve(*(part(f"{n}") for n in range(10)), part("loose", loose=True), listing=False)
+        del first
+        recipes = {
+            ("kept", "1"): pack([LIST, *written_ranges([(2, 5), (7, 8)])]),
+            ("old", "1"): pack([LIST, *written_ranges([(0, 10)])]),
+            ("gone", "1"): pack([PART, LOOSE]),
+        }
+        keep(memory, '{"kept":"1","empty":"3"}', recipes)
+        memory.database.engine.write(lambda: shelves.sweep(thread.place.shelf))
+        return memory
+
+    def there(self, memory, thread):
+        rows = memory.database.engine.read(lambda: self._rows(thread))
+        return [row["number"] for row in rows]
+
+    def _rows(self, thread):
+        return (yield query.parts_after(shelf=thread.place.shelf, after=-1, limit=1_000))
+
+    def test_what_no_checkpoint_needs_goes_and_all_else_stays(self, swept, thread, raw):
+        assert self.there(swept, thread) == [2, 3, 4, 7]
+        assert [row["channel"] for row in raw(swept, "select channel from channel_value")] == ["kept"]
+        assert swept.stats()["contents"] == 4
+
+    def test_everybody_who_remembers_is_told(self, swept, thread):
+        place = swept.database.engine.read(lambda: find(AT)).place
+        assert place == Place(thread.place.shelf, thread.place.swept + 1)
+
+    def test_nobody_is_told_of_a_sweep_that_took_nothing(self, swept, thread):
+        place = swept.database.engine.read(lambda: find(AT)).place
+        swept.database.engine.write(lambda: shelves.sweep(thread.place.shelf))
+        assert swept.database.engine.read(lambda: find(AT)).place == place
+
+    def test_no_number_is_given_twice(self, swept, shelve):
+        assert shelve(part("0"), part("9"), part("3")).numbers == [10, 11, 3]
+        assert shelve(part("loose", loose=True), listing=False).numbers == [LOOSE + 1]
+
+    def test_what_others_hold_too_stays_with_them(self, memory, thread, shelve):
+        memory.conversation("c").add_messages([HumanMessage("said in both", id="m")])
+        contents = memory.stats()["contents"]
+        shelf = OwnShelf(memory=memory)
+        shelf.put([HumanMessage("said in both", id="m"), HumanMessage("only here", id="n")])
+        assert memory.stats()["contents"] == contents + 1
+        memory.database.engine.write(lambda: shelves.sweep(thread.place.shelf))
+        assert memory.stats()["contents"] == contents
+        assert memory.conversation("c").messages[0].content == "said in both"
+        assert memory.verify().problems == ()
+
+    def test_a_shelf_that_no_thread_has_goes(self, memory, thread, shelve, raw):
+        shelve(part("a"))
+        raw(memory, "delete from thread")
+        memory.database.engine.write(lambda: shelves.drop_idle(thread.place.shelf))
+        assert raw(memory, "select id from shelf") == []
+        assert (memory.stats()["parts"], memory.stats()["contents"]) == (0, 0)
+
+    def test_a_new_shelf_is_never_taken_for_one_that_is_gone(self, memory, thread):
+        def begin_anew():
+            yield query.delete_thread(thread=thread.id)
+            yield from shelves.drop_idle(thread.place.shelf)
+            return (yield from make_thread(*AT, 0))
+
+        assert memory.database.engine.write(begin_anew).place.shelf > thread.place.shelf
+
+    @settings(max_examples=30, deadline=None)
+    @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=6), st.randoms())
+    def test_whatever_is_needed_stays_and_nothing_more(self, ranges, luck):
+        with AgentMemory() as memory:
+            thread = memory.database.engine.write(lambda: make_thread(*AT, 0))
+            memory.database.engine.write(lambda: shelving(Parts(*(part(f"{n}") for n in range(50)))))
+            wanted = [(start, start + length) for start, length in ranges]
+            luck.shuffle(wanted)
+            values = {(f"{n}", "1"): pack([LIST, *written_ranges([each])]) for n, each in enumerate(wanted)}
+            if values:
+                keep(memory, "{" + ",".join(f'"{n}":"1"' for n in range(len(wanted))) + "}", values)
+            memory.database.engine.write(lambda: shelves.sweep(thread.place.shelf))
+            expected = [n for start, stop in covered(wanted) for n in range(start, stop)]
+            assert self.there(memory, thread) == expected
+            assert memory.stats()["contents"] == len(expected)
+
+
+class TestMany:
+    def test_puts_reads_and_sweeps_in_any_order_keep_every_version(self, url):
+        luck = random.Random(11)
+        with AgentMemory(url) as memory:
+            shelf, kept, messages = OwnShelf(memory=memory), {}, []
+            for turn in range(40):
+                messages.append(HumanMessage(f"{turn}", id=f"{turn}"))
+                if luck.random() < 0.3 and len(messages) > 3:
+                    messages.pop(luck.randrange(len(messages)))
+                kept["messages", f"{turn}"] = shelf.put(messages), list(messages)
+                if luck.random() < 0.3:
+                    for version in luck.sample(sorted(kept), len(kept) // 2):
+                        del kept[version]
+                    self.write(memory, kept)
+                    memory.database.engine.write(lambda: shelves.sweep(shelf.place().shelf))
+                for blob, said in kept.values():
+                    assert shelf.get(blob) == said
+            assert memory.verify().problems == ()
+
+    def write(self, memory, kept):
+        """One checkpoint for each version that is kept, and no other."""
+
+        def steps():
+            thread = yield from find(AT)
+            if thread.line is not None:
+                yield query.delete_line(line=thread.line)
+            line = yield from make_line(thread, "")
+            for (channel, version), (blob, _) in kept.items():
+                yield query.insert_value(line=line, channel=channel, version=version, recipe=blob)
+                yield query.insert_checkpoint(
+                    line=line, name=version, parent=None, run_id=None,
+                    versions=f'{{"{channel}":"{version}"}}', head=b"\0\0\0\0", metadata=b"\0\0\0\0", now=1,
+                )  # fmt: skip
+
+        memory.database.engine.write(steps)
