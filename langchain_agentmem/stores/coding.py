@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langchain_agentmem.stores.configs import config_of, readable, storable, text_of
 from langchain_agentmem.threads import log
-from langchain_agentmem.threads.head import fold, unfold, versions_of
+from langchain_agentmem.threads.head import fold, unfold, versions_of, written
 from langchain_agentmem.threads.lines import Thread, ThreadAt
 from langchain_agentmem.threads.log import Saved
 from langchain_agentmem.threads.prototypes import Prototypes
@@ -124,8 +124,8 @@ class Coding:
                 parent=parent,
                 run_id=None if run_id is None else str(run_id),
                 versions=versions,
-                head=_written(serde, fold(checkpoint, versions)),
-                metadata=_written(serde, metadata),
+                head=_serialized(serde, fold(checkpoint, versions), written(versions)),
+                metadata=_serialized(serde, metadata),
                 delta=_has_deltas(metadata, values),
             )
 
@@ -148,26 +148,32 @@ class Coding:
             values = {
                 channel: reading.value(saved.values[channel]) for channel in saved.versions if channel in saved.values
             }
-            checkpoint: Any = unfold(value_of(serde, saved.head), saved.versions, saved.name, values)
+            head = value_of(serde, saved.head, written(saved.versions))
+            checkpoint: Any = unfold(head, saved.versions, saved.name, values)
             metadata = value_of(serde, saved.metadata)
             writes = in_order(saved.writes, reading)
         parent = None if saved.parent is None else config_of(thread_id, saved.path, ns, saved.parent)
         return CheckpointTuple(config_of(thread_id, saved.path, ns, saved.name), checkpoint, metadata, parent, writes)
 
 
-def value_of(serde: SerializerProtocol, blob: bytes) -> Any:
+def value_of(serde: SerializerProtocol, blob: bytes, beside: str = "") -> Any:
     """Read a head or metadata.
+
+    Args:
+        serde: The serializer.
+        blob: What is stored.
+        beside: The text that its checksum guards too.
 
     Raises:
         Exception: Whatever the serializer raises about bytes that it cannot read.
     """
-    kind, data = ormsgpack.unpackb(opened(blob))
+    kind, data = ormsgpack.unpackb(opened(blob, beside))
     return serde.loads_typed((kind, data))
 
 
-def _written(serde: SerializerProtocol, value: Any) -> bytes:
+def _serialized(serde: SerializerProtocol, value: Any, beside: str = "") -> bytes:
     kind, data = serde.dumps_typed(value)
-    return guarded(ormsgpack.packb([kind, bytes(data)]))
+    return guarded(ormsgpack.packb([kind, bytes(data)]), beside)
 
 
 def in_order(writes: Sequence[log.Written], reading: Reading) -> list[PendingWrite]:

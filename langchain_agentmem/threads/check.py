@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable
 
@@ -49,15 +48,11 @@ def problems(low: str, high: str) -> Steps[list[str]]:
 
 def _line(line: int, thread: str, found: list[str]) -> Steps[list[Range]]:
     for row in (yield query.line_checkpoints(line=line)):
-        for name in ("head", "metadata"):
+        for name, beside in (("head", row["versions"]), ("metadata", "")):
             try:
-                opened(row[name])
+                opened(row[name], beside)
             except Damaged as error:
                 found.append(f"the {name} of the checkpoint {row['name']!r} of the thread {thread!r}: {error}")
-        try:
-            json.loads(row["versions"])
-        except ValueError as error:
-            found.append(f"the versions of the checkpoint {row['name']!r} of the thread {thread!r}: {error}")
     values = yield query.line_values(line=line)
     writes = yield query.line_writes(line=line)
     return [*_needed(values, thread, found), *_needed(writes, thread, found)]

@@ -81,6 +81,26 @@ def versions_of(checkpoint: dict[str, Any]) -> dict[str, str]:
     return {channel: short(version) for channel, version in checkpoint["channel_versions"].items()}
 
 
+def written(versions: dict[str, str]) -> str:
+    """Channel versions as they are stored, in a column that SQL can read. The checksum of the head guards them too."""
+    return json.dumps(versions, separators=(",", ":"))
+
+
+def read(text: str) -> dict[str, str]:
+    """Undo `written`.
+
+    Raises:
+        Damaged: They are something else.
+    """
+    try:
+        versions = json.loads(text)
+    except ValueError as error:
+        raise Damaged(f"its versions: {error}") from error
+    if type(versions) is not dict or not all(type(version) is str for version in versions.values()):
+        raise Damaged("its versions are no versions")
+    return versions
+
+
 def fold(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]:
     """Write a checkpoint without values and channel versions.
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.model import Retention
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.threads import head
 from langchain_agentmem.threads import shelf as shelves
 from langchain_agentmem.threads.lines import OWN_LINE, Thread, ThreadAt, find, make_line, make_thread
 from langchain_agentmem.threads.recipe import Damaged, Recipe, unpack
@@ -153,7 +154,7 @@ def put(
         name=checkpoint.name,
         parent=checkpoint.parent,
         run_id=checkpoint.run_id,
-        versions=_json(checkpoint.versions),
+        versions=head.written(checkpoint.versions),
         head=checkpoint.head,
         metadata=checkpoint.metadata,
         now=now,
@@ -238,7 +239,7 @@ def load(thread: Thread, line: int, names: Sequence[str | None], recall: Recall 
 
 
 def _saved(thread: Thread, line: int, row: Row, parts: dict[int, Any]) -> Steps[Saved]:
-    versions = _versions(row)
+    versions = head.read(row["versions"])
     values = yield query.values_at(line=line, versions=row["versions"])
     writes = yield query.writes_at(line=line, checkpoint=row["name"])
     return Saved(
@@ -356,12 +357,12 @@ def delta_history(
                 break
             name = row["name"]
             walked.add(name)
-            versions = _versions(row)
+            versions = head.read(row["versions"])
             for channel in paths.keys() - seeds.keys():
                 paths[channel].append(name)
                 if (channel, versions.get(channel)) in valued:
                     seeds[channel] = versions[channel]
-    values = yield query.values_at(line=line, versions=_json(seeds))
+    values = yield query.values_at(line=line, versions=head.written(seeds))
     names = sorted({name for path in paths.values() for name in path})
     found = yield query.writes_of_channels(line=line, checkpoints=json.dumps(names), channels=json.dumps(list(paths)))
     writes: dict[tuple[str, str], list[Written]] = {}
@@ -398,15 +399,3 @@ def _recipe(row: Row) -> Recipe:
         return unpack(row["recipe"])
     except Damaged as error:
         raise Damaged(f"the value of the channel {row['channel']!r}: {error}") from error
-
-
-def _versions(row: Row) -> dict[str, str]:
-    try:
-        versions: dict[str, str] = json.loads(row["versions"])
-    except ValueError as error:
-        raise Damaged(f"its versions: {error}") from error
-    return versions
-
-
-def _json(versions: dict[str, str]) -> str:
-    return json.dumps(versions, separators=(",", ":"))

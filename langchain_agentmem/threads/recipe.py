@@ -45,19 +45,25 @@ class Damaged(ValueError):
         self.checkpoint = checkpoint
 
 
-def guarded(data: bytes) -> bytes:
-    """Put a checksum before bytes."""
-    return zlib.crc32(data).to_bytes(_CHECK_BYTES, "big") + data
+def guarded(data: bytes, beside: str = "") -> bytes:
+    """Put a checksum before bytes.
+
+    Args:
+        data: The bytes.
+        beside: A text that is stored elsewhere, and that the checksum guards too.
+    """
+    return zlib.crc32(data, zlib.crc32(beside.encode())).to_bytes(_CHECK_BYTES, "big") + data
 
 
-def opened(blob: bytes) -> bytes:
+def opened(blob: bytes, beside: str = "") -> bytes:
     """Take the checksum off again.
 
     Raises:
         Damaged: It does not fit.
     """
     data = bytes(blob)[_CHECK_BYTES:]
-    if len(blob) < _CHECK_BYTES or zlib.crc32(data) != int.from_bytes(blob[:_CHECK_BYTES], "big"):
+    checksum = zlib.crc32(data, zlib.crc32(beside.encode()))
+    if len(blob) < _CHECK_BYTES or checksum != int.from_bytes(blob[:_CHECK_BYTES], "big"):
         raise Damaged("its checksum does not fit")
     return data
 

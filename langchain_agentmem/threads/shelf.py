@@ -299,13 +299,14 @@ def _put(place: Place, parts: Sequence[Part]) -> Steps[tuple[list[int], int]]:
     """
     digests = [content.digest(part.body) for part in parts]
     bodies = dict(zip(digests, (part.body for part in parts), strict=True))
+    keys = [(key, part.form, part.name) for key, part in zip(digests, parts, strict=True)]
     known: dict[_Key, set[int]] = {}
     if parts:
-        rows = yield query.known_parts(shelf=place.shelf, hashes=json.dumps([key.hex() for key in bodies]))
+        asked = [(key.hex(), form, name) for key, form, name in dict.fromkeys(keys)]
+        rows = yield query.known_parts(shelf=place.shelf, keys=json.dumps(asked))
         known = {(bytes(row["hash"]), row["form"], row["name"]): set(json.loads(row["numbers"])) for row in rows}
         there = {bytes(row["hash"]) for row in rows}
         yield from content.store({key: body for key, body in bodies.items() if key not in there})
-    keys = [(key, part.form, part.name) for key, part in zip(digests, parts, strict=True)]
     found = _known_numbers(keys, parts, known)
     loose = dict.fromkeys(
         key for key, part, number in zip(keys, parts, found, strict=True) if number is None and part.loose

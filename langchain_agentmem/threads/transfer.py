@@ -6,7 +6,6 @@ encrypted and nobody needs the serializer.
 
 from __future__ import annotations
 
-import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from langchain_agentmem.errors import CheckpointUnreadable, InvalidInput
 from langchain_agentmem.namespaces import namespace_of
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.threads import shelf as shelves
+from langchain_agentmem.threads.head import read, written
 from langchain_agentmem.threads.lines import ThreadAt, find, line_of, make_thread
 from langchain_agentmem.threads.recipe import Damaged, covered, moved, opened, pack, ranges_of, unpack
 from langchain_agentmem.threads.shelf import Part
@@ -47,7 +47,14 @@ def dump(at: ThreadAt) -> Steps[list[dict[str, Any]]]:
     return [
         {"record": "thread", "namespace": namespace_of(at.path), "id": at.name, "delta": thread.delta},
         *(
-            {"record": "part", "number": number, "form": part.form, "name": part.name, "body": _text(part.body)}
+            {
+                "record": "part",
+                "number": number,
+                "form": part.form,
+                "name": part.name,
+                "body": _text(part.body),
+                "checksum": part.checksum,
+            }
             for number, part in sorted(parts.items())
         ),
         *records,
@@ -93,7 +100,7 @@ def _told(row: Any) -> dict[str, Any]:
         if name in told:
             told[name] = _text(told[name])
     if "versions" in told:
-        told["versions"] = json.loads(told["versions"])
+        told["versions"] = read(told["versions"])
     return told
 
 
@@ -101,7 +108,10 @@ def _part(record: Record) -> Part:
     number, form, name = record["number"], record["form"], record["name"]
     if not isinstance(number, int) or not isinstance(form, str) or not isinstance(name, str | None):
         raise InvalidInput(f"The part {number!r:.100} is damaged.")
-    return Part(form=form, name=name, body=b64decode(record["body"], validate=True), loose=number >= shelves.LOOSE)
+    body = b64decode(record["body"], validate=True)
+    if zlib.crc32(body) != record["checksum"]:
+        raise InvalidInput(f"The part {number} is damaged.")
+    return Part(form=form, name=name, body=body, loose=number >= shelves.LOOSE)
 
 
 _FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -119,12 +129,12 @@ _FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
 def _row(record: Record) -> dict[str, Any]:
     fields = _FIELDS[record["record"]]
     row = {name: record[name] for name in fields}
+    if "versions" in row:
+        row["versions"] = written(row["versions"])
     for name in _BYTES:
         if name in row:
             row[name] = b64decode(row[name], validate=True)
-            opened(row[name])
-    if "versions" in row:
-        row["versions"] = json.dumps({str(k): str(v) for k, v in row["versions"].items()}, separators=(",", ":"))
+            opened(row[name], row["versions"] if name == "head" else "")
     for name, kind in fields.items():
         if not isinstance(row[name], kind) or (isinstance(row[name], str) and "\0" in row[name]):
             raise InvalidInput(f"{name} cannot be {row[name]!r:.100}")

@@ -38,7 +38,7 @@ def prune(at: ThreadAt, *, keep: int, limit: int = BATCH) -> Steps[int]:
     removed = 0
     for line in (yield query.lines_of(thread=thread.id)):
         rows = yield query.surplus_checkpoints(line=line["id"], keep=keep, before=None, limit=limit - removed)
-        yield from _remove(line["id"], [row["name"] for row in rows])
+        yield from _remove_oldest(line["id"], [row["name"] for row in rows])
         removed += len(rows)
         if removed >= limit:
             break
@@ -158,7 +158,7 @@ def retain(thread: Thread, line: int, ns: str, current: str, retention: Retentio
         limit=MOST_LITTER,
     )
     names = [row["name"] for row in rows if row["name"] != current]
-    yield from _remove(line, names)
+    yield from _remove_oldest(line, names)
     removed = len(names)
     if ns == OWN_LINE:
         calls = yield query.old_calls(thread=thread.id, limit=MOST_LITTER)
@@ -176,6 +176,13 @@ def _remove(line: int, names: Sequence[str]) -> Steps[None]:
         rows = [{"line": line, "name": name} for name in names]
         yield query.delete_checkpoint.many(rows)
         yield query.delete_writes.many(rows)
+
+
+def _remove_oldest(line: int, names: Sequence[str]) -> Steps[None]:
+    """Remove the oldest checkpoints of a line, and with their writes those that came when a checkpoint was gone."""
+    if names:
+        yield query.delete_checkpoint.many([{"line": line, "name": name} for name in names])
+        yield query.delete_stray_writes(line=line, up_to=max(names))
 
 
 def _copy_line(source: int, thread: Thread, target: Thread, ns: str) -> Steps[int]:

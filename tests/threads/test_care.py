@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import psycopg
@@ -81,11 +82,11 @@ DAMAGES = {
     ),
     "versions": (
         "update checkpoint set versions = substr(versions, 2) where run_id = 'run'",
-        r"versions of the checkpoint .* thread 'line'",
+        r"head of the checkpoint .* thread 'line'.*checksum",
     ),
     "versions that are another thing": (
         "update checkpoint set versions = '[]' where run_id = 'run'",
-        r"versions of the checkpoint .* thread 'line'",
+        r"head of the checkpoint .* thread 'line'.*checksum",
     ),
     "a version": (
         "update checkpoint set versions = replace(versions, '\"000002.', '\"000003.') where run_id = 'run'",
@@ -95,7 +96,6 @@ DAMAGES = {
         "delete from part where content_id = (select max(content_id) from part where form = 'message')",
         "parts that are missing",
     ),
-    "a value that is gone": ("delete from channel_value where channel = 'call'", r"thread 'line'"),
     "a part that nobody counted": (
         "update shelf set listed = 0 where id = (select shelf_id from thread where name = 'chat')",
         "more parts than it counted",
@@ -118,6 +118,13 @@ class TestVerifying:
         fill(memory.checkpointer)
         assert memory.verify().problems == ()
         return memory
+
+    @pytest.mark.parametrize("damage", DAMAGES)
+    def test_damage_is_found_and_says_where_it_is(self, filled, raw, damage):
+        sql, problem = DAMAGES[damage]
+        raw(filled, sql, **{"blob": b"damaged bytes"} if ":blob" in sql else {})
+        problems = filled.verify().problems
+        assert any(re.search(problem, each) for each in problems), problems
 
     def test_all_damages_are_told_at_once(self, filled, raw):
         for name in ("the recipe of a value", "a head", "metadata", "a missing part", "the body of a part"):
@@ -152,15 +159,15 @@ class TestVerifying:
 
 
 WORDS = {
-    "message": "zyxquorvex",
-    "answer": "ZYXQUORVEX",
-    "message id": "msgidplover77",
-    "name": "Quixanthe",
-    "argument": "quandaryjib3",
+    "message": "zyxthreadvex",
+    "answer": "ZYXTHREADVEX",
+    "message id": "msgidlapwing78",
+    "name": "Quothread",
+    "argument": "quandarythread4",
     "thread": "threadkestrel42",
-    "namespace": "tenantgrackle9",
+    "namespace": "tenantmagpie8",
     "channel": "channelbrindle5",
-    "text": "wubblefrond",
+    "text": "wubblethread",
     "key": "keyfrosk8",
     "element": "elemsnark4",
     "write": "writegomble6",
@@ -220,6 +227,28 @@ def traces(memory, url):
     return sorted({word for content in pages.values() for word in WORDS.values() if word.encode() in content})
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def open_url(request, new_database):
+    """An empty database. What PostgreSQL's planner has sampled is gone when the next test gets it."""
+    url = new_database(request.param)
+    yield url
+    if request.param == "postgres":
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("drop schema if exists agentmem cascade")
+            connection.execute("vacuum full pg_statistic")
+
+
+@pytest.fixture
+def analyze(raw):
+    """What autovacuum does sooner or later. It samples columns of threads into `pg_statistic`, which outlives them."""
+
+    def run(memory):
+        if memory.database.engine.dialect == "postgres":
+            raw(memory, "analyze")
+
+    return run
+
+
 ERASURES = {
     "the thread": {"thread_id": WORDS["thread"]},
     "the thread in its namespace": {"thread_id": WORDS["thread"], "namespace": (WORDS["namespace"],)},
@@ -229,6 +258,29 @@ ERASURES = {
 
 
 class TestErasing:
+    @pytest.mark.parametrize("given", ERASURES.values(), ids=ERASURES)
+    def test_nothing_of_a_thread_can_be_read_from_the_storage(self, open_url, analyze, given):
+        with AgentMemory(open_url) as memory:
+            tell_secrets(memory)
+            Line(memory.checkpointer, "other").put({"text": "somebody else's words " * 20})
+            analyze(memory)
+            assert len(traces(memory, open_url)) > 8
+            report = memory.erase(**given)
+            assert report.threads == (2 if given == {"namespace": ()} else 1)
+            assert memory.checkpointer.get_tuple(within(WORDS["thread"], (WORDS["namespace"], "deeper"))) is None
+            assert len(everything(memory.checkpointer, "other")) == (given != {"namespace": ()})
+            assert memory.verify().problems == ()
+            assert traces(memory, open_url) == []
+
+    def test_what_was_deleted_or_pruned_before_is_gone_with_the_next_erasure(self, open_url, analyze):
+        with AgentMemory(open_url) as memory:
+            tell_secrets(memory)
+            analyze(memory)
+            memory.checkpointer.prune([WORDS["thread"]])
+            memory.checkpointer.delete_thread(WORDS["thread"])
+            memory.erase(thread_id="nobody")
+            assert traces(memory, open_url) == []
+
     def test_a_thread_is_erased_in_every_namespace_unless_one_is_named(self, memory):
         saver, namespaces = memory.checkpointer, [(), ("a",), ("a", "b"), ("ab",)]
         for namespace in namespaces:
@@ -258,6 +310,35 @@ class TestErasing:
         assert (report.conversations, report.threads) == (1, 0)
         assert len(everything(memory.checkpointer)) == 3
         assert memory.verify().problems == ()
+
+    def test_what_a_conversation_said_too_stays_until_it_goes_as_well(self, url):
+        word = "shared" + WORDS["message"]
+        with AgentMemory(url) as memory:
+            chat = memory.conversation("c")
+            chat.add_user_message(word)
+            message = chat.messages[0]
+            chat_graph(memory.checkpointer).invoke({"messages": [message.model_copy()]}, at())
+            contents = memory.stats()["contents"]
+            memory.erase(thread_id="t")
+            assert memory.stats()["contents"] < contents
+            assert memory.conversation("c").messages == [message]
+            assert memory.search(word)
+            assert traces(memory, url) == [WORDS["message"]]
+            memory.erase(conversation_id="c")
+            assert traces(memory, url) == []
+            assert memory.stats()["contents"] == 0
+
+    def test_what_a_copy_holds_too_stays_until_it_goes_as_well(self, url):
+        with AgentMemory(url) as memory:
+            saver = memory.checkpointer
+            chat_graph(saver).invoke({"messages": [WORDS["message"]]}, at())
+            saver.copy_thread("t", "copy")
+            before = everything(saver, "copy")
+            memory.erase(thread_id="t")
+            assert everything(saver, "copy") == before
+            assert memory.verify().problems == ()
+            memory.erase(thread_id="copy")
+            assert traces(memory, url) == []
 
     async def test_the_awaited_twin_leaves_nothing_either(self, url):
         async with AgentMemory(url) as memory:
@@ -498,11 +579,23 @@ BROKEN = {
 
 
 class TestDamagedExports:
-    def test_a_file_that_was_cut_anywhere_is_refused_or_ends_between_two_lines(self, exported, tmp_path):
+    @pytest.mark.parametrize("damage", BROKEN)
+    def test_a_damaged_line_is_refused_and_nothing_is_imported(self, url, exported, damage):
+        path, _, _ = exported()
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        BROKEN[damage](records)
+        path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        with AgentMemory(url) as memory:
+            with pytest.raises(InvalidInput):
+                memory.import_(path)
+            assert {memory.stats()[name] for name in COUNTED} == {0}
+            assert memory.verify().problems == ()
+
+    def test_a_file_that_was_cut_within_a_line_is_refused(self, exported, tmp_path):
         path, _, before = exported()
         whole = path.read_text(encoding="utf-8")
         for share in range(1, 12):
-            cut = whole[: len(whole) * share // 12].rstrip("\n")
+            cut = whole[: len(whole) * share // 12].rstrip("\n")[:-1]
             (tmp_path / "cut.jsonl").write_text(cut, encoding="utf-8")
             with AgentMemory() as memory:
                 with pytest.raises(InvalidInput):

@@ -244,6 +244,19 @@ class TestWhatGoes:
             line.config = saver.put(line.config, checkpoint, metadata, new)
             assert saver.get_tuple(at()).pending_writes == [("task", "text", f"early {n} " * 100)]
 
+    def test_writes_that_come_too_late_go_with_the_next_checkpoints(self, keeping, rows):
+        with keeping(keep_last=1) as memory:
+            line = Line(memory.checkpointer)
+            first = line.put({"text": "one " * 50})
+            line.put({"text": "two"})
+            memory.checkpointer.put_writes(first, [("text", "late " * 50)], "task")
+            for n in range(MOST_LITTER):
+                line.put({"text": f"{n}"})
+            assert memory.checkpointer.get_tuple(at("t")).checkpoint["channel_values"] == {"text": f"{n}"}
+            assert rows(memory)["pending_write"] == 0
+            assert "late" not in str(everything(memory.checkpointer))
+            assert memory.stats()["contents"] == 0
+
     def test_a_shelf_that_is_shared_with_a_copy_keeps_what_the_copy_needs(self, keeping, rows):
         memory = keeping(keep_last=2)
         saver = memory.checkpointer

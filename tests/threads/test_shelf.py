@@ -14,7 +14,17 @@ from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.storage import query
 from langchain_agentmem.threads import shelf as shelves
 from langchain_agentmem.threads.lines import Thread, find, line_of, make_line, make_thread
-from langchain_agentmem.threads.recipe import LIST, PART, covered, merged, pack, ranges_of, unpack, written_ranges
+from langchain_agentmem.threads.recipe import (
+    LIST,
+    PART,
+    covered,
+    guarded,
+    merged,
+    pack,
+    ranges_of,
+    unpack,
+    written_ranges,
+)
 from langchain_agentmem.threads.shelf import LOOSE, MOST_RANGES, Part, Place, nothing_known
 
 from .own_shelf import AT, OwnShelf
@@ -376,7 +386,8 @@ class TestMany:
                 yield query.insert_value(line=line, channel=channel, version=version, recipe=blob)
                 yield query.insert_checkpoint(
                     line=line, name=version, parent=None, run_id=None,
-                    versions=f'{{"{channel}":"{version}"}}', head=b"\0\0\0\0", metadata=b"\0\0\0\0", now=1,
+                    versions=f'{{"{channel}":"{version}"}}', head=guarded(b"", f'{{"{channel}":"{version}"}}'),
+                    metadata=guarded(b""), now=1,
                 )  # fmt: skip
 
         memory.database.engine.write(steps)

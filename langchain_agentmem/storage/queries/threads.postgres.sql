@@ -26,10 +26,13 @@ left join content c on c.id = p.content_id;
 
 -- name: known_parts
 select c.hash, p.form, p.name, cast(json_agg(p.number) as text) as numbers
-from json_array_elements_text(cast(:hashes as json)) h
-cross join lateral (select id, hash from content where hash = decode(h.value, 'hex') limit 1) c
+from json_array_elements(cast(:keys as json)) k
+cross join lateral (select id, hash from content where hash = decode(k.value ->> 0, 'hex') limit 1) c
 cross join lateral (
-    select number, form, name from part where content_id = c.id and shelf_id = :shelf offset 0
+    select number, form, name from part
+    where content_id = c.id and shelf_id = :shelf
+        and form = k.value ->> 1 and name is not distinct from k.value ->> 2
+    offset 0
 ) p
 group by c.hash, p.form, p.name;
 

@@ -121,11 +121,12 @@ cross join part p on p.shelf_id = :shelf
 left join content c on c.id = p.content_id;
 
 -- name: known_parts
--- Where parts lie that hold some contents, known by their digests in hexadecimal.
+-- Where parts lie, known by the digests of their contents in hexadecimal, their forms and names.
 select c.hash, p.form, p.name, json_group_array(p.number) as numbers
-from json_each(:hashes) h
-cross join content c on c.hash = from_hex(h.value)
+from json_each(:keys) k
+cross join content c on c.hash = from_hex(json_extract(k.value, '$[0]'))
 join part p on p.content_id = c.id and p.shelf_id = :shelf
+    and p.form = json_extract(k.value, '$[1]') and p.name is json_extract(k.value, '$[2]')
 group by c.hash, p.form, p.name;
 
 -- name: checkpoint_keys
@@ -196,6 +197,12 @@ delete from checkpoint where line_id = :line and name = :name;
 
 -- name: delete_writes
 delete from pending_write where line_id = :line and checkpoint = :name;
+
+-- name: delete_stray_writes
+-- What was written towards checkpoints that are gone, or were gone when it came.
+delete from pending_write
+where line_id = :line and checkpoint <= :up_to
+    and not exists (select 1 from checkpoint c where c.line_id = :line and c.name = pending_write.checkpoint);
 
 -- name: delete_line
 delete from checkpoint_line where id = :line;

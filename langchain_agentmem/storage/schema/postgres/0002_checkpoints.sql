@@ -81,3 +81,15 @@ create table pending_write (
     recipe bytea not null,
     primary key (line_id, checkpoint, task, place)
 );
+
+-- As for messages: the planner keeps no samples of what a thread holds.
+alter table thread alter column name set statistics 0;
+alter table checkpoint_line alter column ns set statistics 0;
+alter table part alter column form set statistics 0, alter column name set statistics 0;
+alter table checkpoint alter column name set statistics 0, alter column parent set statistics 0,
+    alter column run_id set statistics 0, alter column versions set statistics 0,
+    alter column head set statistics 0, alter column metadata set statistics 0;
+alter table channel_value alter column channel set statistics 0, alter column version set statistics 0,
+    alter column recipe set statistics 0;
+alter table pending_write alter column checkpoint set statistics 0, alter column task set statistics 0,
+    alter column path set statistics 0, alter column channel set statistics 0, alter column recipe set statistics 0;
