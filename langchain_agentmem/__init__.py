@@ -31,15 +31,21 @@ if TYPE_CHECKING:
         SharedMemoryEntry,
     )
     from langchain_agentmem.retrieval.search import Recollection
+    from langchain_agentmem.stores.blobs import AgentMemoryByteStore
     from langchain_agentmem.stores.checkpoints import AgentMemorySaver
+    from langchain_agentmem.stores.items import AgentMemoryStore
+    from langchain_agentmem.stores.retriever import AgentMemoryRetriever
     from langchain_agentmem.tokens import TokenCounter
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AgentMemory": "agent_memory",
+    "AgentMemoryByteStore": "stores.blobs",
     "AgentMemoryError": "errors",
+    "AgentMemoryRetriever": "stores.retriever",
     "AgentMemorySaver": "stores.checkpoints",
+    "AgentMemoryStore": "stores.items",
     "Attachment": "model",
     "AttachmentType": "model",
     "Conversation": "model",
@@ -60,8 +66,11 @@ _HOMES = {
 
 __all__ = [
     "AgentMemory",
+    "AgentMemoryByteStore",
     "AgentMemoryError",
+    "AgentMemoryRetriever",
     "AgentMemorySaver",
+    "AgentMemoryStore",
     "Attachment",
     "AttachmentType",
     "Conversation",

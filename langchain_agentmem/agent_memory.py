@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from langchain_agentmem import care
 from langchain_agentmem.care import EraseReport, TransferReport, VerifyReport
-from langchain_agentmem.clock import Clock, NewId, micros, moment, new_uuid, utc_now
+from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.conversations.entries import role_of
 from langchain_agentmem.conversations.history import ConversationMemory
 from langchain_agentmem.conversations.log import Address
@@ -34,17 +34,21 @@ from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import ConversationErased, Hook, MessagesStored
 from langchain_agentmem.files import path_of_file
+from langchain_agentmem.finding import KINDS
 from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import id_of, namespace_of, range_of, resolve
-from langchain_agentmem.retrieval.search import Hit, Recollection, Walls, recollection, search
-from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
+from langchain_agentmem.retrieval.search import Recollection, Walls, inquiry
+from langchain_agentmem.storage import Operation
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
+    from langchain_agentmem.stores.blobs import AgentMemoryByteStore
     from langchain_agentmem.stores.checkpoints import AgentMemorySaver
+    from langchain_agentmem.stores.items import AgentMemoryStore
+    from langchain_agentmem.stores.retriever import AgentMemoryRetriever
 
-KINDS = ("message",)
 MOST_HITS = 10_000
 
 
@@ -55,6 +59,10 @@ class AgentMemory:
         url: A path, ":memory:", or "postgresql://…" (extra `[postgres]`). Default: a database in memory.
         hooks: Functions that are called with every event. What they raise is logged and goes no further.
         retention: Which messages conversations keep after each addition. Default: all, for ever.
+        index: What a search goes by beside words, as LangGraph's stores take it: "embed", LangChain `Embeddings`, a
+            function or "provider:model", and "dims", the numbers of a vector (extra `[vectors]`); "fields", the fields
+            of the store's items. Default: words alone.
+        weights: How much each signal of a search counts. Default: what proved best.
         synchronous: SQLite's durability: "NORMAL" (a power cut may take the last commits, never the database) or
             "FULL".
         busy_timeout: Seconds to wait for other processes that write. Default: 60.
@@ -74,6 +82,8 @@ class AgentMemory:
         *,
         hooks: Sequence[Hook] = (),
         retention: Retention | None = None,
+        index: Mapping[str, Any] | None = None,
+        weights: Weights = WEIGHTS,
         synchronous: str = "NORMAL",
         busy_timeout: float = 60.0,
         clock: Clock = utc_now,
@@ -83,6 +93,14 @@ class AgentMemory:
         self.database = Database(
             url, hooks=hooks, synchronous=synchronous, busy_timeout=busy_timeout, clock=clock, new_id=new_id
         )
+        self.weights = weights
+        self._index: Any = index
+        if index is not None:
+            try:
+                self.store.setup()  # the one that knows how to read the configuration
+            except BaseException:
+                self.database.close()
+                raise
 
     # -- opening and closing -----------------------------------------------------------------------------------
 
@@ -156,6 +174,27 @@ class AgentMemory:
 
         return AgentMemorySaver(self)
 
+    @cached_property
+    def store(self) -> AgentMemoryStore:
+        """The store of LangGraph graphs, for long-term items: `builder.compile(store=memory.store)`.
+
+        It is shared by all threads, and not rewound with them. Namespaces are given by each call.
+        """
+        from langchain_agentmem.stores.items import AgentMemoryStore  # noqa: PLC0415 - it loads LangGraph
+
+        return AgentMemoryStore(self, index=self._index)
+
+    def byte_store(self, namespace: Sequence[str] | None = None) -> AgentMemoryByteStore:
+        """Values by key, as LangChain's `ByteStore`: for `CacheBackedEmbeddings` and the like.
+
+        Args:
+            namespace: Whose values; it sees no other's, not those of namespaces below either. Default: the running
+                config's, else the root.
+        """
+        from langchain_agentmem.stores.blobs import AgentMemoryByteStore  # noqa: PLC0415 - it loads LangChain
+
+        return AgentMemoryByteStore(self, namespace)
+
     def create(self, memory_type: str = "conversation_history", **options: Any) -> ConversationMemory | SessionMemory:
         """Make a memory by the name of its type (documents 001 and 003).
 
@@ -192,6 +231,7 @@ class AgentMemory:
         before: datetime | None = None,
         after: datetime | None = None,
         config: RunnableConfig | None = None,
+        weights: Weights | None = None,
     ) -> list[Recollection]:
         """Find what was said, without a model.
 
@@ -201,12 +241,13 @@ class AgentMemory:
             query: Any text.
             namespace: Where to look: this namespace and all below it. Default: the running config's, else the root.
             limit: Most results. Default: 10.
-            kinds: Only these kinds; so far there is "message". Default: all.
+            kinds: Only these kinds: "message", "item". Default: all.
             conversation_id: Only this conversation. Default: all.
             roles: Only messages of these roles. Default: all.
             before: Only what was said before this time. Without a time zone it is taken as UTC.
             after: Only what was said at this time or later.
             config: The run on whose behalf to look. Default: the one this is called in.
+            weights: How much each signal counts. Default: those of this memory.
 
         Returns:
             The best first. Each says why it was found.
@@ -214,14 +255,14 @@ class AgentMemory:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        make = self._searching(query, namespace, limit, kinds, conversation_id, roles, before, after, config)
+        given = self._searching(query, namespace, limit, kinds, conversation_id, roles, before, after, config, weights)
         with self.database.tracing.step(
             "memory.search",
             run_type="retriever",
             inputs=lambda: {"query": query, "limit": limit},
             config=config,
         ) as step:
-            found = _recollections(self.database.engine.read(make))
+            found = self.database.find(**given)
             step.finish(lambda: {"documents": _documents(found)})
         return found
 
@@ -237,18 +278,50 @@ class AgentMemory:
         before: datetime | None = None,
         after: datetime | None = None,
         config: RunnableConfig | None = None,
+        weights: Weights | None = None,
     ) -> list[Recollection]:
         """`search`, awaited."""
-        make = self._searching(query, namespace, limit, kinds, conversation_id, roles, before, after, config)
+        given = self._searching(query, namespace, limit, kinds, conversation_id, roles, before, after, config, weights)
         async with self.database.tracing.step(
             "memory.search",
             run_type="retriever",
             inputs=lambda: {"query": query, "limit": limit},
             config=config,
         ) as step:
-            found = _recollections(await self.database.engine.aread(make))
+            found = await self.database.afind(**given)
             step.finish(lambda: {"documents": _documents(found)})
         return found
+
+    def retriever(self, **search_arguments: Any) -> AgentMemoryRetriever:
+        """The search as a LangChain retriever, for chains: `memory.retriever(namespace=("alice",), limit=4) | …`.
+
+        Args:
+            **search_arguments: Those of `search` but for the query and the config, which each run brings. `k` is
+            another
+                name for `limit`, and `tags`, `metadata` and `name` are what every LangChain retriever takes.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        from langchain_agentmem.stores.retriever import AgentMemoryRetriever  # noqa: PLC0415 - it loads LangChain
+
+        return AgentMemoryRetriever(**search_arguments, memory=self)
+
+    def settle(self) -> None:
+        """Give everything that waits for its vector one now. Without embeddings there is nothing to do.
+
+        Otherwise that happens in the background, and before a search for what was stored last.
+
+        Raises:
+            Exception: Whatever the embeddings raise. What waits goes on waiting, and is found by its words.
+        """
+        if self.database.embedder is not None:
+            self.database.embedder.settle()
+
+    async def asettle(self) -> None:
+        """`settle`, awaited."""
+        if (embedder := self.database.embedder) is not None:
+            await embedder.in_thread(embedder.settle)
 
     # -- care --------------------------------------------------------------------------------------------------
 
@@ -264,12 +337,12 @@ class AgentMemory:
     def verify(self) -> VerifyReport:
         """Check the whole database: pages, keys, digests of every body, heads, versions and the index."""
         own = self.database.run("care.check", self.database.engine.problems)
-        return _report(own, *self.database.read("care.verify", lambda: care.verify(tail=self.database.tail)))
+        return _report(own, *self.database.read("care.verify", care.verify))
 
     async def averify(self) -> VerifyReport:
         """`verify`, awaited."""
         own = await self.database.arun("care.check", self.database.engine.problems, write=False)
-        return _report(own, *await self.database.aread("care.verify", lambda: care.verify(tail=self.database.tail)))
+        return _report(own, *await self.database.aread("care.verify", care.verify))
 
     def erase(
         self,
@@ -296,7 +369,7 @@ class AgentMemory:
         given = _to_erase(namespace, thread_id, conversation_id)
         report, erased = self.database.write("care.erase", lambda: care.erase(**given), lambda: _shown(given))
         self.database.run("care.scrub", self.database.engine.scrub)
-        self._announce_erased(erased)
+        self._let_go(erased)
         return report
 
     async def aerase(
@@ -310,7 +383,7 @@ class AgentMemory:
         given = _to_erase(namespace, thread_id, conversation_id)
         report, erased = await self.database.awrite("care.erase", lambda: care.erase(**given), lambda: _shown(given))
         await self.database.arun("care.scrub", self.database.engine.scrub, write=True)
-        self._announce_erased(erased)
+        self._let_go(erased)
         return report
 
     def export(self, path: str | os.PathLike[str]) -> TransferReport:
@@ -380,7 +453,12 @@ class AgentMemory:
                 stored = partial(MessagesStored, namespace=namespace_of(path), conversation_id=name, message_ids=ids)
                 self.database.emit(stored)
 
-    def _announce_erased(self, erased: Sequence[Address]) -> None:
+    def _let_go(self, erased: Sequence[Address]) -> None:
+        """After an erasure: this process remembers nothing either, and the hooks are told."""
+        if (checkpointer := self.__dict__.get("checkpointer")) is not None:
+            checkpointer.drop_caches()
+        if self.database.embedder is not None:
+            self.database.embedder.forget()
         for at in erased:
             self.database.emit(partial(ConversationErased, namespace=namespace_of(at.path), conversation_id=at.name))
 
@@ -395,7 +473,9 @@ class AgentMemory:
         before: datetime | None,
         after: datetime | None,
         config: Mapping[str, Any] | None,
-    ) -> Callable[[], Steps[list[Hit]]]:
+        weights: Weights | None,
+    ) -> dict[str, Any]:
+        """What to look for and where, as `Database.find` wants it."""
         if not isinstance(query, str):
             raise InvalidInput(f"A query is text, not {type(query).__name__}.")
         if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
@@ -404,13 +484,16 @@ class AgentMemory:
             raise InvalidInput(f"There is no kind {unknown[0]!r}; there are {', '.join(KINDS)}.")
         walls = Walls(
             *range_of(resolve(namespace, config)),
+            kinds=_listed("kinds", kinds),
             conversation=None if conversation_id is None else id_of(conversation_id, "conversation"),
             roles=None if roles is None else tuple(str(role_of(role)) for role in _listed("roles", roles) or ()),
             before=_micros("before", before),
             after=_micros("after", after),
         )
-        nothing = limit == 0 or (kinds is not None and not kinds)
-        return lambda: _nothing() if nothing else search(query, walls, limit=limit)
+        if not isinstance(weights, Weights | None):
+            raise InvalidInput(f"weights must be Weights, not {type(weights).__name__}.")
+        asked = inquiry(query, self.database.now())
+        return {"asked": asked, "walls": walls, "limit": limit, "weights": weights or self.weights}
 
 
 def _to_erase(namespace: Sequence[str] | None, thread_id: str | None, conversation_id: str | None) -> dict[str, Any]:
@@ -418,11 +501,6 @@ def _to_erase(namespace: Sequence[str] | None, thread_id: str | None, conversati
     if namespace is None and (thread_id is not None or conversation_id is not None):
         namespace = resolve(None) or None
     return {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
-
-
-def _nothing() -> Steps[list[Hit]]:
-    yield from ()
-    return []
 
 
 def _listed(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -440,10 +518,6 @@ def _micros(name: str, time: datetime | None) -> int | None:
     if not isinstance(time, datetime):
         raise InvalidInput(f"{name} must be a datetime, not {type(time).__name__}.")
     return micros(time if time.tzinfo else time.replace(tzinfo=UTC))
-
-
-def _recollections(hits: Sequence[Hit]) -> list[Recollection]:
-    return [recollection(hit, moment(hit.row["created_at"])) for hit in hits]
 
 
 def _documents(found: Sequence[Recollection]) -> list[dict[str, Any]]:

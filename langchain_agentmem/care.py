@@ -9,11 +9,16 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, TextIO
 
+from langchain_agentmem import blobs
 from langchain_agentmem.conversations import log, transfer
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.files import path_of_file, whole_file
+from langchain_agentmem.items import store as items
+from langchain_agentmem.items import transfer as item_transfer
+from langchain_agentmem.items.store import Place
 from langchain_agentmem.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.retrieval import index
 from langchain_agentmem.storage import Steps, content, query
@@ -25,7 +30,12 @@ FORMAT = "langchain-agentmem/export"
 VERSION = 1
 PAGE = 100
 
-_HOLDS = {"conversation": {"entry"}, "thread": {"part", "value", "write", "checkpoint"}}
+_HOLDS = {
+    "conversation": {"entry"},
+    "thread": {"part", "value", "write", "checkpoint"},
+    "blobs": {"blob"},
+    "items": {"item"},
+}
 """What the records of an export hold."""
 
 
@@ -55,11 +65,15 @@ class EraseReport:
         conversations: How many conversations.
         entries: How many messages and rounds, versions included.
         threads: How many LangGraph threads.
+        blobs: How many values of byte stores.
+        items: How many long-term items.
     """
 
     conversations: int = 0
     entries: int = 0
     threads: int = 0
+    blobs: int = 0
+    items: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +85,16 @@ class TransferReport:
         entries: How many messages and rounds were written, versions included.
         threads: How many LangGraph threads were in the file.
         checkpoints: How many of their checkpoints were written.
+        blobs: How many values of byte stores were written.
+        items: How many long-term items were written.
     """
 
     conversations: int = 0
     entries: int = 0
     threads: int = 0
     checkpoints: int = 0
+    blobs: int = 0
+    items: int = 0
 
 
 def statistics() -> Steps[dict[str, int]]:
@@ -85,11 +103,8 @@ def statistics() -> Steps[dict[str, int]]:
     return {name: int(row[name]) for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
 
 
-def verify(*, tail: int) -> Steps[tuple[list[str], dict[str, int]]]:
+def verify() -> Steps[tuple[list[str], dict[str, int]]]:
     """Check what the database itself cannot: digests, heads, versions, the index, and the values of threads.
-
-    Args:
-        tail: How many entries the engine lets wait for the index.
 
     Returns:
         The problems, and how much was looked at.
@@ -114,11 +129,14 @@ def verify(*, tail: int) -> Steps[tuple[list[str], dict[str, int]]]:
     ]
     versions = yield query.wrong_versions()
     problems += [f"entry {row['id']} is a version of something it does not belong to" for row in versions]
-    problems += yield from index.problems(tail=tail)
+    problems += yield from index.problems()
     problems += yield from check.problems(*range_of(()))
+    problems += yield from blobs.problems(*range_of(()))
+    problems += yield from items.problems(*range_of(()))
     counted = yield from statistics()
     checked = {"contents": bodies}
-    checked |= {name: counted[name] for name in ("messages", "conversations", "threads", "checkpoints")}
+    looked_at = ("messages", "conversations", "threads", "checkpoints", "blobs", "items")
+    checked |= {name: counted[name] for name in looked_at}
     return problems, checked
 
 
@@ -156,7 +174,10 @@ def erase(
     for at in erased:
         entries += yield from log.clear(at, keep_description=False)
     deleted = [] if conversation_id is not None else (yield from whole.delete(low, high, name))
-    return EraseReport(conversations=len(erased), entries=entries, threads=len(deleted)), erased
+    values = 0 if name is not None else (yield from blobs.erase(low, high))
+    kept = 0 if name is not None else (yield from items.erase(low, high))
+    report = EraseReport(conversations=len(erased), entries=entries, threads=len(deleted), blobs=values, items=kept)
+    return report, erased
 
 
 def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
@@ -186,7 +207,24 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
             for record in (yield from thread_transfer.dump(ThreadAt(row["path"], row["name"]))):
                 _write_line(file, record)
                 checkpoints += record["record"] == "checkpoint"
-    return TransferReport(conversations=len(branches), entries=written, threads=len(every), checkpoints=checkpoints)
+        values = 0
+        for at_path, held in (yield from blobs.counts(low, high)):
+            values += held
+            start: bytes | None = b""
+            while start is not None:
+                records, start = yield from blobs.dump(at_path, start)
+                _write_line(file, {"record": "blobs", "namespace": namespace_of(at_path)})
+                for record in records:
+                    _write_line(file, record)
+        kept = yield from _export_items(file, low, high)
+    return TransferReport(
+        conversations=len(branches),
+        entries=written,
+        threads=len(every),
+        checkpoints=checkpoints,
+        blobs=values,
+        items=kept,
+    )
 
 
 def load(
@@ -207,12 +245,16 @@ def load(
         MessageError: A conversation holds other content under one of the ids. Nothing was imported.
     """
     written: list[tuple[log.Address, list[str]]] = []
-    every = checkpoints = 0
+    every = checkpoints = values = kept = 0
     for head, records in _groups(path):
         if head["record"] == "conversation":
             at = log.Address(path_of(head.get("namespace")), id_of(head.get("id"), "conversation"))
             keys = yield from transfer.restore(at, records, now=now, tail=tail)
             written.append((at, keys))
+        elif head["record"] == "blobs":
+            values += yield from blobs.restore(path_of(head.get("namespace")), records)
+        elif head["record"] == "items":
+            kept += yield from item_transfer.restore(path_of(head.get("namespace")), records, now=now, tail=tail)
         else:
             thread = ThreadAt(path_of(head.get("namespace")), id_of(head.get("id"), "thread"))
             checkpoints += yield from thread_transfer.restore(thread, bool(head.get("delta")), records, now=now)
@@ -222,8 +264,24 @@ def load(
         entries=sum(len(keys) for _, keys in written),
         threads=every,
         checkpoints=checkpoints,
+        blobs=values,
+        items=kept,
     )
     return report, written
+
+
+def _export_items(file: TextIO, low: str, high: str) -> Steps[int]:
+    """Write every item, each page under the names of its namespaces, and say how many there were."""
+    written = 0
+    after: Place | None = Place(low, "")
+    while after is not None:
+        records, after = yield from item_transfer.dump(after, high)
+        for namespace, group in groupby(records, lambda record: record["namespace"]):
+            _write_line(file, {"record": "items", "namespace": namespace})
+            for record in group:
+                _write_line(file, record)
+        written += len(records)
+    return written
 
 
 def _write_line(file: TextIO, record: Mapping[str, Any]) -> None:

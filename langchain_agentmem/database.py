@@ -13,11 +13,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
+from langchain_agentmem.embedding import Embedder
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import Event, Hook, Hooks
-from langchain_agentmem.messages import body_text
-from langchain_agentmem.retrieval import analysis, index
-from langchain_agentmem.storage import Engine, Operation, Steps, open_engine, query
+from langchain_agentmem.finding import TEXTS, find
+from langchain_agentmem.retrieval import index
+from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
+from langchain_agentmem.retrieval.search import Inquiry, Recollection, Walls
+from langchain_agentmem.retrieval.vectors import Near
+from langchain_agentmem.storage import Engine, Operation, open_engine
 from langchain_agentmem.tracing import Tracing
 
 T = TypeVar("T")
@@ -65,8 +69,9 @@ class Database:
         self.engine: Engine = open_engine(url, synchronous=synchronous, busy_timeout=busy_timeout)
         self.tracing = Tracing(hooks=self.hooks, metadata={"agentmem_database": self.engine.dialect})
         self._closes_itself = weakref.finalize(self, self.engine.close)
-        if self.engine.read(_indexed_by_other_analysis):
-            self.engine.write(lambda: index.refresh(body_text, tail=self.engine.index_tail))
+        self.embedder: Embedder | None = None
+        if self.engine.read(index.is_old):
+            self.engine.write(lambda: index.refresh(TEXTS))
 
     @property
     def tail(self) -> int:
@@ -79,7 +84,52 @@ class Database:
 
     def close(self) -> None:
         """Close the database; what runs is waited for."""
+        if self.embedder is not None:
+            self.embedder.close()
         self._closes_itself()
+
+    def embed_with(self, embeddings: Any, dimensions: int) -> None:
+        """Give everything that can be found vectors too, from now on.
+
+        Args:
+            embeddings: LangChain `Embeddings`.
+            dimensions: Numbers of a vector.
+
+        Raises:
+            InvalidInput: The database has vectors of another size.
+            MissingExtra: numpy is not installed.
+        """
+        if self.embedder is None or self.embedder.dimensions != dimensions:
+            self.embedder = Embedder(self.engine, embeddings, dimensions, TEXTS)
+            weakref.finalize(self, self.embedder.close).atexit = False
+            self.embedder.wake()
+
+    def find(self, asked: Inquiry, walls: Walls, *, limit: int, weights: Weights = WEIGHTS) -> list[Recollection]:
+        """Find what answers a query best, by words, and by vectors where there are embeddings.
+
+        Args:
+            asked: The query, analysed.
+            walls: Where to look.
+            limit: Most results.
+            weights: How much each signal counts.
+        """
+        dense = self.near(asked, walls) if limit else None
+        return self.engine.read(lambda: find(asked, walls, limit=limit, weights=weights, dense=dense))
+
+    async def afind(
+        self, asked: Inquiry, walls: Walls, *, limit: int, weights: Weights = WEIGHTS
+    ) -> list[Recollection]:
+        """`find`, awaited."""
+        dense = await self.anear(asked, walls) if limit else None
+        return await self.engine.aread(lambda: find(asked, walls, limit=limit, weights=weights, dense=dense))
+
+    def near(self, asked: Inquiry, walls: Walls) -> Near | None:
+        """What a search needs to go by vectors; None where there are no embeddings, or they fail."""
+        return None if self.embedder is None else self.embedder.near(asked, walls)
+
+    async def anear(self, asked: Inquiry, walls: Walls) -> Near | None:
+        """`near`, awaited."""
+        return None if self.embedder is None else await self.embedder.in_thread(self.embedder.near, asked, walls)
 
     def emit(self, event: Callable[[], Event]) -> None:
         """Tell the hooks what happened, if there are any."""
@@ -104,6 +154,7 @@ class Database:
         with self.tracing.step(f"memory.{name}", inputs=inputs) as step:
             value = self.engine.write(make)
             step.finish(lambda: _outcome(value))
+        self._written()
         return value
 
     async def aread(self, name: str, make: Operation[T], inputs: Details | None = None) -> T:
@@ -118,6 +169,7 @@ class Database:
         async with self.tracing.step(f"memory.{name}", inputs=inputs) as step:
             value = await self.engine.awrite(make)
             step.finish(lambda: _outcome(value))
+        self._written()
         return value
 
     def run(self, name: str, function: Callable[[], T]) -> T:
@@ -133,6 +185,10 @@ class Database:
             value: T = await self.engine.in_thread(function, write=write)
             step.finish(lambda: _outcome(value))
         return value
+
+    def _written(self) -> None:
+        if self.embedder is not None:
+            self.embedder.wake()
 
 
 _shared: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
@@ -193,11 +249,6 @@ def database_of(memory: Any) -> Database:
     if not isinstance(database, Database):
         raise InvalidInput(f"memory must be an AgentMemory, a path or a URL, not {type(memory).__name__}.")
     return database
-
-
-def _indexed_by_other_analysis() -> Steps[bool]:
-    [state] = yield query.index_state()
-    return bool(state["analysis"] != analysis.VERSION)
 
 
 def _outcome(value: Any) -> dict[str, Any]:

@@ -255,9 +255,9 @@ class TestVerifying:
 
     def test_a_missing_index_row_is_found(self, filled, raw):
         if filled.database.engine.dialect == "sqlite":
-            raw(filled, "insert into entry_index (entry_index, rowid, terms) values ('delete', 3, 'two')")
+            raw(filled, "delete from search_waiting where document_id = (select max(document_id) from search_waiting)")
         else:
-            raw(filled, "delete from entry_index where entry_id = (select max(entry_id) from entry_index)")
+            raw(filled, "delete from search_index where document_id = (select max(document_id) from search_index)")
         assert any("index" in problem for problem in filled.verify().problems)
 
     def test_a_head_that_fell_behind_is_found(self, filled, raw):

@@ -115,7 +115,7 @@ def append(
     fresh = yield from _fresh(branch, entries)
     dropped: list[str] = []
     if fresh:
-        yield from _write(branch, head, fresh, now=now, tail=tail)
+        yield from _write(at, branch, head, fresh, now=now, tail=tail)
         if retention:
             dropped = yield from _retain(branch, retention, now)
     return Appended([entry.key for entry in fresh], dropped)
@@ -130,7 +130,7 @@ def describe(at: Address, entry: Entry, *, now: int, tail: int) -> Steps[None]:
     branch, head = yield from _open(at, now)
     first = yield query.messages_forward(branch=branch, limit=1, offset=0)
     if not first:
-        yield from _write(branch, head, [entry], now=now, tail=tail)
+        yield from _write(at, branch, head, [entry], now=now, tail=tail)
     elif first[0]["kind"] == DESCRIPTION and bytes(first[0]["body"]) != entry.body:
         row = yield from _current(branch, first[0]["key"])
         yield from _replace(branch, head, row, entry._replace(key=row["key"]), now=now, tail=tail)
@@ -212,8 +212,8 @@ def clear(at: Address, *, keep_description: bool) -> Steps[int]:
         yield query.no_messages(branch=branch)
     else:
         yield query.delete_branch(branch=branch)
+        yield from index.close(at.path, MESSAGE, at.name)
         yield query.delete_empty_namespaces(path=at.path)
-    yield query.lower_tail()
     yield from content.collect(_hashes(rows))
     return len(rows)
 
@@ -362,34 +362,47 @@ def _fresh(branch: int, entries: Sequence[Entry]) -> Steps[list[Entry]]:
     return fresh
 
 
-def _write(branch: int, head: int, entries: Sequence[Entry], *, now: int, tail: int) -> Steps[None]:
+def _write(at: Address, branch: int, head: int, entries: Sequence[Entry], *, now: int, tail: int) -> Steps[None]:
     bodies: dict[bytes, bytes] = {}
     rows = [_row(branch, head + 1, entry, now, bodies) for entry in entries]
     yield from content.store(bodies)
     yield from _move(branch, head, added=sum(1 for entry in entries if entry.kind == MESSAGE))
+    placed = yield from _places(at, entries)
+    numbers = iter(placed.numbers if placed else ())
+    for row, entry in zip(rows, entries, strict=True):
+        row["document"] = None if entry.kind == ROUND else next(numbers)
     if len(rows) == 1:
-        yield query.insert_entry(**rows[0])
+        added = yield query.insert_entry(**rows[0])
     else:
         yield query.insert_entry.many(rows)
-    added = yield query.entries_at(branch=branch, position=head + 1)
-    yield from _index([row["id"] for row in added], entries, tail=tail)
+        added = yield query.entries_at(branch=branch, position=head + 1)
+    if placed:
+        owners = [row["id"] for row, entry in zip(added, entries, strict=True) if entry.kind != ROUND]
+        yield from index.write(placed, owners, tail=tail)
 
 
 def _replace(branch: int, head: int, row: Any, entry: Entry, *, now: int, tail: int) -> Steps[None]:
     bodies: dict[bytes, bytes] = {}
-    new = _row(branch, head + 1, entry, now, bodies) | {"replaces": row["slot"], "kind": row["kind"]}
-    if row["kind"] != ROUND:
-        yield from index.forget([(row["id"], body_text(bytes(row["body"])))])
+    new = _row(branch, head + 1, entry, now, bodies) | {"replaces": row["slot"], "kind": row["kind"], "document": None}
     yield from content.store(bodies)
     yield from _move(branch, head, added=0)
     yield query.insert_entry(**new)
-    [added] = yield query.entries_at(branch=branch, position=head + 1)
-    yield from _index([added["id"]], [entry._replace(kind=row["kind"])], tail=tail)
+    if row["document_id"] is not None:
+        old = body_text(bytes(row["body"]))
+        yield from index.replace(row["document_id"], old, row["slot"], _document(entry), tail=tail)
 
 
-def _index(ids: Sequence[int], entries: Sequence[Entry], *, tail: int) -> Steps[None]:
-    texts = [None if entry.kind == ROUND else entry.text for entry in entries]
-    yield from index.follow(ids, texts, tail=tail, text_of=body_text)
+def _places(at: Address, entries: Sequence[Entry]) -> Steps[index.Placed | None]:
+    """Places in the search for the entries that can be found; a round has none."""
+    documents = [_document(entry) for entry in entries if entry.kind != ROUND]
+    if not documents:
+        return None
+    return (yield from index.places(index.Series(at.path, MESSAGE, at.name), documents))
+
+
+def _document(entry: Entry) -> index.Document:
+    speaker = None if entry.role == "tool" else entry.sender  # a tool's name is what it does, not who it is
+    return index.Document(entry.text, entry.created_at, speaker=speaker, role=entry.role)
 
 
 def _move(branch: int, head: int, *, added: int) -> Steps[None]:
@@ -434,13 +447,16 @@ def _drop(slot: int) -> Steps[None]:
     rows = yield query.slot_versions(slot=slot)
     yield from _unindex(rows)
     yield query.delete_entry(id=slot)
-    yield query.lower_tail()
     yield from content.collect(_hashes(rows))
 
 
 def _unindex(rows: Sequence[Any]) -> Steps[None]:
-    yield from index.forget(
-        [(row["id"], body_text(bytes(row["body"]))) for row in rows if row["body"] is not None and row["kind"] != ROUND]
+    yield from index.remove(
+        [
+            (row["document_id"], body_text(bytes(row["body"])))
+            for row in rows
+            if row["body"] is not None and row["document_id"] is not None
+        ]
     )
 
 

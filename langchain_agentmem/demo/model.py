@@ -61,7 +61,7 @@ def reply(question: str, passages: Sequence[Passage]) -> str:
     """
     if "?" not in question:
         return NOTED
-    wanted = frozenset(analysis.query_terms(question))
+    wanted = frozenset(analysis.question(question).terms)
     sentences = list(_sentences(passages))
     counts = Counter(term for sentence in sentences for term in sentence.terms & wanted)
     weights = {term: math.log(1 + len(sentences) / count) for term, count in counts.items()}

@@ -30,7 +30,7 @@ TALKS = {
         "One warning before you suggest any recipes: walnuts make me ill, even a crumb of them.",
     ),
     "birthday": (
-        "Marek turns forty on the ninth of October, and I want to surprise him.",
+        "Marek turns forty on the ninth of October, and I am planning a surprise.",
         "For years he has wanted a copper smoker for his bees.",
         "My train to Olomouc leaves at 7:12, so I will be there by nine.",
     ),

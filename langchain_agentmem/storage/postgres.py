@@ -1,8 +1,8 @@
 """PostgreSQL: the same memory for many machines. Needs the extra `[postgres]`.
 
 Everything lives in a schema of its own, `agentmem`, so that a database can be shared with an application.
-Connections come from a pool. An operation that loses a race (a serialization failure, a deadlock, a branch
-that moved) is run again from its first line.
+A few sessions serve all threads (`pool.py`), and send statements together (`session.py`). An operation that loses a
+race (a serialization failure, a deadlock, a branch that moved) is run again from its first line.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import random
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,18 +30,21 @@ from langchain_agentmem.errors import (
 )
 from langchain_agentmem.storage import migrations
 from langchain_agentmem.storage.engine import Engine
-from langchain_agentmem.storage.queries import for_psycopg, load
+from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
 from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
 
 try:
     import psycopg
     from psycopg import errors as pg
     from psycopg.rows import DictRow, dict_row
-    from psycopg_pool import ConnectionPool, PoolTimeout
+
+    from langchain_agentmem.storage.pool import Pool
+    from langchain_agentmem.storage.session import Connection, Later, Prepared, Session
 except ImportError as error:
     raise MissingExtra("A PostgreSQL database", "postgres") from error
 
 T = TypeVar("T")
+C = TypeVar("C", bound="psycopg.Connection[Any]")
 
 SCHEMA = "agentmem"
 POOL_SIZE = 10
@@ -63,7 +67,6 @@ _ERRORS: tuple[tuple[type[Exception], type[StorageError]], ...] = (
     (pg.DiskFull, DatabaseFull),
     (pg.LockNotAvailable, DatabaseBusy),
     (pg.QueryCanceled, DatabaseBusy),
-    (PoolTimeout, DatabaseBusy),
     (pg.DataCorrupted, DatabaseUnreadable),
     (pg.IndexCorrupted, DatabaseUnreadable),
 )
@@ -89,22 +92,11 @@ class PostgresEngine(Engine):
         super().__init__(writer_threads=POOL_SIZE)
         self.path = _without_password(url)
         self._url = url
-        self._sql = {name: for_psycopg(sql) for name, sql in load(self.dialect).items()}
+        self._sql = {name: _prepared(sql) for name, sql in load(self.dialect).items()}
         self._busy_timeout = busy_timeout
-        with self._translated():
-            with psycopg.connect(url, row_factory=dict_row, autocommit=True) as connection:
-                self._configure(connection)
-                self._prepare(connection)
-            self._pool: ConnectionPool[psycopg.Connection[DictRow]] = ConnectionPool(
-                url,
-                kwargs={"row_factory": dict_row},
-                min_size=1,
-                max_size=POOL_SIZE,
-                timeout=busy_timeout,
-                configure=self._configure,
-                open=True,
-                name="agentmem",
-            )
+        with self._translated(), self._connection() as connection:
+            self._prepare(connection)
+        self._pool = Pool(self._session, size=POOL_SIZE, timeout=busy_timeout)
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -122,27 +114,18 @@ class PostgresEngine(Engine):
             raise AssertionError  # the loop above returns or raises
 
     def _transaction(self, make: Operation[T], *, write: bool) -> T:
-        sql = self._sql
+        session = self._pool.take()
         decided = False  # whether all that is left is to commit
-        connection: psycopg.Connection[DictRow] | None = None
         try:
-            with self._pool.connection() as connection, connection.transaction():
-                if not write:
-                    connection.execute("set transaction isolation level repeatable read, read only")
-                with connection.cursor() as cursor:
-
-                    def run(statement: Statement) -> Rows:
-                        text, parameters = sql[statement.query], statement.parameters
-                        if isinstance(parameters, dict):
-                            cursor.execute(text, parameters)
-                            return cursor.fetchall() if cursor.description else ()
-                        cursor.executemany(text, parameters)
-                        return ()
-
-                    value = drive(make(), run)
-                decided = True
-        except psycopg.OperationalError as error:
-            if connection is None or not connection.broken:
+            session.begin(write=write)
+            value = drive(make(), partial(self._execute, session))
+            if not (write and session.heard):
+                session.settle()  # a connection that was lost long ago is heard of before it could be too late
+            decided = True
+            session.commit(wait=write)
+        except BaseException as error:
+            again = self._undone(session, error)
+            if again or not isinstance(error, psycopg.OperationalError):
                 raise
             if decided and write:
                 raise StorageError(
@@ -150,17 +133,48 @@ class PostgresEngine(Engine):
                     "Read, and write again what is missing: under the same id, a message is never stored twice."
                 ) from error
             raise _ConnectionLostError from error
-        else:
-            return value
+        self._pool.give_back(session)
+        return value
+
+    def _execute(self, session: Session, statement: Statement) -> Rows:
+        """Send a statement, and wait for its rows if there are any, and they are wanted now."""
+        query, parameters = self._sql[statement.query], statement.parameters
+        if isinstance(parameters, list):
+            for each in parameters:
+                session.execute(query, each)
+            return ()
+        answer = session.execute(query, parameters)
+        if not query.returns:
+            return ()
+        return Later(session, answer) if statement.ahead else session.rows(answer)
+
+    def _undone(self, session: Session, error: BaseException) -> bool:
+        """Take back what a transaction did that failed; whether the connection is still there."""
+        if isinstance(error, Exception) and not session.broken:
+            with contextlib.suppress(psycopg.Error):
+                session.roll_back()
+                self._pool.give_back(session)
+                return True
+        self._pool.drop(session, stop=not isinstance(error, Exception))
+        return False
 
     # -- opening and closing -----------------------------------------------------------------------------------
 
-    def _configure(self, connection: psycopg.Connection[Any]) -> None:
-        connection.execute("select set_config('search_path', %s, false)", (SCHEMA,))
+    def _connection(self) -> psycopg.Connection[DictRow]:
+        """A new connection that commits every statement, in our schema."""
+        return self._configured(psycopg.connect(self._url, autocommit=True, row_factory=dict_row))
+
+    def _session(self) -> Session:
+        return Session(self._configured(Connection.connect(self._url, autocommit=True, client_encoding="utf8")))
+
+    def _configured(self, connection: C) -> C:
         timeout = f"{max(1, int(self._busy_timeout * 1000))}ms"
-        connection.execute("select set_config('lock_timeout', %s, false)", (timeout,))
-        if not connection.autocommit:
-            connection.commit()
+        connection.execute(  # what is asked of JSON looks costly to the planner, and would be compiled each time
+            "select set_config('search_path', %s, false), set_config('lock_timeout', %s, false), "
+            "set_config('jit', 'off', false)",
+            (SCHEMA, timeout),
+        )
+        return connection
 
     def _prepare(self, connection: psycopg.Connection[DictRow]) -> None:
         """Check that the schema is ours, and bring it up to date."""
@@ -203,7 +217,7 @@ class PostgresEngine(Engine):
     def problems(self) -> list[str]:
         """PostgreSQL enforces keys and checks pages itself; what it reports while every table is read is returned."""
         try:
-            with self._in_use(), self._translated(), self._pool.connection() as connection:
+            with self._in_use(), self._translated(), self._connection() as connection:
                 for table in self._tables(connection):
                     connection.execute(psycopg.sql.SQL("select count(*) from {}").format(psycopg.sql.Identifier(table)))
         except MemoryClosed:
@@ -214,7 +228,7 @@ class PostgresEngine(Engine):
 
     def sizes(self) -> dict[str, int]:
         """Bytes of the whole schema ("total"), indexes included."""
-        with self._in_use(), self._translated(), self._pool.connection() as connection:
+        with self._in_use(), self._translated(), self._connection() as connection:
             row = connection.execute(
                 "select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint as bytes from pg_class c "
                 "join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relkind = 'r'",
@@ -224,12 +238,7 @@ class PostgresEngine(Engine):
 
     def scrub(self) -> None:
         """Rewrite every table and index with VACUUM FULL. The server's own log and backups are the server's affair."""
-        with (
-            self._in_use(),
-            self._translated(),
-            psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as connection,
-        ):
-            self._configure(connection)
+        with self._in_use(), self._translated(), self._connection() as connection:
             self._outwait_old_snapshots(connection)
             for table in self._tables(connection):
                 connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(psycopg.sql.Identifier(SCHEMA, table)))
@@ -275,11 +284,16 @@ class PostgresEngine(Engine):
             yield
         except (pg.DataError, pg.ProgramLimitExceeded, UnicodeEncodeError) as error:
             raise InvalidInput(f"A value cannot be stored in the database: {error}.") from error
-        except (psycopg.Error, PoolTimeout) as error:
+        except psycopg.Error as error:
             for kind, ours in _ERRORS:
                 if isinstance(error, kind):
                     raise ours(f"{' '.join((ours.__doc__ or '').split())} ({self.path!r}: {error})") from error
             raise StorageError(f"The database {self.path!r} failed: {error}.") from error
+
+
+def _prepared(sql: str) -> Prepared:
+    text, names = for_libpq(sql)
+    return Prepared(text.encode(), names, returns_rows(sql))
 
 
 def _without_password(url: str) -> str:

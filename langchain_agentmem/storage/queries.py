@@ -22,6 +22,9 @@ _NAME = re.compile(r"^-- name: *([a-z_][a-z0-9_]*) *$", re.MULTILINE)
 # A parameter is :name; a doubled colon is PostgreSQL's cast, and a quoted string holds no parameters.
 _PARAMETER = re.compile(r"'(?:[^']|'')*'|--[^\n]*|(?<!:):([a-z_][a-z0-9_]*)")
 
+_APART = re.compile(r"'(?:[^']|'')*'|--[^\n]*")
+_WORD = re.compile(r"[a-z_]+")
+
 
 @cache
 def load(dialect: str) -> Mapping[str, str]:
@@ -71,6 +74,26 @@ def for_psycopg(sql: str) -> str:
     return "".join([*pieces, sql[last:].replace("%", "%%")])
 
 
+def for_libpq(sql: str) -> tuple[str, tuple[str, ...]]:
+    """Rewrite `:name` as `$1`, the form that PostgreSQL itself takes.
+
+    Returns:
+        The SQL, and the parameters' names by number.
+    """
+    names: dict[str, int] = {}
+
+    def rewrite(match: re.Match[str]) -> str:
+        return f"${names.setdefault(match[1], len(names) + 1)}" if match[1] else match[0]
+
+    return _PARAMETER.sub(rewrite, sql), tuple(names)
+
+
+def returns_rows(sql: str) -> bool:
+    """Whether a query returns rows."""
+    words = _WORD.findall(_APART.sub("", sql).lower())
+    return words[0] in {"select", "with", "values"} or "returning" in words
+
+
 def _split(text: str) -> list[tuple[str, str]]:
     parts = _NAME.split(text)
     return [(name, sql.strip()) for name, sql in zip(parts[1::2], parts[2::2], strict=True)]
@@ -87,6 +110,10 @@ class Query:
     def __call__(self, **parameters: Any) -> Statement:
         """Bind the parameters."""
         return Statement(self.name, parameters)
+
+    def ahead(self, **parameters: Any) -> Statement:
+        """Bind the parameters of a query whose rows are looked at only after the statements that follow it."""
+        return Statement(self.name, parameters, ahead=True)
 
     def many(self, rows: list[dict[str, Any]]) -> Statement:
         """The query once for each row of parameters."""

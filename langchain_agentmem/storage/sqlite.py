@@ -257,7 +257,7 @@ class SqliteEngine(Engine):
                     ]
                 # The index's own check is written as an insert, which a file that is only read refuses.
                 with contextlib.suppress(DatabaseReadOnly), self._translated(), self._writing:
-                    self._writer.execute("insert into entry_index (entry_index) values ('integrity-check')")
+                    self._writer.execute("insert into search_index (search_index) values ('integrity-check')")
         except StorageError as error:
             found.append(str(error))
         return found
@@ -285,7 +285,7 @@ class SqliteEngine(Engine):
             DatabaseBusy: Another connection kept reading an old snapshot, so the log still holds old pages.
         """
         with self._in_use(), self._translated(), self._writing:
-            self._writer.execute("insert into entry_index (entry_index) values ('optimize')")
+            self._writer.execute("insert into search_index (search_index) values ('optimize')")
             self._writer.execute("vacuum")
             deadline = time.monotonic() + self._busy_timeout
             while not self._in_memory:

@@ -30,10 +30,13 @@ class Statement(NamedTuple):
     Args:
         query: The name of the query, as in the `.sql` files.
         parameters: Values by name; a list of such mappings runs the query once for each, and returns no rows.
+        ahead: Whether its rows are looked at only after the statements that follow it, so that an engine need not
+            wait for them before.
     """
 
     query: str
     parameters: dict[str, Any] | list[dict[str, Any]]
+    ahead: bool = False
 
 
 Steps: TypeAlias = Generator[Statement, Rows, T]

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
-from hashlib import blake2b
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -32,7 +31,6 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
-    PendingWrite,
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -43,22 +41,19 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import id_of, path_of, range_of, resolve, running_config
 from langchain_agentmem.storage import Operation, Steps
-from langchain_agentmem.stores.coding import Coding, Rows, in_order, value_of
-from langchain_agentmem.stores.configs import Ready, address, config_of, readable, text_of
+from langchain_agentmem.stores.adopting import Adoption
+from langchain_agentmem.stores.coding import Coding, Rows, in_order
+from langchain_agentmem.stores.configs import Ready, address, config_of, listed, readable, text_of
 from langchain_agentmem.stores.importing import ImportReport, aimport_checkpoints, import_checkpoints
+from langchain_agentmem.stores.listing import Listing
 from langchain_agentmem.threads import log, whole
-from langchain_agentmem.threads.head import next_version, short, with_texts
-from langchain_agentmem.threads.lines import Thread, ThreadAt, has
-from langchain_agentmem.threads.log import Key, Saved
+from langchain_agentmem.threads.head import next_version, short
+from langchain_agentmem.threads.lines import Thread, ThreadAt
+from langchain_agentmem.threads.log import Saved
 from langchain_agentmem.threads.shelf import Shelved
 
 T = TypeVar("T")
 
-PAGE_OF_KEYS = 500
-LARGEST_PAGE = 16
-
-
-Keys: TypeAlias = list[Key]
 Jobs: TypeAlias = list[Callable[[], bool]]
 
 
@@ -140,6 +135,10 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         saver._owned = True
         return saver
 
+    def drop_caches(self) -> None:
+        """Let go of the messages that are kept in memory to read faster. Nothing that is stored is touched."""
+        self._coding.forget()
+
     def setup(self) -> Ready:
         """Do nothing: the database is ready when it is open. May be awaited too."""
         return Ready()
@@ -214,14 +213,11 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
             limit: Most. Default: all.
 
         Raises:
-            InvalidInput: The config names no thread.
+            InvalidInput: The config names no thread, the filter is no dictionary, or the limit is no number.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        pages = self._pages(config, filter, before, limit)
-        page = next(pages, None)
-        while page is not None:
-            yield from self._load_page(page, config)
-            page = next(pages, None)
+        for page in self._listing(config, filter, before, limit).pages():
+            yield from page
 
     async def alist(
         self,
@@ -232,12 +228,10 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """`list`, awaited."""
-        pages = self._pages(config, filter, before, limit)
-        page = await self._in_thread(next, pages, None)
-        while page is not None:
-            for found in await self._in_thread(self._load_page, page, config):
+        pages = self._listing(config, filter, before, limit).pages()
+        while (page := await self._in_thread(next, pages, None)) is not None:
+            for found in page:
                 yield found
-            page = await self._in_thread(next, pages, None)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -354,42 +348,19 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: It cannot be stored. Nothing was.
         """
-        at, ns, name = address(found.config)
-        parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
-        told: dict[str, Any] = dict(found.metadata)
-        checkpoint = with_texts(dict(found.checkpoint), partial(_digest_of, self.serde))
-        drafts = [
-            self._coding.drafting(
-                self.serde, at, [_row(task, channel, place, order)], [(channel, value)], listing=False
-            )
-            for order, (place, (task, channel, value)) in enumerate(_placed(found.pending_writes or ()))
-        ]
-        put = None
-        if not self._read(partial(has, at, ns, str(name)), at, name):
-            put = self._adopting(at, ns, checkpoint, told, parent)
+        adoption = Adoption(self._coding, self.serde, found)
+        known = self._read(adoption.is_known, adoption.at, adoption.name)
+        if not adoption.prepare(known=known):
+            return False
         now = self.database.now()
 
         def steps() -> Steps[bool]:
-            new = put is not None and not (yield from has(at, ns, str(name)))
-            if put is not None and new:
-                yield from put(now)
-            for draft in drafts:  # also for a checkpoint that is known: there may be more of them now
-                yield from log.put_writes(at, ns, str(name), draft, now=now, exact=True)
-            yield from self._follow("adopt", found.config, checkpoint=checkpoint, metadata=told)
+            new = yield from adoption.steps(now)
+            yield from self._follow("adopt", found.config, checkpoint=adoption.checkpoint, metadata=adoption.metadata)
             return new
 
-        with readable(at, name):
-            return self.database.engine.write(steps) if drafts or put is not None else False
-
-    def _adopting(
-        self, at: ThreadAt, ns: str, checkpoint: dict[str, Any], told: dict[str, Any], parent: str | None
-    ) -> Callable[[int], Steps[Any]]:
-        versions, given = checkpoint["channel_versions"], checkpoint["channel_values"]
-        values = {text_of(each, "channel"): given[each] for each in given if each in versions}
-        stored = self._coding.folded(self.serde, at, checkpoint, told, parent, values)
-        rows: Rows = [{"channel": each, "version": short(versions[each])} for each in values]
-        make = self._coding.drafting(self.serde, at, rows, list(values.items()), listing=True)
-        return lambda now: log.put(at, ns, stored, make, retention=None, now=now, exact=True)
+        with readable(adoption.at, adoption.name):
+            return self.database.engine.write(steps)
 
     def import_checkpoints(
         self,
@@ -428,7 +399,8 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread, in every namespace; inside a run with a namespace, only there."""
         name, (low, high) = id_of(thread_id, "thread"), range_of(resolve(None))
-        self._change(lambda: whole.delete(low, high, name), "delete_thread", thread_id=thread_id)
+        deleted = self._change(lambda: whole.delete(low, high, name), "delete_thread", thread_id=thread_id)
+        self._coding.forget(deleted)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread`, awaited."""
@@ -439,8 +411,11 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
 
         Args:
             run_ids: The ids, as the checkpoints' metadata tell them ("run_id").
+
+        Raises:
+            InvalidInput: They are no list.
         """
-        runs, (low, high) = [str(run) for run in run_ids], range_of(resolve(None))
+        runs, (low, high) = [str(run) for run in listed(run_ids, "run")], range_of(resolve(None))
         self._change(lambda: whole.delete_for_runs(runs, low, high), "delete_for_runs", run_ids=runs)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -476,7 +451,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
                 their checkpoints need their ancestors. "delete" keeps nothing.
 
         Raises:
-            InvalidInput: There is no such strategy.
+            InvalidInput: There is no such strategy, or the threads are no ids.
         """
         for job in self._pruning(thread_ids, strategy):
             while job():
@@ -499,7 +474,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
             raise InvalidInput(f"There is no strategy {strategy!r}; there are 'keep_latest' and 'delete'.")
         low, high = range_of(resolve(None))
         jobs: Jobs = []
-        for name in [id_of(thread_id, "thread") for thread_id in thread_ids]:
+        for name in [id_of(thread_id, "thread") for thread_id in listed(thread_ids, "thread")]:
             if strategy == "delete":
                 jobs.append(partial(self._prune, partial(whole.delete, low, high, name), name, strategy))
                 continue
@@ -509,7 +484,10 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
 
     def _prune(self, make: Operation[Any], name: str, strategy: str) -> bool:
         done = self._change(make, "prune", thread_id=name, strategy=strategy)
-        return strategy == "keep_latest" and bool(done >= whole.BATCH)
+        if strategy == "keep_latest":
+            return bool(done >= whole.BATCH)
+        self._coding.forget(done)
+        return False
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
@@ -530,11 +508,11 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         values = {text_of(name, "channel"): given[name] for name in new_versions if name in given}
         stored = self._coding.folded(self.serde, at, dict(checkpoint), told, parent, values)
         rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
-        make = self._coding.drafting(self.serde, at, rows, list(values.items()), listing=True)
+        plan = self._coding.plan(self.serde, at, rows, list(values.items()), listing=True)
         now = self.database.now()
 
-        def steps() -> Steps[tuple[Thread, log.Draft, Shelved]]:
-            done = yield from log.put(at, ns, stored, make, retention=self.retention, now=now)
+        def steps() -> Steps[tuple[Thread, log.Planned, Shelved]]:
+            done = yield from log.put(at, ns, stored, plan, retention=self.retention, now=now)
             yield from self._follow("put", config, checkpoint=checkpoint, metadata=told)
             return done
 
@@ -554,17 +532,17 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         rows: Rows = [
             {
                 "task": text_of(task_id, "task"),
+                "path": text_of(task_path, "task's path", empty=True),
+                "channel": text_of(channel, "channel", empty=True),
                 "place": WRITES_IDX_MAP.get(channel, place),
-                "path": task_path,
-                "channel": channel,
             }
             for place, (channel, _) in enumerate(writes)
         ]
-        make = self._coding.drafting(self.serde, at, rows, writes, listing=False)
+        plan = self._coding.plan(self.serde, at, rows, writes, listing=False)
         now = self.database.now()
 
-        def steps() -> Steps[tuple[Thread, log.Draft, Shelved]]:
-            done = yield from log.put_writes(at, ns, name, make, now=now)
+        def steps() -> Steps[tuple[Thread, log.Planned, Shelved]]:
+            done = yield from log.put_writes(at, ns, name, plan, now=now)
             yield from self._follow("put_writes", config, writes=writes, task_id=task_id, task_path=task_path)
             return done
 
@@ -577,7 +555,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         with readable(at, name):
             return self.database.engine.read(make)
 
-    def _write(self, make: Operation[tuple[Thread, log.Draft, Shelved]], at: ThreadAt) -> Thread:
+    def _write(self, make: Operation[tuple[Thread, log.Planned, Shelved]], at: ThreadAt) -> Thread:
         with readable(at, None):
             thread, used, shelved = self.database.engine.write(make)
         self._coding.stored(at, thread, used, shelved)
@@ -602,76 +580,19 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
     async def _in_thread(self, function: Any, *arguments: Any, write: bool = False) -> Any:
         return await self.database.engine.in_thread(function, *arguments, write=write)
 
-    def _pages(
+    def _listing(
         self,
         config: RunnableConfig | None,
         wanted: dict[str, Any] | None,
         before: RunnableConfig | None,
         limit: int | None,
-    ) -> Iterator[Keys]:
-        """The keys of what `list` gives, in pages that grow."""
-        at, ns, name = address(config, whole_thread=True) if config else (None, None, None)
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
-            raise InvalidInput(f"limit must be a whole number, not {limit!r:.100}.")
-        edge = before["configurable"].get("checkpoint_id") if before else None
-        low, high = range_of(resolve(None, config))
-        left, size = limit if limit is not None else log.EVERYTHING, 1
-        after: Key | None = None
-        while left > 0:
-            find = partial(
-                log.keys, at, low=low, high=high, ns=ns, name=name, before=edge, after=after,
-                limit=PAGE_OF_KEYS if wanted else min(left, PAGE_OF_KEYS),
-            )  # fmt: skip
-            keys = self._read(find, at or ThreadAt(low, ""), name)
-            if not keys:
-                return
-            after = keys[-1]
-            if wanted:
-                keys = [key for key in keys if self._fits(key, wanted)]
-            keys = keys[:left]
-            left -= len(keys)
-            while keys:
-                yield keys[:size]
-                keys, size = keys[size:], min(size * 4, LARGEST_PAGE)
+    ) -> Listing:
+        def follow(checkpoint_ids: Sequence[str]) -> Steps[None]:
+            return self._follow("list", config, checkpoint_ids=checkpoint_ids)
 
-    def _fits(self, key: Key, wanted: dict[str, Any]) -> bool:
-        with readable(ThreadAt(key.path, key.thread), key.name, decoding=True):
-            metadata = value_of(self.serde, key.metadata)
-        return all(metadata.get(name) == value for name, value in wanted.items())
-
-    def _load_page(self, page: Sequence[Key], config: RunnableConfig | None) -> Sequence[CheckpointTuple]:
-        def steps() -> Steps[Sequence[tuple[Key, Saved]]]:
-            found = yield from log.load_keys(page, self._coding.prototypes.take)
-            yield from self._follow("list", config, checkpoint_ids=[saved.name for _, saved in found])
-            return found
-
-        found = self._read(steps, ThreadAt(page[0].path, page[0].thread), page[0].name)
-        given = config["configurable"]["thread_id"] if config else None
-        return [
-            self._coding.tuple(
-                self.serde, saved, key.thread if given is None else given, ThreadAt(key.path, key.thread), key.ns
-            )
-            for key, saved in found
-        ]
-
-
-def _digest_of(serde: SerializerProtocol, value: Any) -> str:
-    kind, data = serde.dumps_typed(value)
-    return blake2b(kind.encode() + data, digest_size=6).hexdigest()
-
-
-def _placed(writes: Iterable[PendingWrite]) -> Iterator[tuple[int, PendingWrite]]:
-    """Writes of another saver, each with its place among those of its task."""
-    counts: dict[str, int] = {}
-    for write in writes:
-        place = counts.get(write[0], 0)
-        counts[write[0]] = place + 1
-        yield WRITES_IDX_MAP.get(write[1], place), write
-
-
-def _row(task: str, channel: str, place: int, order: int) -> dict[str, object]:
-    """Other savers do not tell the paths of tasks, so the order in which they give the writes takes their place."""
-    return {"task": text_of(task, "task"), "place": place, "path": f"{order:08}", "channel": channel}
+        return Listing(
+            self.database, self._coding, self.serde, follow, config=config, wanted=wanted, before=before, limit=limit
+        )
 
 
 __all__ = ["AgentMemorySaver", "Call", "Follower", "ImportReport"]

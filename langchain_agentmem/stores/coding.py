@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import ormsgpack
@@ -21,6 +21,7 @@ from langchain_agentmem.threads.recipe import guarded, opened
 from langchain_agentmem.threads.shelf import Place, Shelved
 from langchain_agentmem.threads.stamps import Stamps
 from langchain_agentmem.threads.values import Draft, Reading, collecting_later
+from langchain_agentmem.threads.whole import Deleted
 
 KNOWN_PLACES = 1_024
 
@@ -40,7 +41,7 @@ class Coding:
         self._places: dict[ThreadAt, Place] = {}
         self._remembering = threading.Lock()
 
-    def drafting(
+    def plan(
         self,
         serde: SerializerProtocol,
         at: ThreadAt,
@@ -48,8 +49,10 @@ class Coding:
         values: Sequence[tuple[str, Any]],
         *,
         listing: bool,
-    ) -> log.MakeDraft:
+    ) -> log.Plan:
         """Take values apart now, outside the transaction, for the shelf as it was when the thread was last seen.
+
+        What is changed afterwards is then not stored, unless the shelf has lost what this relies on.
 
         Args:
             serde: The serializer.
@@ -62,30 +65,35 @@ class Coding:
             InvalidInput: The serializer refuses a value.
         """
 
-        def take_apart(place: Place | None) -> log.Draft:
+        def take_apart(place: Place | None) -> log.Planned:
             draft = Draft(serde, self._stamps, place, listing=listing)
             recipes = []
             for channel, value in values:
                 with storable(at, f"channel {channel!r}"):
                     recipes.append(draft.recipe(value))
-            return log.Draft(draft, rows, recipes)
+            return log.Planned(draft, rows, recipes)
 
-        first = take_apart(self._places.get(at))
+        return log.Plan(take_apart(self._places.get(at)), take_apart)
 
-        def make(place: Place | None) -> log.Draft:
-            drafted: Any = first.draft
-            return first if drafted.shelf in (None, place) else take_apart(place)
-
-        return make
-
-    def stored(self, at: ThreadAt, thread: Thread, used: log.Draft, shelved: Shelved) -> None:
-        """Remember where messages lie, after the commit of what was made with `drafting`."""
+    def stored(self, at: ThreadAt, thread: Thread, used: log.Planned, shelved: Shelved) -> None:
+        """Remember where messages lie, after the commit of what was planned."""
         used.draft.stamp(thread.place, shelved.numbers, shelved.moves, self.prototypes)
         self._remember(at, thread.place)
 
     def reading(self, serde: SerializerProtocol, place: Place, parts: Mapping[int, Any]) -> Reading:
         """What makes values of recipes."""
         return Reading(serde, self._stamps, place, parts, self.prototypes)
+
+    def forget(self, deleted: Iterable[Deleted] | None = None) -> None:
+        """Keep nothing in memory of threads that are gone. Default: of none at all."""
+        with self._remembering:
+            if deleted is None:
+                self._places.clear()
+                self.prototypes.forget()
+            for at, shelf in deleted or ():
+                self._places.pop(at, None)
+                self._places.pop(at._replace(path=""), None)
+                self.prototypes.forget(shelf)
 
     def _remember(self, at: ThreadAt, place: Place) -> None:
         with self._remembering:
@@ -116,9 +124,9 @@ class Coding:
         Raises:
             InvalidInput: The serializer refuses something in it.
         """
-        versions = versions_of(checkpoint)
         run_id = metadata.get("run_id")
         with storable(at, "checkpoint"):
+            versions = versions_of(checkpoint)
             return log.Checkpoint(
                 name=text_of(checkpoint["id"], "checkpoint"),
                 parent=parent,

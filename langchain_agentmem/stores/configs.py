@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -103,6 +103,17 @@ def text_of(value: Any, what: str, *, empty: bool = False) -> str:
     if not isinstance(value, str) or "\0" in value or not (value or empty):
         raise InvalidInput(f"{value!r:.100} cannot be the id of a {what}.")
     return value
+
+
+def listed(values: Any, what: str) -> list[Any]:
+    """Check that several of something are given.
+
+    Raises:
+        InvalidInput: It is no list, or a single text, each letter of which would be taken for one of them.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidInput(f"Give a list of {what}s, not {values!r:.100}.")
+    return list(values)
 
 
 def config_of(thread_id: Any, path: str, ns: str, name: str) -> RunnableConfig:

@@ -9,6 +9,8 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
+from langchain_agentmem.stores.configs import listed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
@@ -83,5 +85,5 @@ def _configs(thread_ids: Sequence[str] | None) -> Iterator[RunnableConfig | None
     if thread_ids is None:
         yield None
         return
-    for thread_id in thread_ids:
+    for thread_id in listed(thread_ids, "thread"):
         yield {"configurable": {"thread_id": thread_id}}

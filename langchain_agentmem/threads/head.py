@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.threads.recipe import Damaged
 
 WIDTH = 32
@@ -24,9 +25,20 @@ def next_version(current: str | float | None) -> str:
 
     Args:
         current: The version before, as this or another saver made it; None for the first.
+
+    Raises:
+        InvalidInput: It is a text that no number with as many digits can follow.
     """
-    number = int(str(current).split(".", 1)[0]) if current is not None else 0
-    return f"{number + 1:0{WIDTH}}.{secrets.token_urlsafe(_DISTINCT_BYTES)}"
+    distinct = secrets.token_urlsafe(_DISTINCT_BYTES)
+    if not isinstance(current, str):
+        return f"{int(current or 0) + 1:0{WIDTH}}.{distinct}"
+    number = current.partition(".")[0]
+    following = f"{int(number) + 1:0{len(number)}}.{distinct}" if number.isdecimal() else ""
+    if following <= current:
+        raise InvalidInput(
+            f"No version can follow {current!r:.100}: a version begins with its number, with leading zeros."
+        )
+    return following
 
 
 def with_texts(checkpoint: dict[str, Any], digest: Callable[[Any], str]) -> dict[str, Any]:

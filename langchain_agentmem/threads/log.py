@@ -21,12 +21,11 @@ from langchain_agentmem.threads import head
 from langchain_agentmem.threads import shelf as shelves
 from langchain_agentmem.threads.lines import OWN_LINE, Thread, ThreadAt, find, make_line, make_thread
 from langchain_agentmem.threads.recipe import Damaged, Recipe, unpack
-from langchain_agentmem.threads.shelf import Drafted, Place, Recall, Shelved, nothing_known
+from langchain_agentmem.threads.shelf import Drafted, Held, Place, Recall, Shelved, nothing_known
 from langchain_agentmem.threads.whole import retain
 
 ANCESTORS = 200
 """Ancestors that are read at once."""
-EVERYTHING = 2**62
 
 
 class Written(NamedTuple):
@@ -80,12 +79,24 @@ class Checkpoint:
     delta: bool
 
 
-class Draft(NamedTuple):
-    """Values to be stored, taken apart: with which rows they go, and their recipes in the same order."""
+class Planned(NamedTuple):
+    """Rows to be stored, whose values were taken apart, and the recipes of these in the same order."""
 
     draft: Drafted
     rows: list[dict[str, object]]
     recipes: list[Recipe]
+
+
+class Plan(NamedTuple):
+    """What is to be stored.
+
+    Attributes:
+        first: Planned when it was given, for the shelf as it was last seen.
+        again: Takes the values apart once more, as they are now, for a shelf that has lost what the first relied on.
+    """
+
+    first: Planned
+    again: Callable[[Place], Planned]
 
 
 class Key(NamedTuple):
@@ -115,38 +126,38 @@ class DeltaHistory(NamedTuple):
     parts: dict[int, Any]
 
 
-MakeDraft = Callable[[Place | None], Draft]
-"""Takes values apart, given the shelf that they are for."""
-
-
 def put(
     at: ThreadAt,
     ns: str,
     checkpoint: Checkpoint,
-    make: MakeDraft,
+    plan: Plan,
     *,
     retention: Retention | None,
     now: int,
     exact: bool = False,
-) -> Steps[tuple[Thread, Draft, Shelved]]:
+) -> Steps[tuple[Thread, Planned, Shelved]]:
     """Store a checkpoint with the values that are new in it.
 
     Args:
         at: The thread; made if it is not there.
         ns: Which of its lines.
         checkpoint: The checkpoint.
-        make: Takes the new values apart, as rows with "channel" and "version".
+        plan: The new values, as rows with "channel" and "version".
         retention: What to remove after it.
         now: When.
         exact: The empty path stands for the root.
 
     Returns:
-        The thread, the draft that was used, and where its parts are.
+        The thread, what was planned for its shelf, and where the parts are.
     """
+    held = yield from _held(plan)
     thread, line = yield from _line(at, ns, now, exact=exact)
-    draft = make(thread.place)
-    shelved = yield from shelves.shelve(thread.place, draft.draft, draft.recipes)
-    rows = [{"line": line, **row, "recipe": each} for row, each in zip(draft.rows, shelved.recipes, strict=True)]
+    planned, shelved = yield from _shelved(thread.place, plan, held)
+    if retention is not None and (retention.off or thread.delta or checkpoint.delta):
+        retention = None
+    if retention is not None and not shelved.held:
+        yield from shelves.hold(thread.place)  # before anything that others may wait for: see `whole`
+    rows = [{"line": line, **row, "recipe": each} for row, each in zip(planned.rows, shelved.recipes, strict=True)]
     if rows:
         yield query.insert_value.many(rows)
     yield query.insert_checkpoint(
@@ -159,40 +170,39 @@ def put(
         metadata=checkpoint.metadata,
         now=now,
     )
-    delta = thread.delta or checkpoint.delta
     if checkpoint.delta and not thread.delta:
         yield query.mark_delta(thread=thread.id)
-    if retention is not None and not retention.off and not delta:
+    if retention is not None:
         yield from retain(thread, line, ns, checkpoint.name, retention, now)
-    return thread, draft, shelved
+    return thread, planned, shelved
 
 
 def put_writes(
-    at: ThreadAt, ns: str, checkpoint: str, make: MakeDraft, *, now: int, exact: bool = False
-) -> Steps[tuple[Thread, Draft, Shelved]]:
+    at: ThreadAt, ns: str, checkpoint: str, plan: Plan, *, now: int, exact: bool = False
+) -> Steps[tuple[Thread, Planned, Shelved]]:
     """Store what a task wrote towards the next checkpoint.
 
     Args:
         at: The thread; made if it is not there.
         ns: Which of its lines.
         checkpoint: The id of the checkpoint, which may not be there yet.
-        make: Takes the values apart, as rows with "task", "place", "path" and "channel".
+        plan: The values, as rows with "task", "place", "path" and "channel".
         now: When.
         exact: The empty path stands for the root.
 
     Returns:
         As `put`.
     """
+    held = yield from _held(plan)
     thread, line = yield from _line(at, ns, now, exact=exact)
-    draft = make(thread.place)
-    shelved = yield from shelves.shelve(thread.place, draft.draft, draft.recipes)
+    planned, shelved = yield from _shelved(thread.place, plan, held)
     rows = [
         {"line": line, "checkpoint": checkpoint, **row, "recipe": each}
-        for row, each in zip(draft.rows, shelved.recipes, strict=True)
+        for row, each in zip(planned.rows, shelved.recipes, strict=True)
     ]
     if rows:
         yield query.insert_write.many(rows)
-    return thread, draft, shelved
+    return thread, planned, shelved
 
 
 def get(at: ThreadAt, ns: str, name: str | None, recall: Recall = nothing_known) -> Steps[Saved | None]:
@@ -240,7 +250,7 @@ def load(thread: Thread, line: int, names: Sequence[str | None], recall: Recall 
 
 def _saved(thread: Thread, line: int, row: Row, parts: dict[int, Any]) -> Steps[Saved]:
     versions = head.read(row["versions"])
-    values = yield query.values_at(line=line, versions=row["versions"])
+    values = yield query.values_at.ahead(line=line, versions=row["versions"])
     writes = yield query.writes_at(line=line, checkpoint=row["name"])
     return Saved(
         thread.path,
@@ -317,8 +327,8 @@ def load_keys(page: Sequence[Key], recall: Recall = nothing_known) -> Steps[list
         by_line.setdefault(key.line, []).append(key)
     loaded: dict[tuple[int, str], Saved] = {}
     for line, group in by_line.items():
-        thread = yield from find(ThreadAt(group[0].path, group[0].thread))
-        if thread is not None:
+        thread = yield from find(ThreadAt(group[0].path, group[0].thread), group[0].ns, exact=True)
+        if thread is not None and thread.line == line:
             saved = yield from load(thread, line, [key.name for key in group], recall)
             loaded.update(((line, each.name), each) for each in saved)
     return [(key, loaded[key.line, key.name]) for key in page if (key.line, key.name) in loaded]
@@ -384,6 +394,21 @@ def _line(at: ThreadAt, ns: str, now: int, *, exact: bool) -> Steps[tuple[Thread
     if thread is None:
         thread = yield from make_thread(at.path, at.name, now)
     return thread, thread.line if thread.line is not None else (yield from make_line(thread, ns))
+
+
+def _held(plan: Plan) -> Steps[Held | None]:
+    """Hold the shelf that a plan was made for. It is nearly always the thread's, so this need not wait to know."""
+    draft = plan.first.draft
+    if draft.shelf is None or not shelves.needs_hold(plan.first.recipes):
+        return None
+    return (yield from shelves.hold_for(draft.shelf.shelf, draft.parts))
+
+
+def _shelved(place: Place, plan: Plan, held: Held | None) -> Steps[tuple[Planned, Shelved]]:
+    if (yield from shelves.fits(place, plan.first.draft)):
+        return plan.first, (yield from shelves.shelve(place, plan.first.draft, plan.first.recipes, held))
+    planned = plan.again(place)
+    return planned, (yield from shelves.shelve(place, planned.draft, planned.recipes))
 
 
 def _key(row: Row, path: str, thread: str, ns: str) -> Key:

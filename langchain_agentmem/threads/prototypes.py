@@ -32,7 +32,7 @@ class Prototypes:
         if number in known:
             return
         known[number] = prototype
-        size = len(prototype.body) * (1 if prototype.flat else _NESTED) + _OVERHEAD
+        size = _size(prototype)
         self._bytes += size
         if self._bytes > self._most:
             self._known = {shelf: {number: prototype}}
@@ -53,3 +53,14 @@ class Prototypes:
                 else:
                     missing.append((number, number + 1))
         return found, missing
+
+    def forget(self, shelf: int | None = None) -> None:
+        """Keep nothing of a shelf any more; of none where none is named."""
+        if shelf is None:
+            self._known, self._bytes = {}, 0
+        else:
+            self._bytes -= sum(map(_size, self._known.pop(shelf, {}).values()))
+
+
+def _size(prototype: Prototype) -> int:
+    return len(prototype.body) * (1 if prototype.flat else _NESTED) + _OVERHEAD

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.storage import Steps, content, query
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.steps import Row, Rows
 from langchain_agentmem.threads.recipe import (
     Range,
     Recipe,
@@ -70,9 +70,11 @@ Tidy: TypeAlias = Callable[[list[Range], bool], list[Range]]
 
 
 class Drafted(Protocol):
-    """Values taken apart, before their parts have numbers."""
+    """Values taken apart, before their parts have numbers: for a shelf as it was seen, where it relies on parts."""
 
+    shelf: Place | None
     parts: list[Part]
+    relied: list[Range]
 
     def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
         """Give the parts of a recipe their numbers."""
@@ -89,11 +91,13 @@ class Shelved:
         recipes: The recipes, written, in the order in which they were given.
         numbers: The numbers of the parts of the draft.
         moves: The new numbers of parts that were put on the shelf once more.
+        held: Whether the shelf is held until the transaction ends.
     """
 
     recipes: list[bytes] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     moves: dict[int, int] = field(default_factory=dict)
+    held: bool = False
 
 
 class PartRow(NamedTuple):
@@ -105,11 +109,20 @@ class PartRow(NamedTuple):
     body: bytes
 
 
-class Counters(NamedTuple):
-    """The numbers that the next parts of the two rows get."""
+class Held(NamedTuple):
+    """A shelf that is held, for parts to be put there.
 
-    listed: int
-    loose: int
+    Attributes:
+        shelf: Its id.
+        keys: What makes each part equal to others.
+        row: The shelf as it is, if it is there.
+        known: The parts that are there already.
+    """
+
+    shelf: int
+    keys: list[_Key]
+    row: Rows
+    known: Rows
 
 
 Recall: TypeAlias = Callable[[int, list[Range]], tuple[dict[int, Any], list[Range]]]
@@ -122,22 +135,66 @@ def nothing_known(shelf: int, ranges: list[Range]) -> tuple[dict[int, Any], list
     return {}, ranges
 
 
-def shelve(place: Place, draft: Drafted, recipes: Sequence[Recipe]) -> Steps[Shelved]:
+def fits(place: Place, draft: Drafted) -> Steps[bool]:
+    """Whether the parts that a draft relies on are on a shelf: none is ever changed, but they may be swept away.
+
+    Args:
+        place: The shelf as it is.
+        draft: Values taken apart for a shelf as it was.
+    """
+    if draft.shelf == place or not draft.relied:
+        return True
+    if draft.shelf is None or draft.shelf.shelf != place.shelf:
+        return False
+    for low, high in covered(draft.relied):
+        rows = yield query.part_hashes(shelf=place.shelf, low=low, high=high)
+        if len(rows) < high - low:
+            return False
+    return True
+
+
+def needs_hold(recipes: Iterable[Recipe]) -> bool:
+    """Whether values take anything from a shelf, which must then be held while they are stored."""
+    return any(map(has_parts, recipes))
+
+
+def hold_for(shelf: int, parts: Sequence[Part]) -> Steps[Held]:
+    """Keep others from a shelf until the transaction ends, to put parts there.
+
+    The shelf comes before the bodies of its parts, as it does wherever both are needed: nobody waits in a circle.
+
+    Args:
+        shelf: Its id; it need not be there.
+        parts: The parts.
+    """
+    digests = [content.digest(part.body) for part in parts]
+    keys = [(key, part.form, part.name) for key, part in zip(digests, parts, strict=True)]
+    row = yield query.lock_shelf.ahead(shelf=shelf)
+    known: Rows = ()
+    if keys:
+        asked = [(key.hex(), form, name) for key, form, name in dict.fromkeys(keys)]
+        known = yield query.known_parts.ahead(shelf=shelf, keys=json.dumps(asked))
+    return Held(shelf, keys, row, known)
+
+
+def shelve(place: Place, draft: Drafted, recipes: Sequence[Recipe], held: Held | None = None) -> Steps[Shelved]:
     """Put the parts of a draft on a shelf, those that are not there already.
 
     Args:
-        place: The shelf that the draft was made for.
+        place: The shelf, which the draft fits.
         draft: The values taken apart.
         recipes: Their recipes.
+        held: The shelf, if it is held for the parts of this draft already.
 
     Raises:
         BranchMoved: The shelf was swept meanwhile; the operation begins again.
     """
     found = Shelved()
-    if not any(map(has_parts, recipes)):
+    if not needs_hold(recipes):
         found.recipes = [pack(recipe) for recipe in recipes]
         return found
-    found.numbers, following = yield from _put(place, draft.parts)
+    found.held = True
+    found.numbers, following = yield from _put(place, draft.parts, held)
     copies = _Copies(following, found.moves)
     found.recipes = [pack(draft.settle(recipe, found.numbers, copies.tidy)) for recipe in recipes]
     if copies.made:
@@ -289,30 +346,28 @@ def drop_idle(shelf: int) -> Steps[None]:
     yield query.delete_idle_shelf(shelf=shelf)
 
 
-def _put(place: Place, parts: Sequence[Part]) -> Steps[tuple[list[int], int]]:
-    """Put parts on a shelf, and hold it.
-
-    Bodies are stored first, so that others wait as shortly as can be.
+def _put(place: Place, parts: Sequence[Part], held: Held | None = None) -> Steps[tuple[list[int], int]]:
+    """Put parts on a shelf, and hold it. What is written here waits for nothing, so that others wait shortly.
 
     Returns:
         The number of each part, and the next number of the first row.
     """
-    digests = [content.digest(part.body) for part in parts]
-    bodies = dict(zip(digests, (part.body for part in parts), strict=True))
-    keys = [(key, part.form, part.name) for key, part in zip(digests, parts, strict=True)]
-    known: dict[_Key, set[int]] = {}
-    if parts:
-        asked = [(key.hex(), form, name) for key, form, name in dict.fromkeys(keys)]
-        rows = yield query.known_parts(shelf=place.shelf, keys=json.dumps(asked))
-        known = {(bytes(row["hash"]), row["form"], row["name"]): set(json.loads(row["numbers"])) for row in rows}
-        there = {bytes(row["hash"]) for row in rows}
-        yield from content.store({key: body for key, body in bodies.items() if key not in there})
+    if held is None or held.shelf != place.shelf:
+        held = yield from hold_for(place.shelf, parts)
+    if not held.row or held.row[0]["swept"] != place.swept:
+        raise BranchMoved
+    listed, first = int(held.row[0]["listed"]), int(held.row[0]["loose"])
+    keys = held.keys
+    known = {(bytes(row["hash"]), row["form"], row["name"]): set(json.loads(row["numbers"])) for row in held.known}
+    there = {key for key, _, _ in known}
+    yield from content.store({key[0]: part.body for key, part in zip(keys, parts, strict=True) if key[0] not in there})
     found = _known_numbers(keys, parts, known)
     loose = dict.fromkeys(
         key for key, part, number in zip(keys, parts, found, strict=True) if number is None and part.loose
     )
     count = sum(number is None and not part.loose for part, number in zip(parts, found, strict=True))
-    listed, first = yield from hold(place, listed=count, loose=len(loose))
+    if count or loose:
+        yield query.use_numbers(shelf=place.shelf, listed=listed + count, loose=first + len(loose))
     assigned = {key: first + index for index, key in enumerate(loose)}
     new: dict[int, dict[str, object]] = {}
     numbers: list[int] = []

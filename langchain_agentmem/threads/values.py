@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -64,6 +65,8 @@ FEW = 32
 DEEPEST = 12
 """Containers within containers that are looked into."""
 
+_HALVES = re.compile("[\ud800-\udfff]")
+
 
 class Draft:
     """Values taken apart, with the parts that are not known to be on the shelf yet.
@@ -73,11 +76,17 @@ class Draft:
         stamps: Which messages are known.
         shelf: The shelf as it was last seen; None for a new one.
         listing: Whether the values are those of channels, whose lists grow.
+
+    Attributes:
+        shelf: The shelf.
+        parts: What has to be put on it.
+        relied: Ranges of what lies there already.
     """
 
     def __init__(self, serde: SerializerProtocol, stamps: Stamps, shelf: Place | None, *, listing: bool) -> None:
         self.shelf = shelf
         self.parts: list[Part] = []
+        self.relied: list[Range] = []
         self._serde = serde
         self._stamps = stamps
         self._sharing = sharing(serde)
@@ -159,7 +168,7 @@ class Draft:
 
     def _shared(self, value: Any, kind: type, depth: int) -> Recipe:
         recipe: Recipe | None = None
-        if kind is dict and value and all(type(key) is str for key in value):
+        if kind is dict and value and all(map(_is_key, value)):
             if len(value) > FEW and not any(map(_holds_messages, value.values())):
                 return self._entries(value)
             if any(_is_deep(item) for item in value.values()):
@@ -193,6 +202,7 @@ class Draft:
         self._lists.append(value)
         seen, ranges = (0, []) if self.shelf is None else self._stamps.head(value, self.shelf)
         items: list[Range | int] = [*ranges]
+        self.relied += ranges
         later = value[seen:]
         known = itertools.repeat(None) if self.shelf is None else self._stamps.numbers(later, self.shelf)
         rest: list[Any] = []  # neighbouring elements that are no messages
@@ -203,14 +213,18 @@ class Draft:
             if rest:
                 items += self._chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
                 rest = []
-            items.append(self._new_message(item) if number is None else (number, number + 1))
+            items.append(self._new_message(item) if number is None else self._known(number))
         if rest:
             items += self._chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
         return [LIST, items]
 
     def _message(self, message: BaseMessage) -> int:
         number = self._stamps.number(message, self.shelf) if self.shelf is not None else None
-        return self._new_message(message) if number is None else number
+        return self._new_message(message) if number is None else self._known(number)[0]
+
+    def _known(self, number: int) -> Range:
+        self.relied.append((number, number + 1))
+        return self.relied[-1]
 
     def _new_message(self, message: BaseMessage) -> int:
         mark = fingerprint(message)  # before it is written: what changes in between is then noticed
@@ -415,6 +429,11 @@ def _holds_messages(value: Any) -> bool:
     if type(value) is list:
         return any(isinstance(item, BaseMessage) for item in value)
     return isinstance(value, BaseMessage | Send)
+
+
+def _is_key(key: Any) -> bool:
+    """Whether a key of a dictionary is written as it is; halves of characters are not, and two might become one."""
+    return type(key) is str and (key.isascii() or _HALVES.search(key) is None)
 
 
 def _is_name(text: Any) -> bool:

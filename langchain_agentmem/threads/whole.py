@@ -1,9 +1,13 @@
-"""Whole threads: pruned, deleted, copied, or filled from elsewhere. No content is copied within a database."""
+"""Whole threads: pruned, deleted, copied, or filled from elsewhere. No content is copied within a database.
+
+Whoever removes anything holds the shelf first: of two that took it last, each could wait for what the other removes.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.model import Retention
@@ -18,6 +22,16 @@ MOST_LITTER = 32
 BATCH = 200
 """Checkpoints that one transaction removes, so that no writer waits for long."""
 
+_Rows: TypeAlias = dict[tuple[Any, ...], dict[str, Any]]
+"""The checkpoints, values and writes of a line by what tells them apart."""
+
+
+class Deleted(NamedTuple):
+    """A thread that is gone, and the id of the shelf it had."""
+
+    at: ThreadAt
+    shelf: int
+
 
 def prune(at: ThreadAt, *, keep: int, limit: int = BATCH) -> Steps[int]:
     """Remove the oldest checkpoints of a thread, and what only they needed.
@@ -25,16 +39,17 @@ def prune(at: ThreadAt, *, keep: int, limit: int = BATCH) -> Steps[int]:
     A thread of DeltaChannels stays whole, since its checkpoints need their ancestors.
 
     Args:
-        at: The thread.
+        at: The thread; the empty path stands for the root.
         keep: How many of each line stay.
         limit: How many to remove at most.
 
     Returns:
         How many were removed; when that is `limit`, there are more.
     """
-    thread = yield from find(at)
+    thread = yield from find(at, exact=True)
     if thread is None or thread.delta:
         return 0
+    yield from shelves.hold(thread.place)
     removed = 0
     for line in (yield query.lines_of(thread=thread.id)):
         rows = yield query.surplus_checkpoints(line=line["id"], keep=keep, before=None, limit=limit - removed)
@@ -55,7 +70,7 @@ def named(low: str, high: str, name: str) -> Steps[list[ThreadAt]]:
     return [ThreadAt(row["path"], row["name"]) for row in rows]
 
 
-def delete(low: str, high: str, name: str | None) -> Steps[list[ThreadAt]]:
+def delete(low: str, high: str, name: str | None) -> Steps[list[Deleted]]:
     """Delete threads with everything that belongs to them.
 
     Args:
@@ -68,14 +83,14 @@ def delete(low: str, high: str, name: str | None) -> Steps[list[ThreadAt]]:
     """
     threads = yield query.threads_within(low=low, high=high, name=name)
     for shelf in sorted({row["shelf_id"] for row in threads}):
-        yield query.clear_litter(shelf=shelf)  # who holds a shelf may wait for its thread, so shelves come first
+        yield query.clear_litter(shelf=shelf)
     for row in threads:
         yield query.delete_thread(thread=row["id"])
     for shelf in sorted({row["shelf_id"] for row in threads}):
         yield from shelves.drop_idle(shelf)
     for path in sorted({row["path"] for row in threads}):
         yield query.delete_empty_namespaces(path=path)
-    return [ThreadAt(row["path"], row["name"]) for row in threads]
+    return [Deleted(ThreadAt(row["path"], row["name"]), row["shelf_id"]) for row in threads]
 
 
 def delete_for_runs(runs: Iterable[str], low: str, high: str) -> Steps[int]:
@@ -90,6 +105,8 @@ def delete_for_runs(runs: Iterable[str], low: str, high: str) -> Steps[int]:
         How many were removed.
     """
     rows = yield query.checkpoints_of_runs(runs=json.dumps(sorted(set(runs))), low=low, high=high)
+    for shelf in sorted({row["shelf_id"] for row in rows}):
+        yield query.clear_litter(shelf=shelf)
     for row in rows:
         yield from _remove(row["line_id"], [row["name"]])
     for shelf in sorted({row["shelf_id"] for row in rows}):
@@ -132,7 +149,7 @@ def copy(source: ThreadAt, target: str, *, now: int) -> Steps[int]:
     return count
 
 
-def add(line: int, rows: Sequence[dict[str, object]]) -> Steps[int]:
+def add(line: int, rows: Sequence[dict[str, Any]]) -> Steps[int]:
     """Store those rows of a line that it has not.
 
     Args:
@@ -142,7 +159,7 @@ def add(line: int, rows: Sequence[dict[str, object]]) -> Steps[int]:
     Returns:
         How many checkpoints were added.
     """
-    known = yield from _known(line)
+    known = yield from _rows(line)
     fresh = [row for row in rows if _place(row) not in known]
     yield from _insert(fresh)
     return sum(1 for row in fresh if "head" in row)
@@ -188,53 +205,48 @@ def _remove_oldest(line: int, names: Sequence[str]) -> Steps[None]:
 def _copy_line(source: int, thread: Thread, target: Thread, ns: str) -> Steps[int]:
     """Copy what a line has and its copy has not."""
     line = yield from line_of(target, ns)
-    checkpoints = yield query.line_checkpoints(line=source)
-    values = yield query.line_values(line=source)
-    writes = yield query.line_writes(line=source)
-    known = yield from _known(line)
-    yield from _refuse_others(source, thread, line, target)
-    new = [row for row in (*values, *writes) if _place(row) not in known]
-    recipes = [bytes(row["recipe"]) for row in new]
+    ours = yield from _rows(source)
+    theirs = yield from _rows(line)
+    new = [row for place, row in ours.items() if place not in theirs]
+    yield from _refuse_others(thread, ours, target, theirs)
+    values = [row for row in new if "recipe" in row]
+    recipes = [bytes(row["recipe"]) for row in values]
     if thread.place.shelf != target.place.shelf:
         recipes = yield from shelves.transplant(thread.place.shelf, target.place, recipes)
-    rows = [{**_fields(row), "recipe": each} for row, each in zip(new, recipes, strict=True)]
-    rows += [_fields(row) for row in checkpoints if _place(row) not in known]
-    yield from _insert([{**row, "line": line} for row in rows])
-    return len(rows) - len(new)
+    for row, recipe in zip(values, recipes, strict=True):
+        row["recipe"] = recipe
+    yield from _insert([{**row, "line": line} for row in new])
+    return len(new) - len(values)
 
 
-def _refuse_others(source: int, thread: Thread, line: int, target: Thread) -> Steps[None]:
+def _refuse_others(thread: Thread, ours: _Rows, target: Thread, theirs: _Rows) -> Steps[None]:
     """Refuse a copy in which a version would stand for two values, as those that are mere numbers can.
 
     Raises:
         InvalidInput: There is such a version.
     """
-    there = {_place(row): row for row in (yield query.line_checkpoints(line=line))}
-    theirs = {_place(row): bytes(row["recipe"]) for row in (yield query.line_values(line=line))}
-    ours = {_place(row): bytes(row["recipe"]) for row in (yield query.line_values(line=source))}
-    for row in (yield query.line_checkpoints(line=source)):
-        if _place(row) in there:
+    new = [row for place, row in ours.items() if "head" in row and place not in theirs]
+    for version in dict.fromkeys(version for row in new for version in json.loads(row["versions"]).items()):
+        if version not in theirs or version not in ours:
             continue
-        for version in json.loads(row["versions"]).items():
-            if version not in theirs or version not in ours:
-                continue
-            mine = yield from shelves.resolved(thread.place.shelf, unpack(ours[version]))
-            other = yield from shelves.resolved(target.place.shelf, unpack(theirs[version]))
-            if mine != other:
-                raise InvalidInput(
-                    f"The channel {version[0]!r} has another value under the same version in the other thread: copy "
-                    "the thread to an id that is free."
-                )
+        mine = yield from shelves.resolved(thread.place.shelf, unpack(ours[version]["recipe"]))
+        other = yield from shelves.resolved(target.place.shelf, unpack(theirs[version]["recipe"]))
+        if mine != other:
+            raise InvalidInput(
+                f"The channel {version[0]!r} has another value under the same version in the other thread: copy "
+                "the thread to an id that is free."
+            )
 
 
-def _known(line: int) -> Steps[set[tuple[object, ...]]]:
+def _rows(line: int) -> Steps[_Rows]:
+    """All of a line."""
     checkpoints = yield query.line_checkpoints(line=line)
     values = yield query.line_values(line=line)
     writes = yield query.line_writes(line=line)
-    return {_place(row) for row in (*checkpoints, *values, *writes)}
+    return {_place(row): row for row in map(_fields, (*checkpoints, *values, *writes))}
 
 
-def _insert(rows: Sequence[dict[str, object]]) -> Steps[None]:
+def _insert(rows: Sequence[dict[str, Any]]) -> Steps[None]:
     """Store rows of all three kinds."""
     if values := [row for row in rows if "version" in row]:
         yield query.insert_value.many(values)
@@ -244,13 +256,12 @@ def _insert(rows: Sequence[dict[str, object]]) -> Steps[None]:
         yield query.insert_checkpoint.many([{"now": row.pop("created_at"), **row} for row in map(dict, checkpoints)])
 
 
-def _place(row: Row) -> tuple[object, ...]:
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """What tells a checkpoint, a value or a write from all others of its line."""
-    fields = _fields(row)
-    if "task" in fields:
-        return fields["checkpoint"], fields["task"], fields["place"]
-    return (fields["channel"], fields["version"]) if "version" in fields else (fields["name"],)
+    if "task" in row:
+        return row["checkpoint"], row["task"], row["place"]
+    return (row["channel"], row["version"]) if "version" in row else (row["name"],)
 
 
-def _fields(row: Row) -> dict[str, object]:
+def _fields(row: Row) -> dict[str, Any]:
     return {name: row[name] for name in row.keys()}  # noqa: SIM118 - a database row, not a dict

@@ -92,7 +92,7 @@ class TestExam:
     def test_why_something_was_recalled_is_printed_and_evidence_is_marked(self, sit, printed):
         sit(questions=1)
         assert "   * recalled [session_1, 2024-03-02] Maya: I already have." in printed.getvalue()
-        assert "why: along +" in printed.getvalue()
+        assert "why: plant +" in printed.getvalue()
 
     def test_the_deterministic_model_is_named_as_what_it_is(self, sit, printed):
         sit(questions=0)

@@ -1,11 +1,13 @@
 """Text becomes terms the same way everywhere, and no text is invalid."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_agentmem.messages import Message, body_text, encode_body
-from langchain_agentmem.retrieval.analysis import LONGEST_TERM, LONGEST_TEXT, STOP_WORDS, query_terms, terms
+from langchain_agentmem.retrieval.analysis import LONGEST_TERM, LONGEST_TEXT, analysed, question, terms
 
 
 class TestTerms:
@@ -14,8 +16,8 @@ class TestTerms:
         [
             ("Hello, World", ["hello", "world"]),
             ("snake_case and-dash", ["snake", "case", "and", "dash"]),
-            ("Café ÉCOLE naïve", ["cafe", "ecole", "naive"]),
-            ("STRASSE Straße", ["strasse", "strasse"]),
+            ("Café ÉCOLE naïve", ["cafe", "ecol", "naiv"]),
+            ("STRASSE Straße", ["strass", "strass"]),
             ("\ufb01ne \uff12\uff10\uff12\uff16", ["fine", "2026"]),
             ("北京大学", ["北", "京", "大", "学", "北京", "京大", "大学"]),
             ("猫", ["猫"]),
@@ -47,16 +49,55 @@ class TestTerms:
         assert len(terms("ab " * LONGEST_TEXT)) <= LONGEST_TEXT
         assert terms("x" * 1000) == ["x" * LONGEST_TERM]
 
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [("walking", "walked"), ("went", "going"), ("children", "child"), ("recommendations", "recommendation")],
+    )
+    def test_forms_of_a_word_are_one_term(self, one, other):
+        assert terms(one) == terms(other)
 
-class TestQueryTerms:
+    def test_words_of_other_letters_are_kept_whole(self):
+        assert terms("домами x2ing 2021s") == ["домами", "x2ing", "2021s"]
+
+    def test_threads_that_stem_at_once_do_not_mix_words_up(self):
+        words = [f"{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}xyzings" for n in range(600)]
+        with ThreadPoolExecutor(8) as threads:
+            together = list(threads.map(lambda word: terms(word + "zqed"), words))
+        assert together == [terms(word + "zqed") for word in words]
+        assert len({str(each) for each in together}) == len(words)
+
+
+class TestAnalysed:
+    def test_its_length_counts_words_and_its_features_are_bits(self):
+        plain, told = analysed("Blue paper"), analysed("Did I see Ana in 2021?")
+        assert (plain.length, plain.features) == (2, 0)
+        assert (told.length, told.features) == (6, 0b11111)
+
+    @given(st.text(max_size=300))
+    def test_it_has_the_terms_of_the_text(self, text):
+        assert analysed(text).terms == terms(text)
+
+
+class TestQuestion:
     def test_each_counts_once_without_the_words_every_question_has(self):
-        assert query_terms("Where is the cat? The CAT!") == ["cat"]
+        assert question("Where is the cat? The CAT!").terms == ("cat",)
 
     def test_a_query_of_nothing_but_stop_words_is_kept(self):
-        assert query_terms("To be or not to be") == ["to", "be", "or", "not"]
+        assert question("To be or not to be").terms == ("to", "be", "or", "not")
 
-    def test_stop_words_are_terms(self):
-        assert all(terms(word) == [word] for word in STOP_WORDS)
+    def test_words_are_told_with_the_terms_they_became(self):
+        assert question("Walking dogs").words == {"walking": "walk", "dogs": "dog"}
+
+    def test_phrases_stand_in_quotation_marks_of_any_kind(self):
+        asked = question('say "Red Foxes" and “blue dog” or «le chat» or "" or "open')
+        assert asked.phrases == (("red", "fox"), ("blue", "dog"), ("le", "chat"))
+
+    def test_it_tells_what_is_asked_for(self):
+        assert question("When and where was that?").asks_for == {"time", "place"}
+
+    @given(st.text())
+    def test_any_text_is_a_question(self, text):
+        assert set(question(text).terms) <= set(terms(text))
 
 
 class TestWhatIsIndexed:

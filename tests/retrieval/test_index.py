@@ -1,11 +1,12 @@
 """The full-text index follows the log: what is there is found, what is gone is not."""
 
 import random
+from collections import Counter
 
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.messages import body_text
+from langchain_agentmem.finding import TEXTS
 from langchain_agentmem.retrieval import analysis, index
 
 
@@ -16,15 +17,18 @@ def ids(memory, query, **options):
 def indexed(memory, raw):
     """What the index itself holds: in how many entries each term occurs."""
     if memory.database.engine.dialect == "sqlite":
-        raw(memory, "create virtual table if not exists temp.words using fts5vocab (main, entry_index, row)")
+        raw(memory, "create virtual table if not exists temp.words using fts5vocab (main, search_index, row)")
         return {row["term"]: row["doc"] for row in raw(memory, "select term, doc from temp.words")}
-    rows = raw(memory, "select word, ndoc from ts_stat('select terms from agentmem.entry_index')")
-    return {row["word"]: row["ndoc"] for row in rows}
+    rows = raw(memory, "select word, ndoc from ts_stat('select terms from agentmem.search_index')")
+    counts = Counter()
+    for row in rows:
+        counts[row["word"].split("\x1f")[0]] += row["ndoc"]
+    return dict(counts)
 
 
 def rebuild(memory, raw):
-    raw(memory, "update index_state set analysis = 0 where id = 1")
-    memory.database.engine.write(lambda: index.refresh(body_text, tail=memory.database.tail))
+    raw(memory, "update search_state set analysis = 0 where id = 1")
+    memory.database.engine.write(lambda: index.refresh(TEXTS))
 
 
 class TestFollowing:
@@ -93,8 +97,7 @@ class TestFollowing:
                 chat.clear()
             if step % 100 == 99:
                 assert memory.verify().problems == ()
-        if memory.database.tail:
-            memory.database.engine.write(lambda: index.absorb(body_text))
+        memory.database.engine.write(index.absorb)
         followed = indexed(memory, raw)
         rebuild(memory, raw)
         assert indexed(memory, raw) == followed

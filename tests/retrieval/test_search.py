@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.retrieval.analysis import terms
+from langchain_agentmem.retrieval.analysis import different, terms
 
 ODD = [
     "",
@@ -55,7 +55,7 @@ class TestQueries:
     def test_any_text_is_a_query(self, spoken, query):
         found = spoken.search(query)
         if "cat" in query:
-            assert len(found) == 2
+            assert {"The cat sat on the mat.", "A dog and a cat."} <= {each.text for each in found}
 
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.text(max_size=60))
@@ -63,7 +63,7 @@ class TestQueries:
         chat = memory.conversation("c")
         message_id = chat.add(role="user", content=text)
         found = memory.search(text, limit=1000)
-        assert (message_id in {each.id for each in found}) == bool(terms(text))
+        assert (message_id in {each.id for each in found}) == bool(terms(text)), terms(text)
         chat.remove_by_id(message_id)
 
     def test_stop_words_alone_are_searched(self, spoken):
@@ -97,7 +97,7 @@ class TestQueries:
         ):
             message_id = chat.add(role="user", content=text)
             assert message_id in {each.id for each in memory.search("猫犬")}
-            for term in luck.sample(terms(text), 20):
+            for term in luck.sample(different(terms(text)), 20):
                 assert message_id in {each.id for each in memory.search(term)}
             assert chat.retrieve_by_id(message_id)["content"] == text
 
@@ -150,7 +150,7 @@ class TestAnswers:
         assert (found.kind, found.text, found.conversation_id) == ("message", "The cat sat on the mat.", "c")
         assert found.value.name == "Ann"
         assert set(found.why.terms) == {"sat", "mat"}
-        assert found.score == pytest.approx(sum(found.why.terms.values()))
+        assert found.score == pytest.approx(sum([*found.why.terms.values(), *found.why.signals.values()]))
         assert str(found.why).startswith("sat +")
 
     async def test_the_awaited_twin_finds_the_same(self, spoken):

@@ -10,6 +10,7 @@ import pytest
 import langchain_agentmem
 from langchain_agentmem.storage import queries, query
 from langchain_agentmem.storage.queries import for_psycopg, load, parameters
+from langchain_agentmem.storage.steps import Statement
 
 PACKAGE = Path(langchain_agentmem.__file__).parent
 STORAGE = PACKAGE / "storage"
@@ -91,11 +92,10 @@ class TestNames:
             _ = query.no_such_query
 
     def test_a_call_gives_a_statement(self):
-        assert query.find_branch(path="", kind="k", name="n") == (
-            "find_branch",
-            {"path": "", "kind": "k", "name": "n"},
-        )
-        assert query.delete_entry.many([{"id": 1}]) == ("delete_entry", [{"id": 1}])
+        given = {"path": "", "kind": "k", "name": "n"}
+        assert query.find_branch(**given) == Statement("find_branch", given)
+        assert query.find_branch.ahead(**given) == Statement("find_branch", given, ahead=True)
+        assert query.delete_entry.many([{"id": 1}]) == Statement("delete_entry", [{"id": 1}])
 
 
 class TestWhereSqlLives:

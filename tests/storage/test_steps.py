@@ -16,6 +16,14 @@ def entry(key="m1", text="hello"):
     return log.Entry(key, b'{"content":"%s"}' % text.encode(), text, created_at=1)
 
 
+PLACES = [{"id": 5, "next": 3, "dimensions": None, "waiting": 0}]
+
+
+def index_of(*texts, tail=64):
+    placed = yield from index.places(index.Series("", "message", "c"), [index.Document(text, 1) for text in texts])
+    yield from index.write(placed, range(len(texts)), tail=tail)
+
+
 class Answers:
     """Answers each statement by its name, and remembers what it was asked."""
 
@@ -35,17 +43,29 @@ class Answers:
 class TestOperationsWithoutADatabase:
     def test_an_append_is_a_list_of_statements(self):
         new = [{"id": 9, "key": "m1"}]
-        answers = Answers(lock_branch=[{"id": 7, "head": 3}], move_head=[{"head": 4}], insert_entry=new, entries_at=new)
+        answers = Answers(
+            lock_branch=[{"id": 7, "head": 3}], move_head=[{"head": 4}], insert_entry=new, series_places=PLACES
+        )
 
         stored = drive(log.append(AT, [entry()], now=5, tail=64), answers)
 
         assert stored.keys == ["m1"]
-        assert answers.names[:5] == ["lock_branch", "known_key", "store_content", "move_head", "insert_entry"]
+        assert answers.names == [
+            "lock_branch",
+            "known_key",
+            "store_content",
+            "move_head",
+            "series_places",
+            "insert_entry",
+            "insert_document",
+            "insert_waiting",
+        ]
         assert answers.asked[3].parameters == {"branch": 7, "expected": 3, "position": 4, "added": 1}
-        assert answers.asked[4].parameters["content_hash"] == digest(entry().body)
+        assert answers.asked[5].parameters["content_hash"] == digest(entry().body)
+        assert answers.asked[6].parameters["id"] == answers.asked[5].parameters["document"] == (5 << 22) + 2
 
     def test_a_head_that_moved_stops_the_append(self):
-        answers = Answers(lock_branch=[{"id": 7, "head": 3}], move_head=[])
+        answers = Answers(lock_branch=[{"id": 7, "head": 3}], move_head=[], series_places=PLACES)
 
         with pytest.raises(BranchMoved):
             drive(log.append(AT, [entry()], now=5, tail=64), answers)
@@ -77,20 +97,30 @@ class TestOperationsWithoutADatabase:
         with pytest.raises(MessageError, match="m1"):
             drive(log.append(AT, [entry(text="other")], now=5, tail=64), answers)
 
+    def test_a_series_that_others_take_away_again_and_again_is_a_lost_race(self):
+        answers = Answers(
+            lock_branch=[{"id": 7, "head": 3}], move_head=[{"head": 4}], scope_series=[{"id": 1, "series": 1}]
+        )
+
+        with pytest.raises(BranchMoved):
+            drive(log.append(AT, [entry()], now=5, tail=64), answers)
+
+        assert answers.names[-3:] == ["series_places", "scope_series", "create_series"]
+
     def test_the_index_is_written_when_the_tail_is_full(self):
-        asked = Answers(tail_to_index=[{"id": 63, "body": b"b"}])
-        drive(index.follow([63], ["x"], tail=64, text_of=lambda body: "waited"), asked)
-        assert asked.names == []
+        waits = [{"document_id": 3, "terms": "waited"}]
+        for waiting, written in ((62, []), (63, ["all_waiting", "index_terms", "empty_waiting"])):
+            asked = Answers(series_places=[PLACES[0] | {"waiting": waiting}], all_waiting=waits)
+            drive(index_of("now"), asked)
+            assert asked.names == ["series_places", "insert_document", "insert_waiting", *written]
 
-        drive(index.follow([64], ["now"], tail=64, text_of=lambda body: "waited"), asked)
-        assert asked.names == ["tail_to_index", "index_terms", "set_index_state", "index_terms", "set_index_state"]
-
-    def test_without_a_tail_every_entry_is_indexed_at_once(self):
-        asked = Answers()
-        drive(index.follow([63, 64], ["One fish", "two"], tail=0, text_of=str), asked)
-        assert asked.asked == [
-            query.index_terms.many([{"id": 63, "terms": "one fish"}, {"id": 64, "terms": "two"}]),
-        ]
+    def test_without_a_tail_every_document_is_indexed_at_once(self):
+        asked = Answers(series_places=PLACES)
+        drive(index_of("One fish", "fish two two", tail=0), asked)
+        first = (5 << 22) + 1
+        assert asked.asked[-1] == query.index_terms.many(
+            [{"id": first, "terms": "one fish", "scope": 0}, {"id": first + 1, "terms": "fish two", "scope": 0}]
+        )
 
 
 class TestDriving:

@@ -19,6 +19,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
 from langgraph.types import Interrupt, Send
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
+from langchain_agentmem.errors import InvalidInput
 
 from .graphs import NOTHING, Line, at, everything, id_in, ids, new_checkpoint
 
@@ -213,6 +214,17 @@ class TestPendingWrites:
         saver.put(at(), checkpoint, {}, {"a": "1"})
         assert saver.get_tuple(at()).pending_writes == [("task", "a", "early")]
 
+    @pytest.mark.parametrize(
+        ("writes", "task", "path"),
+        [([(None, 1)], "t", ""), ([(["a"], 1)], "t", ""), ([("a", 1)], None, ""), ([("a", 1)], "t", None)],
+        ids=["channel", "list", "task", "path"],
+    )
+    def test_what_names_nothing_is_refused(self, saver, writes, task, path):
+        config = Line(saver).put()
+        with pytest.raises(InvalidInput, match="cannot be the id"):
+            saver.put_writes(config, [("b", "before"), *writes], task, path)
+        assert saver.get_tuple(config).pending_writes == []
+
     def test_each_checkpoint_has_its_own(self, saver):
         line, child = Line(saver), Line(saver, ns="child:1")
         first, second, inner = line.put(), line.put(), child.put()
@@ -262,6 +274,13 @@ class TestListing:
         assert ids(saver.list(put[2])) == [id_in(put[2])]
         assert ids(saver.list(put[2], before=put[2])) == []
 
+    def test_what_is_no_filter_and_no_limit_is_refused(self, saver):
+        Line(saver).put()
+        for wrong in ({"filter": ["step"]}, {"limit": "1"}, {"limit": 1.5}, {"limit": True}):
+            with pytest.raises(InvalidInput, match=next(iter(wrong))):
+                next(saver.list(at(), **wrong))
+        assert len(ids(saver.list(at(), before={"configurable": {}}))) == 1
+
     def test_metadata_is_compared_flat(self, saver):
         line = Line(saver)
         dotted = line.put({}, **{"a.b": 1})
@@ -294,6 +313,20 @@ class TestListing:
         assert len(ids(saver.list(None, filter={"mine": 1}))) == 4
         assert len(ids(saver.list(None, limit=5))) == 5
 
+    def test_threads_that_share_ids_are_listed_whole_however_small_the_pages(self, saver, monkeypatch):
+        monkeypatch.setattr("langchain_agentmem.stores.listing.FIRST_KEYS", 1)
+        monkeypatch.setattr("langchain_agentmem.stores.listing.MOST_KEYS", 5)
+        line = Line(saver)
+        put = [id_in(line.put({"n": n}, odd=n % 2)) for n in range(7)]
+        for copy in ("u", "v"):
+            saver.copy_thread("t", copy)
+        assert ids(saver.list(None)) == [name for name in put[::-1] for _ in range(3)]
+        assert len({str(found.config) for found in saver.list(None)}) == 21
+        assert ids(saver.list(None, limit=10)) == [name for name in put[::-1] for _ in range(3)][:10]
+        assert ids(saver.list(None, filter={"odd": 1}, limit=4)) == [put[5]] * 3 + [put[3]]
+        assert ids(saver.list(None, before=at(checkpoint_id=put[1]))) == [put[0]] * 3
+        assert ids(saver.list({"configurable": {"thread_id": "u"}})) == ids(saver.list(at("u"))) == put[::-1]
+
     def test_without_a_namespace_every_namespace_is_listed(self, saver):
         root, child = Line(saver).put(), Line(saver, ns="child:1").put()
         assert set(ids(saver.list({"configurable": {"thread_id": "t"}}))) == {id_in(root), id_in(child)}
@@ -317,6 +350,12 @@ def line_key(line):
 
 
 class TestVersions:
+    @pytest.mark.parametrize("version", [b"1", object()])
+    def test_one_that_cannot_be_stored_is_refused(self, saver, version):
+        with pytest.raises(InvalidInput, match="cannot be stored"):
+            saver.put(at(), new_checkpoint({"a": 1}, {"a": version}), {}, {"a": version})
+        assert saver.get_tuple(at()) is None
+
     def test_each_is_greater_than_the_one_before(self, saver):
         version = saver.get_next_version(None, None)
         for _ in range(1_100):

@@ -8,6 +8,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.threads import whole
 
 from .graphs import NOTHING, Line, at, comparable, everything, id_in, ids, new_checkpoint
 
@@ -63,6 +64,32 @@ class TestDeletingAThread:
         saver.delete_thread("nobody")
 
 
+class TestDeletingWhileListing:
+    def test_what_is_gone_is_left_out_and_what_took_its_name_is_not_taken_for_it(self, saver):
+        line = Line(saver)
+        for n in range(6):
+            line.put({"a": [f"{n}" + LONG]})
+        saver.copy_thread("t", "copy")
+        listing = saver.list(at("copy"))
+        assert next(listing).checkpoint["channel_values"] == {"a": [f"{n}" + LONG]}
+        saver.delete_thread("copy")
+        saver.copy_thread("t", "another")  # whose line may have the number that the copy's had
+        Line(saver, "copy").put({"a": ["new"]})
+        assert list(listing) == []
+
+    def test_a_thread_of_its_name_in_another_namespace_is_another(self, saver, memory):
+        for rank, namespace in ((3, ()), (2, ("b",)), (1, ("a",))):
+            config = at()
+            config["configurable"]["agentmem_namespace"] = namespace
+            for n in range(2):
+                checkpoint = new_checkpoint({"a": n}, {"a": f"{n}"}, id=f"{rank}-{n}")
+                saver.put(config, checkpoint, {}, {"a": f"{n}"})
+        listing = saver.list(None)
+        assert "agentmem_namespace" not in next(listing).config["configurable"]
+        memory.database.engine.write(lambda: whole.delete("", "\x01", "t"))
+        assert [found.config["configurable"]["agentmem_namespace"] for found in listing] == [("b",)] * 2 + [("a",)] * 2
+
+
 class TestDeletingRuns:
     def test_their_checkpoints_and_writes_go_in_every_thread(self, saver, memory):
         for thread in ("t", "u"):
@@ -87,6 +114,12 @@ class TestDeletingRuns:
         line.put({"b": 3}, run_id="r3")
         assert saver.get(at())["channel_values"] == {"a": ["of the first run"], "b": 3}
         assert memory.verify().problems == ()
+
+    def test_a_text_is_no_list_of_runs(self, saver):
+        Line(saver).put({"a": 1}, run_id="r")
+        with pytest.raises(InvalidInput, match="list of runs"):
+            saver.delete_for_runs("r")
+        assert len(everything(saver)) == 1
 
     def test_no_runs_and_unknown_runs_are_no_error(self, saver):
         story(saver, run_id="r")
@@ -243,6 +276,16 @@ class TestPruning:
         assert everything(saver, "t") == everything(saver, "u") == []
         assert everything(saver, "v") == kept
         assert memory.verify().problems == ()
+
+    @pytest.mark.parametrize("strategy", ["keep_latest", "delete"])
+    def test_a_text_is_no_list_of_threads(self, saver, strategy):
+        """Each of its letters would be a thread."""
+        story(saver, "t")
+        before = everything(saver, "t")
+        for wrong in ("the threads", b"t", None):
+            with pytest.raises(InvalidInput, match="list of threads"):
+                saver.prune(wrong, strategy=strategy)
+        assert everything(saver, "t") == before
 
     def test_no_threads_are_no_error(self, saver):
         story(saver)

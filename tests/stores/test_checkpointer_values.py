@@ -27,6 +27,7 @@ from langgraph.types import Overwrite
 from pydantic import BaseModel
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
+from langchain_agentmem.errors import InvalidInput
 
 from .graphs import Chat, Line, at, chat_graph, logging_graph, run_script
 
@@ -265,6 +266,19 @@ CHANGES = {
 class Pair(TypedDict):
     left: list[Any]
     right: list[Any]
+
+
+class TestKeys:
+    @pytest.mark.parametrize("count", [2, 50])
+    def test_those_that_no_bytes_can_say_are_refused_as_by_the_stock_serializer(self, saver, count):
+        """Written with a question mark each, two of them would be one."""
+        halves = {chr(0xD800 + n): f"{n} " * 200 for n in range(count)}
+        with pytest.raises(InvalidInput, match="surrogates"):
+            Line(saver).put({"a": halves})
+        assert saver.get_tuple(at()) is None
+        line = Line(saver)
+        line.put({"a": {chr(0x10000 + n): f"{n} " * 200 for n in range(count)}})
+        assert saver.get(at())["channel_values"] == line.values
 
 
 class TestMutation:

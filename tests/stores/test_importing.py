@@ -353,6 +353,10 @@ class TestSomeThreads:
         for thread in ("asking", "delta"):
             assert shown(saver)[thread] == shown(source)[thread]
 
+    def test_a_text_is_no_list_of_threads(self, saver, source):
+        with pytest.raises(InvalidInput, match="list of threads"):
+            saver.import_checkpoints(source, thread_ids="asking")
+
     def test_none_and_unknown_ones_are_no_error(self, saver, source):
         for thread_ids in ([], ["nobody"]):
             assert saver.import_checkpoints(source, thread_ids=thread_ids) == ImportReport()
@@ -439,7 +443,28 @@ class Counting(SqliteSaver):
     get_next_version = BaseCheckpointSaver.get_next_version
 
 
+class Padded(InMemorySaver):
+    """A saver whose versions are texts of its own sort."""
+
+    def get_next_version(self, current, channel):
+        del channel
+        return f"{int(current or 0) + 1:06}"
+
+
 class TestVersions:
+    def test_a_thread_whose_versions_are_texts_of_another_sort_goes_on(self, saver):
+        source = Padded()
+        for text in ("one", "two"):
+            logging_graph(source, "a", "b").invoke({"log": [text]}, at())
+        saver.import_checkpoints(source)
+        assert history(saver) == history(source)
+        for turn in range(3):
+            assert logging_graph(saver, "a", "b").invoke({"log": [f"{turn}"]}, at())["log"][-3:] == [
+                f"{turn}",
+                "a",
+                "b",
+            ]
+
     def test_mere_numbers_come_too(self, saver, tmp_path):
         with Counting.from_conn_string(str(tmp_path / "foreign.db")) as source:
             graph = logging_graph(source, "a", "b")

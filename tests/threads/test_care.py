@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.errors import InvalidInput, StorageError
+from langchain_agentmem.messages.lean import Prototype
 from langchain_agentmem.threads.shelf import LOOSE
 
 from ..stores.graphs import Line, at, chat_graph, everything, ids, logging_graph  # noqa: TID252
@@ -257,6 +259,12 @@ ERASURES = {
 }
 
 
+def in_memory(words):
+    """Whether any message that this process keeps says so."""
+    gc.collect()
+    return any(type(found) is Prototype and words.encode() in found.body for found in gc.get_objects())
+
+
 class TestErasing:
     @pytest.mark.parametrize("given", ERASURES.values(), ids=ERASURES)
     def test_nothing_of_a_thread_can_be_read_from_the_storage(self, open_url, analyze, given):
@@ -280,6 +288,29 @@ class TestErasing:
             memory.checkpointer.delete_thread(WORDS["thread"])
             memory.erase(thread_id="nobody")
             assert traces(memory, open_url) == []
+
+    @pytest.mark.parametrize(
+        "remove",
+        [
+            lambda memory: memory.erase(thread_id="t"),
+            lambda memory: memory.checkpointer.delete_thread("t"),
+            lambda memory: memory.checkpointer.prune(["t"], strategy="delete"),
+        ],
+        ids=["erase", "delete_thread", "prune"],
+    )
+    def test_no_message_of_a_thread_that_is_gone_stays_in_memory(self, memory, remove):
+        saver = memory.checkpointer
+        for namespace, word in (((), "of the root's"), (("a",), "of zeppelins")):
+            chat_graph(saver).invoke(
+                {"messages": [f"a word {word}", AIMessage(f"a word {word}")]}, within("t", namespace)
+            )
+        chat_graph(saver).invoke({"messages": ["somebody else's"]}, at("other"))
+        list(saver.list(None))
+        assert in_memory("a word of zeppelins"), "or nothing is tested"
+        remove(memory)
+        assert not in_memory("a word of zeppelins")
+        assert len(everything(saver, "other")) == 3
+        assert chat_graph(saver).invoke({"messages": ["more"]}, at("other"))["messages"][-1].text == "MORE"
 
     def test_a_thread_is_erased_in_every_namespace_unless_one_is_named(self, memory):
         saver, namespaces = memory.checkpointer, [(), ("a",), ("a", "b"), ("ab",)]

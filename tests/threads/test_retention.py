@@ -632,6 +632,30 @@ class TestPruning:
         saver.prune(["copy"], strategy="delete")
         assert seen(saver) == before
 
+    @pytest.mark.parametrize("remove", [lambda saver, name: saver.prune([name]), AgentMemorySaver.delete_thread])
+    @pytest.mark.parametrize("first", range(3))
+    def test_threads_that_share_a_shelf_keep_each_what_they_have_and_what_waits(self, memory, remove, first):
+        saver = memory.checkpointer
+        names = ["t", "copy", "another"]
+        line = Line(saver)
+        line.put({"messages": [HumanMessage("of all " * 50, id="all")], "text": "of all " * 50})
+        for name in names[1:]:
+            saver.copy_thread("t", name)
+        for name in names:
+            own = Line(saver, name).fork(saver.get_tuple(at(name)).config)
+            own.put({"messages": [HumanMessage(f"only in {name} " * 50, id=name)], "text": f"only in {name} " * 50})
+            saver.put_writes(own.config, [("text", f"waits in {name} " * 50)], "task")
+            saver.put_writes(
+                own.config, [("messages", [HumanMessage(f"waits in {name}", id="w")])], "task of a message"
+            )
+        before = {name: everything(saver, name) for name in names}
+        for name in names[first:] + names[:first]:
+            latest = before.pop(name)[-1]
+            remove(saver, name)
+            assert everything(saver, name) in ([latest], [])
+            assert {other: everything(saver, other) for other in before} == before
+            assert memory.verify().problems == ()
+
     async def test_the_awaited_twin_does_the_same(self, memory):
         self.long_thread(memory, 5)
         await memory.checkpointer.aprune(["t"])
@@ -664,6 +688,22 @@ class TestStaleSavers:
             assert saver.get(at())["channel_values"] == {"messages": messages, "text": "x" * 999}
         assert stale.database.engine.read is not other.database.engine.read
 
+    def test_so_it_does_wherever_a_message_stands(self, two):
+        stale, other = two
+        line = Line(stale)
+        messages = [HumanMessage(f"{n}", id=f"m{n}") for n in range(6)]
+        for values in (
+            {"messages": [HumanMessage("new", id="new"), *messages]},
+            {"messages": [], "one": messages[5]},
+            {"messages": [], "one": None, "deep": {"one": messages[3], "all": messages}},
+        ):
+            line.put({"messages": messages, "text": "x" * 999})
+            line.put({"messages": messages[:2], "text": "y" * 999})
+            other.prune(["t"])
+            line.put(values)
+            for saver in two:
+                assert saver.get(at())["channel_values"] == line.values
+
     def test_what_was_deleted_and_begun_anew_is_not_mixed_up(self, two):
         stale, other = two
         messages = [HumanMessage(f"{n}", id=f"m{n}") for n in range(4)]
@@ -686,6 +726,29 @@ class TestStaleSavers:
         line.put({"messages": read})
         for saver in two:
             assert [m.text for m in saver.get(at())["channel_values"]["messages"]] == ["one", "ONE", "two", "TWO"]
+
+    def test_what_was_put_is_stored_as_it_was_then_although_the_shelf_was_swept_meanwhile(self, two, monkeypatch):
+        stale, other = two
+        messages = [HumanMessage(f"{n}", id=f"m{n}") for n in range(3)]
+        line = Line(stale)
+        for n in range(3):
+            line.put({"messages": messages, "text": f"{n}" * 999})
+        other.prune(["t"])
+        engine = stale.database.engine
+        write = engine.write
+
+        def a_little_later(make):
+            messages[0].content = "changed since"
+            return write(make)
+
+        monkeypatch.setattr(engine, "write", a_little_later)
+        config = line.put({"messages": messages[:]})
+        stale.put_writes(config, [("messages", messages[1:])], "task")
+        for saver in two:
+            found = saver.get_tuple(at())
+            assert [m.text for m in found.checkpoint["channel_values"]["messages"]] == ["0", "1", "2"]
+            assert [m.text for m in found.pending_writes[0][2]] == ["1", "2"]
+        assert engine is not other.database.engine
 
     def test_they_take_turns_while_both_sweep(self, url):
         with (
@@ -715,6 +778,49 @@ class TestStaleSavers:
             if n % 4 == 3:
                 writer.prune(["t"])
             assert reader.get(at())["channel_values"] == line.values
+
+
+class TestOrderOfLocks:
+    """Two that remove the same would wait for each other, if one held the shelf first and the other held it last."""
+
+    @pytest.mark.parametrize("text", ["short", "long " * 99])
+    @pytest.mark.parametrize(
+        "remove",
+        [
+            lambda saver, line: line.put({"text": f"{line.step}"}),
+            lambda saver, line: saver.prune(["t"]),
+            lambda saver, line: saver.delete_thread("t"),
+            lambda saver, line: saver.delete_for_runs(["run"]),
+        ],
+        ids=["put", "prune", "delete_thread", "delete_for_runs"],
+    )
+    def test_whoever_removes_holds_the_shelf_before_anything_else(self, memory, monkeypatch, remove, text):
+        saver = AgentMemorySaver(memory, retention=Retention(keep_last=3))
+        line = Line(saver)
+        for n in range(3):
+            line.put({"text": f"{text} {n}"}, run_id="run")
+        seen = []
+        write = memory.database.engine.write
+        monkeypatch.setattr(memory.database.engine, "write", lambda make: write(lambda: watched(make(), seen)))
+        remove(saver, line)
+        changes = [name for name in seen if name.startswith(CHANGES)]
+        assert any(name.startswith("delete_") for name in changes)
+        assert changes[0] in ("lock_shelf", "take_numbers", "clear_litter")
+
+
+CHANGES = ("delete_", "insert_", "take_", "lock_", "use_", "clear_", "mark_", "add_", "store_")
+
+
+def watched(steps, seen):
+    """The same operation, which notes the names of its queries."""
+    rows = None
+    while True:
+        try:
+            statement = steps.send(rows)
+        except StopIteration as done:
+            return done.value
+        seen.append(statement.query)
+        rows = yield statement
 
 
 def test_a_path_object_and_its_text_are_one_database(tmp_path):

@@ -11,6 +11,9 @@ select
     (select count(*) from checkpoint) as checkpoints,
     (select count(*) from pending_write) as writes,
     (select count(*) from part) as parts,
+    (select count(*) from blob) as blobs,
+    (select coalesce(sum(length(value)), 0) from blob) as blob_bytes,
+    (select count(*) from item) as items,
     (select count(*) from content) as contents,
     (select coalesce(sum(length(body)), 0) from content) as content_bytes;
 

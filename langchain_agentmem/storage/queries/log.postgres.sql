@@ -21,15 +21,16 @@ where slot.branch_id = :branch and slot.replaces is null
 -- foreign key, and the operation begins again; a null would silently lose attachments.
 insert into entry (
     branch_id, position, replaces, kind, key, role, sender, recipient, round_key,
-    content_id, attachments_id, created_at, written_at
+    content_id, attachments_id, document_id, created_at, written_at
 )
 values (
     :branch, :position, :replaces, :kind, :key, :role, :sender, :recipient, :round_key,
     coalesce((select id from content where hash = :content_hash), 0),
     case when cast(:attachments_hash as bytea) is not null
         then coalesce((select id from content where hash = cast(:attachments_hash as bytea)), 0) end,
-    :created_at, :written_at
-);
+    :document, :created_at, :written_at
+)
+returning id;
 
 -- name: lock_contents
 -- Two transactions that each drop one of the last two references must not both see the other's: the second waits here

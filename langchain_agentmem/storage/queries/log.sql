@@ -34,13 +34,14 @@ on conflict (hash) do nothing;
 -- name: insert_entry
 insert into entry (
     branch_id, position, replaces, kind, key, role, sender, recipient, round_key,
-    content_id, attachments_id, created_at, written_at
+    content_id, attachments_id, document_id, created_at, written_at
 )
 values (
     :branch, :position, :replaces, :kind, :key, :role, :sender, :recipient, :round_key,
     (select id from content where hash = :content_hash), (select id from content where hash = :attachments_hash),
-    :created_at, :written_at
-);
+    :document, :created_at, :written_at
+)
+returning id;
 
 -- name: entries_at
 -- What one call wrote, in the order it was given.
@@ -50,7 +51,7 @@ order by id;
 
 -- name: current_entry
 -- The newest version of the message or round that holds this key.
-select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
+select slot.id as slot, slot.document_id, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
 from entry slot
 join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
@@ -155,7 +156,7 @@ order by slot.position, slot.id;
 
 -- name: slots_to_drop
 -- Every version of every slot of a branch but its description: what a clear or a reset deletes.
-select v.id, v.kind, c.hash as content_hash, a.hash as attachments_hash,
+select v.id, coalesce(v.document_id, (select s.document_id from entry s where s.id = v.replaces)) as document_id, v.kind, c.hash as content_hash, a.hash as attachments_hash,
     case when exists (select 1 from entry n where n.replaces = coalesce(v.replaces, v.id) and n.id > v.id)
         then null else c.body end as body
 from entry v
@@ -165,7 +166,7 @@ where v.branch_id = :branch and (v.kind <> 'description' or :everything = 1);
 
 -- name: slot_versions
 -- Every version of one slot; the body only of the newest, which is the one in the index.
-select v.id, v.kind, c.hash as content_hash, a.hash as attachments_hash,
+select v.id, coalesce(v.document_id, (select s.document_id from entry s where s.id = v.replaces)) as document_id, v.kind, c.hash as content_hash, a.hash as attachments_hash,
     case when exists (select 1 from entry n where n.replaces = coalesce(v.replaces, v.id) and n.id > v.id)
         then null else c.body end as body
 from entry v
@@ -186,6 +187,8 @@ delete from branch where id = :branch;
 delete from namespace
 where path = :path
     and not exists (select 1 from branch where namespace_id = namespace.id)
+    and not exists (select 1 from blob where namespace_id = namespace.id)
+    and not exists (select 1 from item where namespace_id = namespace.id)
     and not exists (select 1 from thread where namespace_id = namespace.id);
 
 -- name: collect_content

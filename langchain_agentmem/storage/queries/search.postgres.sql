@@ -1,43 +1,264 @@
+-- name: series_places
+-- The next places of the newest series of a name, unless it has not so many; with what else a write must know.
+update search_series
+set next = next + :documents, documents = documents + :documents, words = words + :words,
+    first_at = case
+        when documents = 0 or first_at > cast(:first_at as bigint) then cast(:first_at as bigint) else first_at end,
+    last_at = case
+        when documents = 0 or last_at < cast(:last_at as bigint) then cast(:last_at as bigint) else last_at end
+where id = (
+        select max(s.id) from search_series s
+        join search_scope c on c.id = s.scope_id
+        join namespace n on n.id = c.namespace_id
+        where n.path = :path and c.kind = :kind and s.name = :name
+    )
+    and next + :documents <= :most
+returning id, next, (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
+
 -- name: index_terms
-insert into entry_index (entry_id, terms)
-values (:id, array_to_tsvector(array(select distinct t from unnest(string_to_array(cast(:terms as text), ' ')) t where t <> '')));
+-- Each term with its scope, since the index is one for all namespaces.
+insert into search_index (document_id, terms)
+values (:id, array_to_tsvector(array(
+    select distinct t || chr(31) || cast(:scope as text)
+    from unnest(string_to_array(cast(:terms as text), ' ')) t where t <> ''
+)));
 
 -- name: unindex_terms
 -- The terms are stored with the row, so they need not be said again.
-delete from entry_index where entry_id = :id and cast(:terms as text) is not null;
+delete from search_index where document_id = :id and cast(:terms as text) is not null and :scope >= 0;
 
 -- name: empty_index
-truncate entry_index;
+truncate search_index;
 
--- name: tail_entries
--- There is no tail here: entries are indexed in the transaction that writes them.
-select v.id, v.key, v.kind, v.role, v.created_at, cast(null as text) as conversation, cast(null as text) as path,
-    cast(null as bytea) as body
-from entry v
-where false and :low < :high and :conversation = :roles and cast(:before as bigint) < cast(:after as bigint);
+-- name: insert_waiting
+-- Nothing waits here: documents are indexed in the transaction that writes them.
+select cast(:id as bigint) as id, cast(:terms as text) as terms, :scope as scope where false;
 
--- name: candidates
--- The matches with the most different terms within the walls.
-with wanted as (
-    select value as term from json_array_elements_text(cast(:terms as json))
-), any_of as (
-    select cast(string_agg('''' || replace(replace(term, '\', '\\'), '''', '''''') || '''', ' | ') as tsquery) as terms from wanted
+-- name: count_waiting
+select 0 as documents;
+
+-- name: all_waiting
+select cast(null as bigint) as document_id, cast(null as text) as terms where false;
+
+-- name: empty_waiting
+select null as id where false;
+
+-- name: delete_waiting
+select cast(:id as bigint) as id where false;
+
+-- name: waiting_within
+select cast(null as bigint) as document_id, cast(null as text) as terms where cast(:ranges as text) = '' and :choosy < 0 and :roles = '' and :before < :after;
+
+-- name: postings
+with range as materialized (
+    select cast(value ->> 0 as bigint) as first, cast(value ->> 1 as bigint) as last,
+        cast(value ->> 0 as bigint) >> 37 as scope, (cast(value ->> 1 as bigint) - 1) >> 37 as last_scope
+    from json_array_elements(cast(:ranges as json))
+), wanted as materialized (
+    select w.value ->> 0 as term, r.first, r.last, (
+            select string_agg('''' || o.value || case when r.last_scope - r.scope < 8
+                then chr(31) || s.scope || '''' else chr(31) || ''':*' end, ' | ')
+            from (values (w.value ->> 0)) o (value)
+            cross join generate_series(r.scope, least(r.last_scope, r.scope + 7)) s (scope)
+        ) as own, (
+            select string_agg('''' || o.value || case when r.last_scope - r.scope < 8
+                then chr(31) || s.scope || '''' else chr(31) || ''':*' end, ' | ')
+            from json_array_elements_text(w.value -> 1) o
+            cross join generate_series(r.scope, least(r.last_scope, r.scope + 7)) s (scope)
+        ) as others
+    from json_array_elements(cast(:terms as json)) w
+    cross join range r
+), asked as materialized (
+    select term, first, last, '(' || own || ')' || coalesce(' & (' || others || ')', '') as expression from wanted
 )
-select v.id, v.key, v.kind, v.role, v.created_at, b.name as conversation, n.path, c.body
-from entry_index f
-join any_of q on f.terms @@ q.terms
-join entry v on v.id = f.entry_id
-join branch b on b.id = v.branch_id
-join namespace n on n.id = b.namespace_id
-join content c on c.id = v.content_id
-where n.path >= :low and n.path < :high
-    and (cast(:conversation as text) is null or b.name = cast(:conversation as text))
-    and (cast(:before as bigint) is null or v.created_at < cast(:before as bigint))
-    and (cast(:after as bigint) is null or v.created_at >= cast(:after as bigint))
-    and (cast(:roles as text) is null
-        or v.role in (select value from json_array_elements_text(cast(:roles as json))))
-order by ts_rank(f.terms, q.terms) desc, v.id desc
+select t.term, f.documents
+from asked t
+cross join lateral (
+    select cast(json_agg(m.document_id) as text) as documents from (
+        select i.document_id from search_index i
+        where i.terms @@ cast(t.expression as tsquery) and i.document_id + 0 >= t.first and i.document_id + 0 < t.last
+            and (cast(:choosy as bigint) = 0 or exists (
+                select 1 from search_document d
+                where d.id = i.document_id
+                    and (cast(:before as bigint) is null or d.created_at < cast(:before as bigint))
+                    and (cast(:after as bigint) is null or d.created_at >= cast(:after as bigint))
+                    and (cast(:roles as text) is null
+                        or d.role in (select value from json_array_elements_text(cast(:roles as json))))
+            ))
+        order by i.document_id
+        limit cast(:limit as bigint)
+    ) m
+) f
+where f.documents is not null;
+
+-- name: newest_postings
+with range as materialized (
+    select cast(value ->> 0 as bigint) as first, cast(value ->> 1 as bigint) as last,
+        cast(value ->> 0 as bigint) >> 37 as scope, (cast(value ->> 1 as bigint) - 1) >> 37 as last_scope
+    from json_array_elements(cast(:ranges as json))
+), wanted as materialized (
+    select w.value ->> 0 as term, r.first, r.last, (
+            select string_agg('''' || o.value || case when r.last_scope - r.scope < 8
+                then chr(31) || s.scope || '''' else chr(31) || ''':*' end, ' | ')
+            from (values (w.value ->> 0)) o (value)
+            cross join generate_series(r.scope, least(r.last_scope, r.scope + 7)) s (scope)
+        ) as own, (
+            select string_agg('''' || o.value || case when r.last_scope - r.scope < 8
+                then chr(31) || s.scope || '''' else chr(31) || ''':*' end, ' | ')
+            from json_array_elements_text(w.value -> 1) o
+            cross join generate_series(r.scope, least(r.last_scope, r.scope + 7)) s (scope)
+        ) as others
+    from json_array_elements(cast(:terms as json)) w
+    cross join range r
+), asked as materialized (
+    select term, first, last, '(' || own || ')' || coalesce(' & (' || others || ')', '') as expression from wanted
+)
+select t.term, f.documents
+from asked t
+cross join lateral (
+    select cast(json_agg(m.document_id) as text) as documents from (
+        select i.document_id from search_index i
+        where i.terms @@ cast(t.expression as tsquery) and i.document_id + 0 >= t.first and i.document_id + 0 < t.last
+            and (cast(:choosy as bigint) = 0 or exists (
+                select 1 from search_document d
+                where d.id = i.document_id
+                    and (cast(:before as bigint) is null or d.created_at < cast(:before as bigint))
+                    and (cast(:after as bigint) is null or d.created_at >= cast(:after as bigint))
+                    and (cast(:roles as text) is null
+                        or d.role in (select value from json_array_elements_text(cast(:roles as json))))
+            ))
+        order by i.document_id desc
+        limit cast(:limit as bigint)
+    ) m
+) f
+where f.documents is not null;
+
+-- name: vectors_within
+select v.id, v.document_id, v.vector
+from search_vector v
+where v.id > :after
+    and exists (
+        select 1 from json_array_elements(cast(:ranges as json)) r
+        where v.document_id >= cast(r.value ->> 0 as bigint) and v.document_id < cast(r.value ->> 1 as bigint)
+    )
+order by v.id
 limit cast(:limit as bigint);
 
+-- name: vectors_of
+select v.document_id, v.vector from search_vector v
+where v.document_id in (select cast(value as bigint) from json_array_elements_text(cast(:ids as json)));
+
 -- name: count_index
-select count(*) as entries from entry_index;
+select (select count(*) from search_index) as indexed, 0 as waiting, (select count(*) from search_document) as documents;
+
+-- name: documents_at
+select id, owner, created_at, speaker, role, length, features from search_document
+where id in (select cast(value as bigint) from json_array_elements_text(cast(:ids as json)));
+
+-- name: scope_kinds
+select id, kind from search_scope
+where id in (select cast(value as bigint) from json_array_elements_text(cast(:scopes as json)));
+
+-- name: totals
+select count(*) as series, cast(coalesce(sum(s.documents), 0) as bigint) as documents,
+    cast(coalesce(sum(s.words), 0) as bigint) as words, coalesce(max(s.last_at), 0) as last_at
+from json_array_elements(cast(:ranges as json)) r
+join search_series s
+    on s.id >= cast(r.value ->> 0 as bigint) >> 22 and s.id < cast(r.value ->> 1 as bigint) >> 22
+where s.documents > 0;
+
+-- name: speakers
+select distinct p.word, p.speaker
+from json_array_elements_text(cast(:words as json)) w
+cross join json_array_elements(cast(:ranges as json)) r
+join search_speaker p on p.word = w.value
+    and p.series_id >= cast(r.value ->> 0 as bigint) >> 22 and p.series_id < cast(r.value ->> 1 as bigint) >> 22
+limit 1000;
+
+-- name: dated_documents
+select d.id
+from json_array_elements(cast(:ranges as json)) r
+join search_series s
+    on s.id >= cast(r.value ->> 0 as bigint) >> 22 and s.id < cast(r.value ->> 1 as bigint) >> 22
+    and s.first_at < :latest and s.last_at >= :earliest
+join search_document d on d.id >= s.id << 22 and d.id < (s.id + 1) << 22
+    and d.created_at >= :earliest and d.created_at < :latest
+order by case when d.created_at < :start then :start - d.created_at when d.created_at >= :end then d.created_at - :end
+    else 0 end, d.id desc
+limit cast(:limit as bigint);
+
+-- name: found_entries
+select slot.id as slot, v.key, v.created_at, b.name as conversation, n.path, c.body
+from json_array_elements_text(cast(:owners as json)) o
+join entry slot on slot.id = cast(o.value as bigint)
+join entry v on v.id = coalesce((select max(x.id) from entry x where x.replaces = slot.id), slot.id)
+join branch b on b.id = slot.branch_id
+join namespace n on n.id = b.namespace_id
+join content c on c.id = v.content_id;
+
+-- name: hold_writers
+-- Whoever writes documents has seen that vectors are wanted, or ends first.
+lock table search_series in share row exclusive mode;
+
+-- name: hold_vectors
+-- Who keeps vectors is alone, so that their ids ascend for every reader.
+select id from search_state where id = 1 for update;
+
+-- name: take_unembedded
+-- A document that somebody is taking away is left alone, so that nobody ever waits for vectors.
+delete from search_unembedded
+where ticket = :ticket and document_id in (
+    select d.id from search_document d
+    where d.id = (select u.document_id from search_unembedded u where u.ticket = :ticket)
+    for key share skip locked
+)
+returning document_id;
+
+-- name: pgvector_available
+-- Whether vectors can be compared in the server: pgvector is there, in whatever schema.
+select count(*) as available from pg_extension
+where extname = 'vector' and has_schema_privilege(extnamespace, 'usage');
+
+-- name: begin_pgvector
+-- What names pgvector's type stands in functions, because its schema is not searched. No samples of vectors are kept.
+do $begin$
+declare
+    place constant text = (
+        select quote_ident(n.nspname) from pg_extension e join pg_namespace n on n.oid = e.extnamespace
+        where e.extname = 'vector'
+    );
+begin
+    execute 'create table search_pgvector (
+        document_id bigint not null references search_document (id) on delete cascade,
+        passage bigint not null,
+        vector ' || place || '.vector not null,
+        primary key (document_id, passage)
+    )';
+    alter table search_pgvector alter column vector set statistics 0;
+    execute 'create function search_pgvector_of(written text) returns ' || place || '.vector
+        language sql immutable parallel safe as $of$ select cast(written as ' || place || '.vector) $of$';
+    execute 'create function search_pgvector_distance(one ' || place || '.vector, other ' || place || '.vector)
+        returns double precision
+        language sql immutable parallel safe as $distance$ select one operator(' || place || '.<=>) other $distance$';
+end
+$begin$;
+
+-- name: pgvector_begun
+update search_state set pgvector = 1 where id = 1;
+
+-- name: insert_pgvector
+insert into search_pgvector (document_id, passage, vector)
+values (:id, :passage, search_pgvector_of(:vector))
+on conflict (document_id, passage) do nothing;
+
+-- name: nearest_pgvector
+-- The documents whose nearest passages are nearest.
+with question as materialized (select search_pgvector_of(:vector) as vector)
+select v.document_id
+from json_array_elements(cast(:ranges as json)) r
+cross join question q
+join search_pgvector v
+    on v.document_id >= cast(r.value ->> 0 as bigint) and v.document_id < cast(r.value ->> 1 as bigint)
+group by v.document_id
+order by min(search_pgvector_distance(v.vector, q.vector)), v.document_id desc
+limit cast(:limit as bigint);

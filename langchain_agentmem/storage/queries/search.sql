@@ -1,42 +1,204 @@
--- The full-text index. Terms come analysed from Python, separated by spaces, the same for both engines.
+-- The search: scopes, series and documents, and the full-text index over their terms. Terms come analysed from Python,
+-- separated by spaces, the same for both engines. Ranges of document numbers are JSON, [[first, end], ...].
 
--- name: index_state
-select analysis, up_to from index_state where id = 1;
+-- name: search_state
+select analysis from search_state where id = 1;
 
--- name: set_index_state
-update index_state set analysis = :analysis, up_to = :up_to where id = 1;
+-- name: set_search_state
+update search_state set analysis = :analysis where id = 1;
 
--- name: tail_to_index
--- The newest versions that are not indexed yet, up to but without a row.
-select v.id, c.body
-from entry v
-join content c on c.id = v.content_id
-where v.id > (select up_to from index_state where id = 1) and v.id < cast(:before as bigint) and v.kind <> 'round'
-    and not exists (select 1 from entry n where n.replaces = coalesce(v.replaces, v.id) and n.id > v.id)
+-- name: scope_series
+-- The number of one more series in a scope, unless it is full.
+update search_scope set series = series + 1
+where id = (
+        select max(c.id) from search_scope c
+        join namespace n on n.id = c.namespace_id
+        where n.path = :path and c.kind = :kind
+    )
+    and series < :most
+returning id, series;
+
+-- name: create_scope
+insert into search_scope (namespace_id, kind) select id, :kind from namespace where path = :path;
+
+-- name: create_series
+insert into search_series (id, scope_id, name, first_at, last_at) values (:id, :scope, :name, :first_at, :first_at);
+
+-- name: series_grown
+update search_series set documents = documents + 1, words = words + :words where id = :series;
+
+-- name: series_shrunk
+update search_series
+set documents = documents - 1, words = words - coalesce((select d.length from search_document d where d.id = :id), 0)
+where id = cast(:id as bigint) >> 22;
+
+-- name: insert_document
+insert into search_document (id, owner, created_at, speaker, role, length, features)
+values (:id, :owner, :created_at, :speaker, :role, :length, :features);
+
+-- name: update_document
+update search_document set length = :length, features = :features where id = :id;
+
+-- name: delete_document
+delete from search_document where id = :id;
+
+-- name: insert_speaker
+insert into search_speaker (word, series_id, speaker) values (:word, :series, :speaker)
+on conflict (word, series_id, speaker) do nothing;
+
+-- name: vectors_removed
+-- What somebody remembers of vectors is no longer true.
+update search_state set removed = removed + 1 where id = 1 and dimensions is not null;
+
+-- name: vector_state
+select dimensions, removed, pgvector, (select coalesce(max(id), 0) from search_vector) as newest from search_state where id = 1;
+
+-- name: set_dimensions
+update search_state set dimensions = :dimensions where id = 1;
+
+-- name: want_vector
+-- If vectors are wanted at all.
+insert into search_unembedded (document_id)
+select cast(:id as bigint) from search_state where id = 1 and dimensions is not null;
+
+-- name: want_all_vectors
+insert into search_unembedded (document_id)
+select d.id from search_document d
+where not exists (select 1 from search_vector v where v.document_id = d.id)
+    and not exists (select 1 from search_unembedded u where u.document_id = d.id);
+
+-- name: unembedded
+-- The documents that have waited longest for their vectors.
+select u.ticket, u.document_id, d.owner, c.kind from search_unembedded u
+join search_document d on d.id = u.document_id
+join search_scope c on c.id = u.document_id >> 37
+where u.ticket > :after
+order by u.ticket
+limit cast(:limit as bigint);
+
+-- name: count_unembedded
+select count(*) as documents from search_unembedded;
+
+-- name: take_unembedded
+delete from search_unembedded where ticket = :ticket returning document_id;
+
+-- name: insert_vector
+insert into search_vector (document_id, passage, vector) values (:id, :passage, :vector)
+on conflict (document_id, passage) do nothing;
+
+-- name: vectors_from
+-- A page of the vectors in one range, after a passage of its first document.
+select document_id, passage, vector from search_vector
+where document_id >= :low and document_id < :end and (document_id > :low or passage > :passage)
+order by document_id, passage
+limit cast(:limit as bigint);
+
+-- name: vectors_within
+-- A page of the vectors in some ranges, as they came.
+select v.id, v.document_id, v.vector
+from search_vector v
+where v.id > :after
+    and exists (
+        select 1 from json_each(:ranges) r
+        where v.document_id >= json_extract(r.value, '$[0]') and v.document_id < json_extract(r.value, '$[1]')
+    )
 order by v.id
 limit cast(:limit as bigint);
 
--- name: lower_tail
--- SQLite may give the id of a deleted last row to the next one: the tail must begin below it.
-update index_state
-set up_to = coalesce((select max(id) from entry), 0)
-where id = 1 and up_to > coalesce((select max(id) from entry), 0);
+-- name: vectors_of
+select v.document_id, v.vector from search_vector v
+where v.document_id in (select value from json_each(:ids));
 
--- name: tail_entries
--- Entries that a search must read directly, within its walls.
-select v.id, v.key, v.kind, v.role, v.created_at, b.name as conversation, n.path, c.body
-from entry v
-join branch b on b.id = v.branch_id
-join namespace n on n.id = b.namespace_id
-join content c on c.id = v.content_id
-where v.id > (select up_to from index_state where id = 1) and v.kind <> 'round'
-    and not exists (select 1 from entry x where x.replaces = coalesce(v.replaces, v.id) and x.id > v.id)
-    and n.path >= :low and n.path < :high
-    and (cast(:conversation as text) is null or b.name = cast(:conversation as text))
-    and (cast(:before as bigint) is null or v.created_at < cast(:before as bigint))
-    and (cast(:after as bigint) is null or v.created_at >= cast(:after as bigint))
-    and (cast(:roles as text) is null or v.role in (select value from json_each(cast(:roles as text))));
+-- name: delete_series
+delete from search_series
+where documents = 0 and (cast(:name as text) is null or name = cast(:name as text))
+    and scope_id in (
+        select c.id from search_scope c join namespace n on n.id = c.namespace_id
+        where n.path = :path and c.kind = :kind
+    );
 
--- name: count_indexable
--- The newest versions: what a search should be able to find.
-select count(*) as entries from entry slot where slot.kind <> 'round' and slot.replaces is null;
+-- name: delete_scopes
+delete from search_scope
+where kind = :kind and namespace_id = (select id from namespace where path = :path)
+    and not exists (select 1 from search_series s where s.scope_id = search_scope.id);
+
+-- name: documents_after
+-- A page of documents with their kinds.
+select d.id, d.owner, c.kind from search_document d
+join search_scope c on c.id = d.id >> 37
+where d.id > :after
+order by d.id
+limit cast(:limit as bigint);
+
+-- name: count_words
+update search_series set words = (
+    select coalesce(sum(d.length), 0) from search_document d
+    where d.id >= search_series.id << 22 and d.id < (search_series.id + 1) << 22
+);
+
+-- name: scopes_within
+-- The scopes of the namespaces in a range of paths.
+select c.id, c.kind from search_scope c
+join namespace n on n.id = c.namespace_id
+where n.path >= :low and n.path < :high
+order by c.id;
+
+-- name: series_within
+-- The series of one name in a range of paths.
+select s.id, c.kind from search_series s
+join search_scope c on c.id = s.scope_id
+join namespace n on n.id = c.namespace_id
+where n.path >= :low and n.path < :high and s.name = :name
+order by s.id;
+
+-- name: scope_kinds
+select id, kind from search_scope where id in (select value from json_each(:scopes));
+
+-- name: totals
+-- How many series, documents and words there are in some ranges.
+select count(*) as series, cast(coalesce(sum(s.documents), 0) as bigint) as documents,
+    cast(coalesce(sum(s.words), 0) as bigint) as words, coalesce(max(s.last_at), 0) as last_at
+from json_each(:ranges) r
+cross join search_series s on s.id >= json_extract(r.value, '$[0]') >> 22 and s.id < json_extract(r.value, '$[1]') >> 22
+where s.documents > 0;
+
+-- name: speakers
+-- Who is named by some words in some ranges.
+select distinct p.word, p.speaker
+from json_each(:words) w
+cross join json_each(:ranges) r
+cross join search_speaker p on p.word = w.value
+    and p.series_id >= json_extract(r.value, '$[0]') >> 22 and p.series_id < json_extract(r.value, '$[1]') >> 22
+limit 1000;
+
+-- name: dated_documents
+-- Documents of a time, in the series that reach into it.
+select d.id
+from json_each(:ranges) r
+cross join search_series s on s.id >= json_extract(r.value, '$[0]') >> 22 and s.id < json_extract(r.value, '$[1]') >> 22
+    and s.first_at < :latest and s.last_at >= :earliest
+cross join search_document d on d.id >= s.id << 22 and d.id < (s.id + 1) << 22
+    and d.created_at >= :earliest and d.created_at < :latest
+order by case when d.created_at < :start then :start - d.created_at when d.created_at >= :end then d.created_at - :end
+    else 0 end, d.id desc
+limit cast(:limit as bigint);
+
+-- name: documents_at
+select id, owner, created_at, speaker, role, length, features from search_document
+where id in (select value from json_each(:ids));
+
+-- name: wrong_series
+-- Series that count another number of documents than they have.
+select s.name, s.documents, count(d.id) as found
+from search_series s
+left join search_document d on d.id >= s.id << 22 and d.id < (s.id + 1) << 22
+group by s.id, s.name, s.documents
+having s.documents <> count(d.id);
+
+-- name: wrong_owners
+-- Documents of what is no longer there, and of what knows another.
+select d.id from search_document d
+join search_scope c on c.id = d.id >> 37
+where (c.kind = 'message' and not exists (select 1 from entry e where e.id = d.owner and e.document_id = d.id))
+    or (c.kind = 'item' and not exists (select 1 from item i where i.id = d.owner and i.document_id = d.id))
+limit 10;

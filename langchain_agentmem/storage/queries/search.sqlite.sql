@@ -1,30 +1,144 @@
+-- name: series_places
+-- The next places of the newest series of a name, unless it has not so many; with what else a write must know.
+update search_series
+set next = next + :documents, documents = documents + :documents, words = words + :words,
+    first_at = case
+        when documents = 0 or first_at > cast(:first_at as bigint) then cast(:first_at as bigint) else first_at end,
+    last_at = case
+        when documents = 0 or last_at < cast(:last_at as bigint) then cast(:last_at as bigint) else last_at end
+where id = (
+        select max(s.id) from search_series s
+        join search_scope c on c.id = s.scope_id
+        join namespace n on n.id = c.namespace_id
+        where n.path = :path and c.kind = :kind and s.name = :name
+    )
+    and next + :documents <= :most
+returning id, next, (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_waiting) as waiting;
+
 -- name: index_terms
-insert into entry_index (rowid, terms) values (:id, :terms);
+insert into search_index (rowid, terms) select :id, :terms where cast(:scope as integer) is not null;
 
 -- name: unindex_terms
-insert into entry_index (entry_index, rowid, terms)
+-- What still waits is not in the index.
+insert into search_index (search_index, rowid, terms)
 select 'delete', cast(:id as integer), cast(:terms as text)
-where cast(:id as integer) <= (select up_to from index_state where id = 1);
+where cast(:scope as integer) is not null
+    and not exists (select 1 from search_waiting where document_id = cast(:id as integer));
 
 -- name: empty_index
-insert into entry_index (entry_index) values ('delete-all');
+insert into search_index (search_index) values ('delete-all');
 
--- name: candidates
--- The best matches by BM25 within the walls.
-select v.id, v.key, v.kind, v.role, v.created_at, b.name as conversation, n.path, c.body
-from entry_index f
-join entry v on v.id = f.rowid
-join branch b on b.id = v.branch_id
-join namespace n on n.id = b.namespace_id
-join content c on c.id = v.content_id
-where f.entry_index match (select group_concat('"' || value || '"', ' OR ') from json_each(:terms))
-    and n.path >= :low and n.path < :high
-    and (cast(:conversation as text) is null or b.name = cast(:conversation as text))
-    and (cast(:before as bigint) is null or v.created_at < cast(:before as bigint))
-    and (cast(:after as bigint) is null or v.created_at >= cast(:after as bigint))
-    and (cast(:roles as text) is null or v.role in (select value from json_each(cast(:roles as text))))
-order by f.rank
-limit cast(:limit as bigint);
+-- name: insert_waiting
+insert into search_waiting (document_id, terms) select :id, :terms where cast(:scope as integer) is not null;
+
+-- name: count_waiting
+select count(*) as documents from search_waiting;
+
+-- name: all_waiting
+select document_id, terms from search_waiting order by document_id;
+
+-- name: empty_waiting
+delete from search_waiting;
+
+-- name: delete_waiting
+delete from search_waiting where document_id = :id;
+
+-- name: waiting_within
+select w.document_id, w.terms
+from json_each(:ranges) r
+cross join search_waiting w on w.document_id >= json_extract(r.value, '$[0]') and w.document_id < json_extract(r.value, '$[1]')
+where :choosy = 0 or exists (
+    select 1 from search_document d
+    where d.id = w.document_id
+        and (:before is null or d.created_at < :before) and (:after is null or d.created_at >= :after)
+        and (:roles is null or d.role in (select value from json_each(:roles)))
+);
+
+-- name: postings
+-- The oldest documents in each range that hold each term, and any of the terms that stand beside it, if there are any.
+with wanted as materialized (
+    select json_extract(value, '$[0]') as term,
+        '"' || json_extract(value, '$[0]') || '"' || coalesce(
+            (select ' AND (' || group_concat('"' || value || '"', ' OR ') || ')' from json_each(w.value, '$[1]')), ''
+        ) as expression
+    from json_each(:terms) w
+)
+select t.term, (
+        select json_group_array(f.rowid) from (
+            select rowid from search_index
+            where search_index match t.expression
+                and rowid >= json_extract(r.value, '$[0]') and rowid < json_extract(r.value, '$[1]')
+                and (:choosy = 0 or exists (
+                    select 1 from search_document d
+                    where d.id = search_index.rowid
+                        and (:before is null or d.created_at < :before) and (:after is null or d.created_at >= :after)
+                        and (:roles is null or d.role in (select value from json_each(:roles)))
+                ))
+            limit cast(:limit as integer)
+        ) f
+    ) as documents
+from wanted t
+cross join json_each(:ranges) r;
+
+-- name: newest_postings
+-- The newest ones.
+with wanted as materialized (
+    select json_extract(value, '$[0]') as term,
+        '"' || json_extract(value, '$[0]') || '"' || coalesce(
+            (select ' AND (' || group_concat('"' || value || '"', ' OR ') || ')' from json_each(w.value, '$[1]')), ''
+        ) as expression
+    from json_each(:terms) w
+)
+select t.term, (
+        select json_group_array(f.rowid) from (
+            select rowid from search_index
+            where search_index match t.expression
+                and rowid >= json_extract(r.value, '$[0]') and rowid < json_extract(r.value, '$[1]')
+                and (:choosy = 0 or exists (
+                    select 1 from search_document d
+                    where d.id = search_index.rowid
+                        and (:before is null or d.created_at < :before) and (:after is null or d.created_at >= :after)
+                        and (:roles is null or d.role in (select value from json_each(:roles)))
+                ))
+            order by rowid desc
+            limit cast(:limit as integer)
+        ) f
+    ) as documents
+from wanted t
+cross join json_each(:ranges) r;
 
 -- name: count_index
-select count(*) as entries from entry_index_docsize;
+select (select count(*) from search_index_docsize) as indexed, (select count(*) from search_waiting) as waiting,
+    (select count(*) from search_document) as documents;
+
+-- name: found_entries
+-- The newest versions of some messages, with where they stand.
+select slot.id as slot, v.key, v.created_at, b.name as conversation, n.path, c.body
+from json_each(:owners) o
+cross join entry slot on slot.id = o.value
+join entry v on v.id = coalesce((select max(x.id) from entry x where x.replaces = slot.id), slot.id)
+join branch b on b.id = slot.branch_id
+join namespace n on n.id = b.namespace_id
+join content c on c.id = v.content_id;
+
+-- name: pgvector_available
+select 0 as available;
+
+-- name: begin_pgvector
+select null as id where false;
+
+-- name: pgvector_begun
+select null as id where false;
+
+-- name: insert_pgvector
+select :id as id, :passage as passage, :vector as vector where false;
+
+-- name: nearest_pgvector
+select null as document_id where :vector = :ranges and :limit < 0;
+
+-- name: hold_writers
+-- A transaction that writes is alone anyway.
+select null as id where false;
+
+-- name: hold_vectors
+select null as id where false;

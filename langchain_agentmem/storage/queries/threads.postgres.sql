@@ -8,6 +8,9 @@ cross join lateral (
     limit 1
 ) v;
 
+-- name: lock_shelf
+select listed, loose, swept from shelf where id = :shelf for update;
+
 -- name: writes_of_channels
 select checkpoint, task, place, path, channel, recipe from pending_write
 where line_id = :line

@@ -46,6 +46,14 @@ select cast(:target as bigint), number + cast(:shift as bigint), form, name, con
 from part
 where shelf_id = :shelf and number >= :low and number < :high;
 
+-- name: lock_shelf
+-- Others wait here until the transaction ends.
+select listed, loose, swept from shelf where id = :shelf;
+
+-- name: use_numbers
+-- What the next parts get, on a shelf that is locked.
+update shelf set listed = :listed, loose = :loose where id = :shelf;
+
 -- name: take_numbers
 -- Numbers for so many parts in each row. Others wait here until the transaction ends.
 update shelf set listed = listed + :listed, loose = loose + :loose

@@ -40,7 +40,8 @@ create table content (
 );
 
 -- One version of a message or round. `position` is its group's place on the branch. A row with `replaces` is a
--- newer version of the row it names; the newest one counts, and the older ones are its history.
+-- newer version of the row it names; the newest one counts, and the older ones are its history. `document_id` is the
+-- number under which a search finds it, on the row of the first version.
 create table entry (
     id bigint generated always as identity primary key,
     branch_id bigint references branch (id) on delete cascade,
@@ -55,6 +56,7 @@ create table entry (
     round_key text,
     content_id bigint not null references content (id),
     attachments_id bigint references content (id),
+    document_id bigint,
     created_at bigint not null,
     written_at bigint not null,
     check (branch_id is not null or group_id is not null)
@@ -75,20 +77,6 @@ create table token_count (
     primary key (content_id, counter)
 );
 
--- The full-text index over analysed terms. There is no tail here: `up_to` stays 0 and entries are indexed as they come.
-create table entry_index (
-    entry_id bigint primary key references entry (id) on delete cascade,
-    terms tsvector not null
-);
-create index entry_index_terms on entry_index using gin (terms);
-
-create table index_state (
-    id bigint primary key check (id = 1),
-    analysis bigint not null,
-    up_to bigint not null
-);
-insert into index_state (id, analysis, up_to) values (1, 0, 0);
-
 -- The planner's statistics hold samples of what they describe, and outlive the rows: an erased message would be read
 -- there. These columns are found by unique keys or by indexes, so they need none.
 alter table namespace alter column path set statistics 0;
@@ -98,4 +86,3 @@ alter table content alter column hash set statistics 0, alter column body set st
 alter table entry alter column key set statistics 0, alter column role set statistics 0,
     alter column sender set statistics 0, alter column recipient set statistics 0,
     alter column round_key set statistics 0;
-alter table entry_index alter column terms set statistics 0;

@@ -39,7 +39,8 @@ create table content (
 );
 
 -- One version of a message or round. `position` is its group's place on the branch. A row with `replaces` is a
--- newer version of the row it names; the newest one counts, and the older ones are its history.
+-- newer version of the row it names; the newest one counts, and the older ones are its history. `document_id` is the
+-- number under which a search finds it, on the row of the first version.
 create table entry (
     id integer primary key,
     branch_id integer references branch (id) on delete cascade,
@@ -54,6 +55,7 @@ create table entry (
     round_key text,
     content_id integer not null references content (id),
     attachments_id integer references content (id),
+    document_id integer,
     created_at integer not null,
     written_at integer not null,
     check (branch_id is not null or group_id is not null)
@@ -73,14 +75,3 @@ create table token_count (
     tokens integer not null,
     primary key (content_id, counter)
 ) without rowid;
-
--- The full-text index over analysed terms. FTS5 pays for each transaction, not for each row, so new entries wait
--- in a tail: every entry with an id above `up_to` is read directly by a search, and indexed with its neighbours.
-create virtual table entry_index using fts5 (terms, content = '', tokenize = 'ascii', detail = 'column');
-
-create table index_state (
-    id integer primary key check (id = 1),
-    analysis integer not null,
-    up_to integer not null
-);
-insert into index_state (id, analysis, up_to) values (1, 0, 0);

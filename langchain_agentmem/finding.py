@@ -1,0 +1,87 @@
+"""What `memory.search` finds: one search over every kind of thing that is kept, and what each hit is to the user.
+
+A new kind is found when it is named here: its texts, for when the index is made anew, and its recollections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
+
+from langchain_agentmem.conversations import found as messages
+from langchain_agentmem.items import found as items
+from langchain_agentmem.retrieval import analysis
+from langchain_agentmem.retrieval.index import TextsOf
+from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
+from langchain_agentmem.retrieval.search import Hit, Inquiry, Recollection, Walls, search
+from langchain_agentmem.retrieval.vectors import Near
+from langchain_agentmem.storage import Steps
+
+MORE = 5
+"""So many times the hits that were asked for are read, where reading them may change their order."""
+
+RecollectionsOf: TypeAlias = Callable[[Sequence[Hit], int], Steps[Mapping[int, Recollection]]]
+"""Gives what some hits are at a time, by the numbers of their documents."""
+
+TEXTS: Mapping[str, TextsOf] = MappingProxyType({"item": items.texts, "message": messages.texts})
+RECOLLECTIONS: Mapping[str, RecollectionsOf] = MappingProxyType(
+    {"item": items.recollections, "message": messages.recollections}
+)
+KINDS = tuple(sorted(RECOLLECTIONS))
+
+
+def find(
+    asked: Inquiry, walls: Walls, *, limit: int, weights: Weights = WEIGHTS, dense: Near | None = None
+) -> Steps[list[Recollection]]:
+    """Find what answers a query best, whatever its kind.
+
+    Args:
+        asked: The query, analysed.
+        walls: Where to look.
+        limit: Most results.
+        weights: How much each signal counts.
+        dense: The question's vector, where there are embeddings.
+    """
+    if limit == 0 or (walls.kinds is not None and not walls.kinds):
+        return []
+    phrases = asked.question.phrases
+    many = limit * MORE if phrases or weights.diversity else limit
+    while True:
+        hits = yield from search(asked, walls, limit=many, weights=weights, dense=dense)
+        given: dict[int, Recollection] = {}
+        for kind in sorted({hit.kind for hit in hits}):
+            given.update((yield from RECOLLECTIONS[kind]([hit for hit in hits if hit.kind == kind], asked.now)))
+        found = [given[hit.document] for hit in hits if hit.document in given]
+        if len(found) >= limit or len(hits) < many:
+            break
+        many *= MORE  # some of them have expired
+    if phrases:
+        found = [_with_phrases(each, phrases, weights.phrase) for each in found]
+        found.sort(key=lambda each: -each.score)
+    return _different(found, limit, weights.diversity) if weights.diversity else found[:limit]
+
+
+def _different(found: Sequence[Recollection], limit: int, weight: float) -> list[Recollection]:
+    """The best of what does not say the same as a better one."""
+    left = [(each, set(analysis.terms(each.text))) for each in found]
+    losses = [0.0] * len(left)
+    kept: list[Recollection] = []
+    while left and len(kept) < limit:
+        best = max(range(len(left)), key=lambda place: left[place][0].score - losses[place])
+        each, terms = left.pop(best)
+        loss = losses.pop(best)
+        kept.append(each.more(diversity=-loss) if loss else each)
+        losses = [max(old, weight * _alike(terms, other)) for old, (_, other) in zip(losses, left, strict=True)]
+    return kept
+
+
+def _alike(one: set[str], other: set[str]) -> float:
+    return len(one & other) / len(one | other) if one and other else 0.0
+
+
+def _with_phrases(each: Recollection, phrases: Sequence[Sequence[str]], weight: float) -> Recollection:
+    """A result that holds what stands in quotation marks in the query, word by word, is worth more."""
+    text = " ".join(analysis.terms(each.text))
+    held = sum(f" {' '.join(phrase)} " in f" {text} " for phrase in phrases) / len(phrases)
+    return each.more(phrase=weight * held) if held else each

@@ -1,0 +1,48 @@
+"""Items as a search finds them: their texts for the index, and what a hit is to the user."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from langchain_agentmem.clock import moment
+from langchain_agentmem.items.values import passages, read
+from langchain_agentmem.namespaces import namespace_of
+from langchain_agentmem.retrieval.search import Hit, Recollection
+from langchain_agentmem.storage import Steps, query
+
+
+def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
+    """The texts by which items are found, by their rows.
+
+    Args:
+        owners: The rows.
+    """
+    rows = yield query.item_texts(ids=json.dumps(list(owners)))
+    return {row["id"]: passages(row["value"], row["indexed"]) for row in rows}
+
+
+def recollections(hits: Sequence[Hit], now: int) -> Steps[Mapping[int, Recollection]]:
+    """What hits are to the user, by the numbers of their documents.
+
+    Args:
+        hits: Items that a search found. What was deleted meanwhile, or has expired, is left out.
+        now: When.
+    """
+    rows = yield query.items_by_id(ids=json.dumps([hit.owner for hit in hits]), now=now)
+    found = {row["id"]: row for row in rows}
+    return {
+        hit.document: Recollection(
+            kind=hit.kind,
+            id=row["key"],
+            text="\n".join(passages(row["value"], row["indexed"])),
+            score=hit.score,
+            namespace=namespace_of(row["path"]),
+            conversation_id=None,
+            created_at=moment(row["created_at"]),
+            value=read(bytes(row["value"]), row["path"], row["key"]),
+            why=hit.why,
+        )
+        for hit in hits
+        if (row := found.get(hit.owner)) is not None
+    }

@@ -1,0 +1,61 @@
+"""Items in the search index. Everything that they ask of it goes through here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from langchain_agentmem.retrieval import index
+from langchain_agentmem.storage import Steps
+
+KIND = "item"
+
+
+class Text(NamedTuple):
+    """What an item is found by.
+
+    Attributes:
+        text: All of its text.
+        created_at: When the item was made, in microseconds since 1970.
+    """
+
+    text: str
+    created_at: int
+
+
+def places(path: str, texts: Sequence[Text]) -> Steps[index.Placed | None]:
+    """Places in the index for items of a namespace that are about to be written."""
+    if not texts:
+        return None
+    return (yield from index.places(index.Series(path, KIND), [_document(text) for text in texts]))
+
+
+def write(placed: index.Placed | None, owners: Sequence[int], *, tail: int) -> Steps[None]:
+    """Put items into the index, at the places that were made for them.
+
+    Args:
+        placed: What `places` gave.
+        owners: The rows of the items.
+        tail: How many may wait for the index, 0 for none.
+    """
+    if placed is not None:
+        yield from index.write(placed, owners, tail=tail)
+
+
+def replace(number: int, old: str, owner: int, new: Text, *, tail: int) -> Steps[None]:
+    """Give an item in the index another text."""
+    yield from index.replace(number, old, owner, _document(new), tail=tail)
+
+
+def remove(documents: Iterable[tuple[int, str]]) -> Steps[None]:
+    """Take items out of the index: the number and the text of each."""
+    yield from index.remove(list(documents))
+
+
+def close(path: str) -> Steps[None]:
+    """Forget the place of a namespace's items in the index, when the last of them is gone."""
+    yield from index.close(path, KIND)
+
+
+def _document(text: Text) -> index.Document:
+    return index.Document(text.text, text.created_at)

@@ -1,0 +1,33 @@
+-- Values by key. Lists of keys come as JSON: pairs of head and mark, in hexadecimal.
+
+-- name: blob_namespace
+select id from namespace where path = :path;
+
+-- name: put_blob
+insert into blob (namespace_id, head, mark, rest, checksum, updated_at, value)
+values (:namespace, :head, :mark, :rest, :checksum, :now, :value)
+on conflict (namespace_id, head, mark) do update
+set checksum = excluded.checksum, updated_at = excluded.updated_at, value = excluded.value;
+
+-- name: add_blob
+-- As put_blob, but what is there stays.
+insert into blob (namespace_id, head, mark, rest, checksum, updated_at, value)
+values (:namespace, :head, :mark, :rest, :checksum, :now, :value)
+on conflict (namespace_id, head, mark) do nothing
+returning id;
+
+-- name: delete_blob
+delete from blob
+where head = :head and mark = :mark and namespace_id = (select id from namespace where path = :path);
+
+-- name: blob_counts
+-- The namespaces in a range of paths that hold values, with their number.
+select n.path, count(*) as blobs
+from namespace n
+join blob b on b.namespace_id = n.id
+where n.path >= :low and n.path < :high
+group by n.path
+order by n.path;
+
+-- name: delete_blobs
+delete from blob where namespace_id = (select id from namespace where path = :path);

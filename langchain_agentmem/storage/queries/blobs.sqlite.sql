@@ -1,0 +1,19 @@
+-- name: find_blobs
+-- The cross joins hold the order: each key that is asked for is looked up, and no other is read.
+select b.head, b.rest, b.mark, b.checksum, b.updated_at, b.value
+from namespace n
+cross join json_each(:keys) k
+cross join blob b on b.namespace_id = n.id
+    and b.head = from_hex(json_extract(k.value, '$[0]')) and b.mark = from_hex(json_extract(k.value, '$[1]'))
+where n.path = :path;
+
+-- name: blob_keys
+-- A page of the keys from `low` up to but without `high`, in order. Both are cut as keys are, so that the index is
+-- asked for a range of heads; few keys are so long that their rests decide.
+select b.head, b.rest, b.mark, length(b.value) as size
+from blob b
+where b.namespace_id = (select id from namespace where path = :path)
+    and b.head >= :low_head and (b.head > :low_head or b.rest >= :low_rest)
+    and b.head <= :high_head and (b.head < :high_head or b.rest < :high_rest)
+order by b.head, b.rest
+limit cast(:limit as bigint);

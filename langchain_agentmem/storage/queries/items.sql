@@ -1,0 +1,152 @@
+-- Items: values by namespace and key. What has expired is read nowhere. Lists of keys and ids come as JSON.
+
+-- name: find_item
+select i.id, i.key, i.created_at, i.updated_at, i.ttl, i.expires_at, i.value
+from namespace n
+join item i on i.namespace_id = n.id
+where n.path = :path and i.key = :key and (i.expires_at is null or i.expires_at > :now);
+
+-- name: find_items
+select i.id, i.key, i.created_at, i.updated_at, i.ttl, i.expires_at, i.value
+from namespace n
+join item i on i.namespace_id = n.id
+where n.path = :path and i.key in (select value from json_each(:keys))
+    and (i.expires_at is null or i.expires_at > :now);
+
+-- name: items_by_id
+select i.id, n.path, i.key, i.created_at, i.updated_at, i.ttl, i.expires_at, i.indexed, i.value
+from item i
+join namespace n on n.id = i.namespace_id
+where i.id in (select value from json_each(:ids)) and (i.expires_at is null or i.expires_at > :now);
+
+-- name: items_to_write
+-- What is stored under keys that will be written, expired or not; the value only where its text is in the index.
+select i.id, i.key, i.created_at, i.expires_at, i.document_id, i.indexed,
+    case when i.document_id is not null and i.indexed is null then i.value end as value
+from namespace n
+join item i on i.namespace_id = n.id
+where n.path = :path and i.key in (select value from json_each(:keys));
+
+-- name: item_ids
+select i.id, i.key
+from namespace n
+join item i on i.namespace_id = n.id
+where n.path = :path and i.key in (select value from json_each(:keys));
+
+-- name: insert_item
+insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value)
+values (
+    (select id from namespace where path = :path), :key, :checksum, :created_at, :updated_at, :ttl, :expires_at,
+    :document, :indexed, :value
+);
+
+-- name: add_item
+-- One item alone, whose row is told at once.
+insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value)
+values (
+    (select id from namespace where path = :path), :key, :checksum, :created_at, :updated_at, :ttl, :expires_at,
+    :document, :indexed, :value
+)
+returning id, key;
+
+-- name: update_item
+update item
+set checksum = :checksum, created_at = :created_at, updated_at = :updated_at, ttl = :ttl, expires_at = :expires_at,
+    document_id = :document, indexed = :indexed, value = :value
+where id = :id;
+
+-- name: touch_item
+-- A reading puts the end off; it never brings it nearer, nor back what was written or deleted meanwhile.
+update item
+set expires_at = :expires_at
+where id = :id and updated_at = :updated_at and expires_at > :now and expires_at < :expires_at;
+
+-- name: delete_item
+delete from item where id = :id;
+
+-- name: any_item
+select 1 as found
+from namespace n
+join item i on i.namespace_id = n.id
+where n.path = :path
+limit 1;
+
+-- name: namespaces_of_items
+-- A page of the namespaces in a range of paths that hold items.
+select n.id, n.path
+from namespace n
+where n.path >= :low and n.path > :after and n.path < :high
+    and exists (select 1 from item i where i.namespace_id = n.id and (i.expires_at is null or i.expires_at > :now))
+order by n.path
+limit cast(:limit as bigint);
+
+-- name: newest_items
+-- A page of one namespace, the newest first, after the place of the page before. The page is cut in the index, before
+-- any value is read, unless only values are wanted that hold some bytes.
+with page as materialized (
+    select id, updated_at, key
+    from item
+    where namespace_id = :namespace and updated_at <= :updated_at and (updated_at < :updated_at or key > :key)
+        and (expires_at is null or expires_at > :now)
+        and (:needle is null or instr(value, :needle) > 0)
+    order by updated_at desc, key
+    limit cast(:limit as bigint) offset cast(:offset as bigint)
+)
+select i.id, n.path, i.key, i.created_at, i.updated_at, i.ttl, i.expires_at, i.value
+from page
+cross join item i
+cross join namespace n
+where i.id = page.id and n.id = i.namespace_id
+order by page.updated_at desc, page.key;
+
+-- name: newest_items_within
+-- The same of a range of namespaces.
+with page as materialized (
+    select i.id, i.updated_at, i.key, n.path
+    from namespace n
+    join item i on i.namespace_id = n.id
+    where n.path >= :low and n.path < :high
+        and i.updated_at <= :updated_at
+        and (i.updated_at < :updated_at or i.key > :key or (i.key = :key and n.path > :path))
+        and (i.expires_at is null or i.expires_at > :now)
+        and (:needle is null or instr(i.value, :needle) > 0)
+    order by i.updated_at desc, i.key, n.path
+    limit cast(:limit as bigint) offset cast(:offset as bigint)
+)
+select i.id, page.path, i.key, i.created_at, i.updated_at, i.ttl, i.expires_at, i.value
+from page
+join item i on i.id = page.id
+order by page.updated_at desc, page.key, page.path;
+
+-- name: item_texts
+-- What items are found by; the value only where the whole of it is meant.
+select id, indexed, case when indexed is null then value end as value
+from item
+where id in (select value from json_each(:ids));
+
+-- name: expired_items
+select i.id, n.path, i.document_id, i.indexed,
+    case when i.document_id is not null and i.indexed is null then i.value end as value
+from item i
+join namespace n on n.id = i.namespace_id
+where i.expires_at <= :now
+order by i.expires_at, i.id
+limit cast(:limit as bigint);
+
+-- name: lost_items
+-- Items that the search has lost.
+select n.path, i.key
+from item i
+join namespace n on n.id = i.namespace_id
+where i.document_id is not null
+    and not exists (select 1 from search_document d where d.id = i.document_id and d.owner = i.id)
+limit 10;
+
+-- name: items_within
+-- A page of everything in a range of namespaces, by namespace and key, expired or not.
+select i.id, n.path, i.key, i.checksum, i.created_at, i.updated_at, i.ttl, i.expires_at, i.document_id, i.indexed, i.value
+from namespace n
+join item i on i.namespace_id = n.id
+where n.path < :high and n.path >= :path and (n.path > :path or i.key > :key)
+order by n.path, i.key
+limit cast(:limit as bigint);

@@ -1,0 +1,166 @@
+"""`AgentMemoryRetriever`: the search as a LangChain retriever, for chains.
+
+    retriever = memory.retriever(namespace=("alice",), limit=4)
+    chain = {"context": retriever, "question": RunnablePassthrough()} | prompt | model
+
+It searches as `memory.search` does. What is not said when it is made, the config of each run may say, such as the
+namespace, and each call may say otherwise: `retriever.invoke(question, k=3)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables.config import patch_config
+from pydantic import Field, ValidationError
+
+from langchain_agentmem.database import Database
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.messages import Message
+from langchain_agentmem.retrieval.ranking import Weights
+from langchain_agentmem.retrieval.search import Recollection
+
+_ARGUMENTS = ("namespace", "limit", "kinds", "conversation_id", "roles", "before", "after", "weights")
+
+
+class AgentMemoryRetriever(BaseRetriever):
+    """Finds what was said, as LangChain documents.
+
+    A document's `page_content` is the text and its `id` that of the message, or the key of the item. Its `metadata` can
+    be written as JSON: "kind", "score", "why" (as text), "namespace" (a list), "conversation_id", "created_at" (ISO
+    8601, in UTC) and, for messages, "role" and "name" where there is one.
+
+    Attributes:
+        memory: The `AgentMemory` to look in.
+        namespace: Where to look: this namespace and all below it. Default: that of each run's config, else the root,
+            which reaches every namespace.
+        limit: Most documents; `k` is another name for it. Default: 10.
+        kinds: Only these kinds: "message", "item". Default: all.
+        conversation_id: Only this conversation. Default: all.
+        roles: Only messages of these roles. Default: all.
+        before: Only what was said before this time. Without a time zone it is taken as UTC.
+        after: Only what was said at this time or later.
+        weights: How much each signal counts. Default: those of the memory.
+
+    Raises:
+        InvalidInput: An argument is wrong, or there is none of this name.
+    """
+
+    memory: Any = Field(exclude=True, repr=False)
+    namespace: tuple[str, ...] | None = None
+    limit: int = 10
+    kinds: tuple[str, ...] | None = None
+    conversation_id: str | None = None
+    roles: tuple[str, ...] | None = None
+    before: datetime | None = None
+    after: datetime | None = None
+    weights: Weights | None = None
+
+    def __init__(self, **given: Any) -> None:
+        if unknown := sorted(given.keys() - type(self).model_fields - {"k"}):
+            raise InvalidInput(f"A retriever takes no {unknown[0]!r}; it takes {', '.join(_ARGUMENTS)}.")
+        memory: Any = given.get("memory")
+        if not isinstance(getattr(memory, "database", None), Database) or not hasattr(memory, "search"):
+            raise InvalidInput(f"memory must be an AgentMemory, not {type(memory).__name__}: use memory.retriever(…).")
+        given = _with_limit(given)
+        arguments = {name: type(self).model_fields[name].default for name in _ARGUMENTS}
+        arguments |= {name: value for name, value in given.items() if name in arguments}
+        memory._searching("", **arguments, config=None)  # noqa: SLF001 - checked now, by those who check it later
+        if (conversation := given.get("conversation_id")) is not None:
+            given["conversation_id"] = str(conversation)
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            [first, *_] = error.errors()
+            raise InvalidInput(f"{'.'.join(map(str, first['loc']))} is wrong: {first['msg']}.") from error
+
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
+        """Find documents.
+
+        Args:
+            input: Any text.
+            config: The run that this is a part of. Its namespace counts where the retriever has none.
+            **kwargs: Any argument of the search, for this call only.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        return super().invoke(input, config, **kwargs, within=config)
+
+    async def ainvoke(
+        self,
+        input: str,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> list[Document]:
+        """`invoke`, awaited."""
+        return await super().ainvoke(input, config, **kwargs, within=config)
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        within: RunnableConfig | None = None,
+        **changes: Any,
+    ) -> list[Document]:
+        arguments = self._arguments(changes)
+        found = self.memory.search(query, **arguments, config=_beneath(within, run_manager))
+        return [_document(each) for each in found]
+
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        within: RunnableConfig | None = None,
+        **changes: Any,
+    ) -> list[Document]:
+        arguments = self._arguments(changes)
+        found = await self.memory.asearch(query, **arguments, config=_beneath(within, run_manager))
+        return [_document(each) for each in found]
+
+    def _arguments(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """What to search with, in this call."""
+        changed = {name: value for name, value in _with_limit(changes).items() if name != "verbose"}  # LangChain's own
+        if unknown := sorted(changed.keys() - set(_ARGUMENTS)):
+            raise InvalidInput(f"A search takes no {unknown[0]!r}; it takes {', '.join(_ARGUMENTS)}.")
+        return {name: getattr(self, name) for name in _ARGUMENTS} | changed
+
+
+def _with_limit(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments with `k` by its own name."""
+    if "k" not in given:
+        return dict(given)
+    if "limit" in given:
+        raise InvalidInput("limit and k are the same: give one of them.")
+    return {"limit" if name == "k" else name: value for name, value in given.items()}
+
+
+def _beneath(
+    config: RunnableConfig | None, run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun
+) -> RunnableConfig:
+    """The config of what is done on behalf of a retriever's run."""
+    return patch_config(ensure_config(config), callbacks=run_manager.get_child())
+
+
+def _document(found: Recollection) -> Document:
+    metadata: dict[str, Any] = {
+        "kind": found.kind,
+        "score": found.score,
+        "why": str(found.why),
+        "namespace": list(found.namespace),
+        "conversation_id": found.conversation_id,
+        "created_at": found.created_at.isoformat(),
+    }
+    if isinstance(found.value, Message):
+        metadata["role"] = str(found.value.role)
+        if found.value.name is not None:
+            metadata["name"] = found.value.name
+    return Document(found.text, id=found.id, metadata=metadata)

@@ -1,0 +1,279 @@
+"""Recall on LongMemEval: are the sessions and turns that answer a question among the first that a search finds?
+
+    python tests/benchmarks/longmemeval.py --data FILE [--limit 50] [--roles user] [--baselines] [--hybrid]
+
+The files are the official ones (longmemeval_s, _m and _oracle); nothing of them is part of this repository. Each
+question comes with a history of its own, which is stored in an empty database: every session is a conversation, every
+turn a message a second after the one before. It is asked at its own date, by the memory's clock.
+
+any@k: at least one of the right ones is among the first k; all@k: all of them are. A session counts from the first of
+its turns that is found. Right sessions are those that the file names, right turns those that it marks; questions
+without marked turns are left out of the turns' figures. Questions that cannot be answered ("_abs") are left out, as the
+official evaluation does. That one also looks at what the user said alone: `--roles user` does so here, and then counts
+only turns of the user, and sessions with such a turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import baselines
+import locomo
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langchain_agentmem import AgentMemory
+
+CUTS = (5, 10)
+DEEPEST = 200
+"""So many turns are asked for, to have enough sessions among them."""
+ROLES = ("user", "assistant")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One message of a session. Its id is the session's, with its place from 1."""
+
+    id: str
+    role: str
+    text: str
+    has_answer: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One session of a history."""
+
+    id: str
+    time: datetime
+    turns: tuple[Turn, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One question with its history.
+
+    Attributes:
+        id: The question's id.
+        kind: Its type, such as "multi-session".
+        question: The question.
+        time: When it is asked.
+        sessions: The history.
+        answers: The ids of the sessions that hold the answer.
+    """
+
+    id: str
+    kind: str
+    question: str
+    time: datetime
+    sessions: tuple[Session, ...]
+    answers: frozenset[str]
+
+    @property
+    def answerable(self) -> bool:
+        """Whether the history holds the answer at all."""
+        return not self.id.endswith("_abs")
+
+    def right_turns(self, roles: Sequence[str] = ROLES) -> frozenset[str]:
+        """The ids of the marked turns of these roles."""
+        return frozenset(
+            turn.id
+            for session in self.sessions
+            if session.id in self.answers
+            for turn in session.turns
+            if turn.has_answer and turn.role in roles
+        )
+
+    def right_sessions(self, roles: Sequence[str] = ROLES) -> frozenset[str]:
+        """The ids of the sessions that hold the answer; of one role alone, only those with a marked turn of it."""
+        if set(roles) >= set(ROLES):
+            return self.answers
+        return frozenset(session_of(turn) for turn in self.right_turns(roles))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one question: by ("session" or "turn", "any" or "all", k), where that can be said."""
+
+    kind: str
+    scores: Mapping[tuple[str, str, int], bool]
+    seconds: float
+
+
+def load(path: str | os.PathLike[str]) -> list[Task]:
+    """Read an official file.
+
+    Args:
+        path: Where it is.
+    """
+    return [_task(record) for record in json.loads(Path(path).read_text(encoding="utf-8"))]
+
+
+def _task(record: Mapping[str, Any]) -> Task:
+    names: dict[str, int] = {}
+    sessions = []
+    columns = (record["haystack_session_ids"], record["haystack_dates"], record["haystack_sessions"])
+    for name, date, turns in zip(*columns, strict=True):
+        names[name] = names.get(name, 0) + 1
+        if names[name] > 1:  # a few histories have a session twice
+            continue
+        sessions.append(Session(id=name, time=_time(date), turns=tuple(_turns(name, turns))))
+    return Task(
+        id=record["question_id"],
+        kind=record["question_type"],
+        question=record["question"],
+        time=_time(record["question_date"]),
+        sessions=tuple(sessions),
+        answers=frozenset(record["answer_session_ids"]),
+    )
+
+
+def _turns(session: str, turns: Iterable[Mapping[str, Any]]) -> Iterable[Turn]:
+    for place, turn in enumerate(turns, 1):
+        marked = bool(turn.get("has_answer"))
+        yield Turn(id=f"{session}_{place}", role=turn["role"], text=turn["content"], has_answer=marked)
+
+
+def _time(text: str) -> datetime:
+    """A date such as "2023/05/20 (Sat) 02:21". The day of the week is not read: its name depends on the machine."""
+    day, _, rest = text.partition("(")
+    return datetime.strptime(day.strip() + rest.partition(")")[2], "%Y/%m/%d %H:%M").replace(tzinfo=UTC)
+
+
+def session_of(turn: str) -> str:
+    """The id of the session that a turn belongs to."""
+    return turn.rpartition("_")[0]
+
+
+def feed(memory: AgentMemory, task: Task) -> None:
+    """Store a history.
+
+    Args:
+        memory: An empty one.
+        task: The question that it belongs to.
+    """
+    for session in task.sessions:
+        messages = [_message(turn, session.time + timedelta(seconds=place)) for place, turn in enumerate(session.turns)]
+        memory.conversation(session.id).add_messages(messages)
+
+
+def _message(turn: Turn, time: datetime) -> BaseMessage:
+    kind = HumanMessage if turn.role == "user" else AIMessage
+    return kind(turn.text, id=turn.id, additional_kwargs={"created_at": time.isoformat()})
+
+
+def judge(task: Task, found: Sequence[str], *, roles: Sequence[str] = ROLES) -> dict[tuple[str, str, int], bool]:
+    """any@k and all@k of sessions and turns.
+
+    Args:
+        task: The question.
+        found: The ids of the turns that were found, the best first.
+        roles: Whose turns count.
+    """
+    scores = {}
+    for level, right, ranked in (
+        ("session", task.right_sessions(roles), list(dict.fromkeys(map(session_of, found)))),
+        ("turn", task.right_turns(roles), found),
+    ):
+        if right:
+            for cut in CUTS:
+                hit = right.intersection(ranked[:cut])
+                scores[level, "any", cut] = bool(hit)
+                scores[level, "all", cut] = hit == right
+    return scores
+
+
+def ours(task: Task, roles: Sequence[str], index: Mapping[str, Any] | None = None) -> tuple[Sequence[str], float]:
+    """What a memory finds that holds this history alone, and how long that took."""
+    options: dict[str, Any] = {} if index is None else {"index": dict(index)}
+    with AgentMemory(clock=lambda: task.time, **options) as memory:
+        feed(memory, task)
+        memory.search("warm", limit=1)
+        began = time.perf_counter()
+        found = memory.search(task.question, limit=DEEPEST, roles=None if set(roles) >= set(ROLES) else roles)
+        return [each.id for each in found], time.perf_counter() - began
+
+
+def plain(task: Task, roles: Sequence[str]) -> tuple[Sequence[str], float]:
+    """What BM25 finds."""
+    turns = [(turn.id, turn.text) for session in task.sessions for turn in session.turns if turn.role in roles]
+    index = baselines.BM25(turns, baselines.stems())
+    began = time.perf_counter()
+    return index.search(task.question, DEEPEST), time.perf_counter() - began
+
+
+def evaluate(
+    tasks: Sequence[Task],
+    find: Callable[[Task, Sequence[str]], tuple[Sequence[str], float]] = ours,
+    *,
+    roles: Sequence[str] = ROLES,
+) -> list[Outcome]:
+    """Ask every question that can be answered.
+
+    Args:
+        tasks: What `load` read.
+        find: What answers: `ours` or `plain`.
+        roles: Whose turns are looked at.
+    """
+    outcomes = []
+    for task in tasks:
+        if task.answerable and task.right_sessions(roles):
+            found, seconds = find(task, roles)
+            outcomes.append(Outcome(kind=task.kind, scores=judge(task, found, roles=roles), seconds=seconds))
+    return outcomes
+
+
+def mean(outcomes: Sequence[Outcome], score: tuple[str, str, int]) -> float | None:
+    """The mean of one score over the questions that have it, or None."""
+    values = [each.scores[score] for each in outcomes if score in each.scores]
+    return fmean(values) if values else None
+
+
+SCORES = [(level, which, cut) for level in ("session", "turn") for which in ("any", "all") for cut in CUTS]
+
+
+def print_table(title: str, outcomes: Sequence[Outcome]) -> None:
+    """All scores, over all questions and by type."""
+    print(f"\n{title}: {len(outcomes):,} questions, {1e3 * fmean(each.seconds for each in outcomes):.1f} ms each")
+    print(f"  {'':<32}" + "".join(f"{level + ' ' + which + '@' + str(cut):>16}" for level, which, cut in SCORES))
+    kinds = sorted({each.kind for each in outcomes})
+    for name, part in [
+        ("all", outcomes),
+        *((kind, [each for each in outcomes if each.kind == kind]) for kind in kinds),
+    ]:
+        cells = (mean(part, score) for score in SCORES)
+        shown = "".join(f"{'-' if cell is None else format(cell, '.3f'):>16}" for cell in cells)
+        print(f"  {f'{name} ({len(part):,})':<32}{shown}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="an official file")
+    parser.add_argument("--limit", type=int, help="only so many questions, evenly spread over the file")
+    parser.add_argument("--roles", choices=("all", "user"), default="all", help="whose turns are looked at")
+    parser.add_argument("--baselines", action="store_true", help="next to BM25")
+    parser.add_argument("--hybrid", action="store_true", help="with vectors too")
+    options = parser.parse_args()
+    tasks = load(options.data)
+    if options.limit and options.limit < len(tasks):
+        tasks = tasks[:: max(1, len(tasks) // options.limit)][: options.limit]
+    roles = ROLES if options.roles == "all" else ("user",)
+    for title, index in locomo.indexes(hybrid=options.hybrid):
+        print_table(
+            f"langchain-agentmem, {title}",
+            evaluate(tasks, lambda task, roles, index=index: ours(task, roles, index), roles=roles),
+        )
+    if options.baselines:
+        print_table("BM25, stems, stop words", evaluate(tasks, plain, roles=roles))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The value of an item as bytes, and the text that it is found by."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from types import MappingProxyType
+from uuid import UUID
+
+import pytest
+
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.items.values import found_by, key_of, noted, plain_view, read, whole_text, written
+
+RICH = {
+    "text": "Bücher \ud800 \0",
+    "big": 2**80,
+    "float": float("inf"),
+    "pair": (1, 2),
+    "set": {3},
+    "bytes": b"\0\xff",
+    "at": datetime(2026, 5, 1, 12, 30, 0, 7, tzinfo=UTC),
+    "id": UUID(int=7),
+    "money": Decimal("1.10"),
+    3: "a number as a key",
+}
+
+
+class TestBytes:
+    def test_whatever_can_be_written_comes_back_as_it_was(self):
+        assert read(written(RICH), "", "k") == RICH
+        assert list(read(written({"b": 1, "a": 2}), "", "k")) == ["b", "a"]
+
+    def test_any_mapping_is_a_value(self):
+        assert read(written(MappingProxyType({"a": 1})), "", "k") == {"a": 1}
+
+    @pytest.mark.parametrize("value", [{"x": object()}, {"x": [lambda: 0]}, {"x": Exception("no")}])
+    def test_what_json_cannot_hold_is_refused_with_its_place(self, value):
+        with pytest.raises(InvalidInput, match=r"x.*cannot be stored as JSON"):
+            written(value)
+
+    @pytest.mark.parametrize("value", [[1], "text", 3, None])
+    def test_what_is_no_dictionary_is_refused(self, value):
+        with pytest.raises(InvalidInput, match="is a dictionary"):
+            written(value)
+
+    @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"\xff", b'{"$agentmem": "new"}'])
+    def test_damage_names_the_item(self, data):
+        with pytest.raises(DatabaseUnreadable, match=r"'k' in \('a',\)"):
+            read(data, "a\x1f", "k")
+
+
+class TestKeys:
+    @pytest.mark.parametrize("key", ["k", "a.b", "line\nbreak", "日本" * 300, "%_*", " "])
+    def test_nearly_any_text_is_one(self, key):
+        assert key_of(key) == key
+
+    @pytest.mark.parametrize("key", ["", "a\0b", "\ud800", "日" * 700, 7, None, b"k"])
+    def test_what_no_database_can_keep_is_not(self, key):
+        with pytest.raises(InvalidInput, match="key of an item"):
+            key_of(key)
+
+
+class TestText:
+    def test_all_text_and_numbers_belong_to_it_and_no_keys(self):
+        value = {"name": "Ana", "more": [1, 2.5, True, None, {"city": "Lisbon"}], "when": date(2026, 5, 1), "raw": b"x"}
+        assert whole_text(value).split("\n") == ["Ana", "1", "2.5", "Lisbon", "2026-05-01"]
+
+    def test_of_values_that_json_has_no_word_for_what_a_person_reads(self):
+        view = plain_view(RICH)
+        assert view["at"] == "2026-05-01T12:30:00.000007+00:00"
+        assert view["pair"] == [1, 2]
+        assert view["money"] == "1.10"
+        assert view["bytes"] is None
+
+    def test_it_can_be_told_again_from_what_is_stored(self):
+        stored = written(RICH)
+        assert found_by(stored, noted(None)) == whole_text(read(stored, "", "k"))
+        assert set(found_by(stored, None).split("\n")) == set(whole_text(RICH).split("\n"))
+        assert whole_text({"set": {"c", "a", "b"}}) == "a\nb\nc"
+        assert found_by(None, noted(("one", "two"))) == "one\ntwo"
+
+    def test_of_a_damaged_value_nothing_is_left_to_find(self):
+        assert found_by(b"{", None) == ""
+        assert found_by(b"[]", None) == ""

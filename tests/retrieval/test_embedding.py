@@ -1,0 +1,378 @@
+"""Embeddings may be slow, broken or only awaitable, and many may work on one database: nobody is kept from anything."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import threading
+import time
+
+import psycopg
+import pytest
+from langchain_core.embeddings import Embeddings
+
+from langchain_agentmem import AgentMemory, embedding
+from langchain_agentmem.embedding import BATCH
+from langchain_agentmem.errors import InvalidInput, MemoryClosed, StorageError
+from langchain_agentmem.retrieval import vectors
+from langchain_agentmem.storage.engine import READER_THREADS
+from langchain_agentmem.testing import WordEmbeddings
+
+WORDS = WordEmbeddings(same={"feline": "cat", "hound": "dog"})
+DIMS = len(WORDS.embed_query("x"))
+
+
+class Choosy(Embeddings):
+    """Refuses texts that hold a word; a question may be held up."""
+
+    def __init__(self):
+        self.asked, self.documents, self.refused = [], [], "poison"
+        self.began, self.go_on = threading.Event(), threading.Event()
+        self.go_on.set()
+
+    def embed_documents(self, texts):
+        self.documents.append(texts)
+        if any(self.refused in text for text in texts):
+            raise ValueError("I do not like this text")
+        return WORDS.embed_documents(texts)
+
+    def embed_query(self, text):
+        self.asked.append(text)
+        self.began.set()
+        assert self.go_on.wait(30)
+        return WORDS.embed_query(text)
+
+
+class OnlyAwaited(Embeddings):
+    """Can only be awaited, and remembers on which event loops."""
+
+    def __init__(self):
+        self.loops = []
+
+    def embed_documents(self, texts):
+        raise NotImplementedError
+
+    def embed_query(self, text):
+        raise NotImplementedError
+
+    async def aembed_documents(self, texts):
+        self.loops.append(asyncio.get_running_loop())
+        return WORDS.embed_documents(texts)
+
+    async def aembed_query(self, text):
+        self.loops.append(asyncio.get_running_loop())
+        return WORDS.embed_query(text)
+
+
+@pytest.fixture
+def opened(url):
+    memories = []
+
+    def open_(embeddings=WORDS, where=url):
+        memories.append(AgentMemory(where, index={"dims": DIMS, "embed": embeddings}))
+        return memories[-1]
+
+    yield open_
+    for memory in memories:
+        memory.close()
+
+
+@pytest.fixture(params=["public", "Some Extensions"])
+def with_pgvector(request, new_database):
+    """A PostgreSQL database with pgvector, in whatever schema."""
+    url = new_database("postgres")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f'create schema if not exists "{request.param}"')
+        connection.execute(f'create extension vector schema "{request.param}"')
+    yield url
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("drop schema agentmem cascade")
+        connection.execute("drop extension vector")
+
+
+def said(memory, *texts, conversation="c", **options):
+    chat = memory.conversation(conversation, **options)
+    return [chat.add(role="user", content=text) for text in texts]
+
+
+def found(memory, query, **options):
+    return [each.text for each in memory.search(query, **options)]
+
+
+def in_thread(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    return thread
+
+
+def slowly(operation):
+    """An operation that waits before its end; with the events that say so and let it go on."""
+    going, go_on = threading.Event(), threading.Event()
+
+    def run():
+        value = yield from operation()
+        going.set()
+        assert go_on.wait(30)
+        return value
+
+    return run, going, go_on
+
+
+def _settle_in_child(memory):
+    for attempt in (memory.settle, lambda: memory.search("feline"), lambda: asyncio.run(memory.asearch("feline"))):
+        with pytest.raises(StorageError, match="forked"):
+            attempt()
+
+
+class TestRefusing:
+    def test_a_text_that_is_refused_keeps_no_other_from_its_vector(self, opened):
+        memory = opened(Choosy())
+        memory.database.embedder.close()
+        said(memory, "This is poison.", "My cat sleeps.", *(f"rain {n}" for n in range(BATCH)), "A dog barks.")
+        with pytest.raises(ValueError, match="do not like"):
+            memory.settle()
+        assert memory.database.engine.read(vectors.count_waiting) == 1
+        assert found(memory, "feline")[0] == "My cat sleeps."
+        assert found(memory, "hound")[0] == "A dog barks."
+
+    def test_a_message_that_is_damaged_keeps_no_other_from_its_vector(self, opened, raw):
+        memory = opened()
+        memory.database.embedder.close()
+        said(memory, "This is damaged.", "My cat sleeps.")
+        raw(memory, "update content set body = :body where id = (select min(id) from content)", body=b"x")
+        with pytest.raises(InvalidInput):
+            memory.settle()
+        assert memory.database.engine.read(vectors.count_waiting) == 1
+
+    def test_embeddings_that_refuse_everything_are_soon_left_alone(self, opened):
+        embeddings = Choosy()
+        memory = opened(embeddings)
+        memory.database.embedder.close()
+        said(memory, *(f"poison {n}" for n in range(BATCH)))
+        with pytest.raises(ValueError, match="do not like"):
+            memory.settle()
+        assert len(embeddings.documents) < 10
+
+
+class TestWaiting:
+    async def test_searches_that_wait_for_the_model_keep_nobody_from_reading(self, opened):
+        embeddings = Choosy()
+        memory = opened(embeddings)
+        memory.store.put(("a",), "1", {"text": "cat"})
+        memory.settle()
+        embeddings.go_on.clear()
+        searches = [asyncio.create_task(memory.asearch("feline")) for _ in range(READER_THREADS)]
+        searches += [asyncio.create_task(memory.store.asearch(("a",), query="feline")) for _ in range(READER_THREADS)]
+        await asyncio.to_thread(embeddings.began.wait, 30)
+        assert (await asyncio.wait_for(memory.store.aget(("a",), "1"), 20)).value == {"text": "cat"}
+        embeddings.go_on.set()
+        assert all(await asyncio.gather(*searches))
+
+    def test_a_search_does_not_wait_until_everything_has_its_vector(self, opened, monkeypatch):
+        monkeypatch.setattr(embedding, "PATIENCE", 0.05)
+        going, go_on = threading.Event(), threading.Event()
+
+        class Slow(Choosy):
+            def embed_documents(self, texts):
+                going.set()
+                assert go_on.wait(30)
+                return super().embed_documents(texts)
+
+        memory = opened(Slow())
+        said(memory, "My cat sleeps.")
+        assert going.wait(30)
+        assert found(memory, "cat") == ["My cat sleeps."]
+        assert found(memory, "feline") == []
+        go_on.set()
+        memory.settle()
+        assert found(memory, "feline") == ["My cat sleeps."]
+
+    def test_a_search_for_no_results_asks_nobody(self, opened):
+        embeddings = Choosy()
+        memory = opened(embeddings)
+        memory.store.put(("a",), "1", {"text": "cat"})
+        assert memory.store.search(("a",), query="cat", limit=0) == []
+        assert memory.search("cat", limit=0) == []
+        assert embeddings.asked == []
+
+    async def test_after_the_end_a_search_says_so(self, opened):
+        memory = opened()
+        said(memory, "My cat sleeps.")
+        await memory.asearch("feline")
+        memory.close()
+        for search in (memory.asearch("feline"), memory.store.asearch(("a",), query="feline"), memory.asettle()):
+            with pytest.raises(MemoryClosed):
+                await search
+        for search in (memory.settle, lambda: memory.search("feline")):
+            with pytest.raises(MemoryClosed):
+                search()
+
+    @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+    def test_a_fork_in_the_middle_of_it_is_told_to_open_the_memory_again(self, opened):
+        memory = opened()
+        said(memory, "My cat sleeps.")
+        memory.settle()
+        with memory.database.embedder._embedding:  # as a thread that is embedding holds it
+            child = multiprocessing.get_context("fork").Process(target=_settle_in_child, args=(memory,))
+            child.start()
+            child.join(30)
+            assert child.exitcode == 0
+        assert found(memory, "feline") == ["My cat sleeps."]
+
+    def test_nothing_runs_on_after_the_end(self, opened):
+        before = set(threading.enumerate())
+        memory = opened(OnlyAwaited())
+        said(memory, "My cat sleeps.")
+        assert found(memory, "feline") == ["My cat sleeps."]
+        assert {thread.name for thread in set(threading.enumerate()) - before} >= {"agentmem-embed", "agentmem-await"}
+        memory.close()
+        deadline = time.monotonic() + 20
+        while set(threading.enumerate()) - before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert set(threading.enumerate()) - before == set()
+
+
+class TestAwaiting:
+    async def test_embeddings_that_can_only_be_awaited_stay_on_one_loop_whoever_asks(self, opened):
+        embeddings = OnlyAwaited()
+        memory = opened(embeddings)
+        said(memory, "My cat sleeps.", "Rain falls.")
+        assert found(memory, "feline")[0] == "My cat sleeps."  # within a running loop
+        assert (await memory.asearch("feline"))[0].text == "My cat sleeps."
+        assert len(embeddings.loops) >= 3
+        assert len(set(map(id, embeddings.loops))) == 1
+
+
+class TestTogether:
+    def test_vectors_that_are_kept_late_are_not_overlooked(self, url, opened):
+        memory, other = opened(), opened()
+        for each in (memory, other):
+            each.database.embedder.close()
+        said(memory, "My cat sleeps.", conversation="a")
+        said(memory, "A dog barks.", conversation="b")
+        first, second = memory.database.engine.read(lambda: vectors.waiting(2))
+        vector = vectors.packed(WORDS.embed_query("cat"), DIMS)
+        late, going, go_on = slowly(lambda: vectors.keep({first: [vector]}))
+        threads = [in_thread(lambda: memory.database.engine.write(late))]
+        assert going.wait(30)
+        threads.append(in_thread(lambda: other.database.engine.write(lambda: vectors.keep({second: [vector]}))))
+        threads[1].join(0.5)
+        found(memory, "feline")
+        go_on.set()
+        for thread in threads:
+            thread.join()
+        assert set(found(memory, "feline")) == {"A dog barks.", "My cat sleeps."}
+
+    def test_what_is_being_written_when_vectors_are_first_wanted_gets_one_too(self, url, opened):
+        with AgentMemory(url) as plain:
+            said(plain, "Rain falls.")
+            engine, real = plain.database.engine, plain.database.engine.write
+            events = []
+
+            def write(make):
+                late, going, go_on = slowly(make)
+                events.extend((going, go_on))
+                return real(late)
+
+            engine.write = write
+            writing = in_thread(lambda: said(plain, "My cat sleeps."))
+            while not events:
+                time.sleep(0.01)
+            assert events[0].wait(30)
+            memories = []
+            opening = in_thread(lambda: memories.append(opened()))
+            opening.join(0.5)
+            events[1].set()
+            writing.join()
+            opening.join()
+        memories[0].settle()
+        assert found(memories[0], "feline")[0] == "My cat sleeps."
+
+    def test_only_one_size_of_vectors_is_ever_wanted(self, url):
+        with AgentMemory(url) as one, AgentMemory(url) as other:
+            late, going, go_on = slowly(lambda: vectors.want(3))
+            thread = in_thread(lambda: one.database.engine.write(late))
+            assert going.wait(30)
+            refused = []
+
+            def want_another():
+                try:
+                    other.database.engine.write(lambda: vectors.want(4))
+                except InvalidInput as error:
+                    refused.append(error)
+
+            second = in_thread(want_another)
+            second.join(0.5)
+            go_on.set()
+            thread.join()
+            second.join()
+            assert len(refused) == 1
+            assert one.database.engine.read(vectors.wanted) == 3
+
+    def test_another_memory_sees_changes_behind_what_it_remembers(self, opened):
+        memory, other = opened(), opened()
+        [message] = said(memory, "My cat sleeps.")
+        memory.store.put(("a",), "1", {"text": "a cat"})
+        assert set(found(other, "feline")) == {"My cat sleeps.", "a cat"}
+        memory.store.put(("a",), "1", {"text": "a cat"}, index=False)
+        memory.conversation("c").update(message, content="A dog barks.")
+        assert all(each.why.signals.get("vectors", 0) < 0.1 for each in other.search("feline"))
+        memory.store.put(("a",), "1", {"text": "a cat"})
+        assert found(other, "feline")[0] == "a cat"
+        memory.store.delete(("a",), "1")
+        assert "a cat" not in found(other, "feline")
+
+
+class TestShelf:
+    @pytest.mark.parametrize("most", [2**20, 600])
+    def test_what_is_read_in_many_parts_is_found_all_the_same(self, opened, monkeypatch, most):
+        monkeypatch.setattr(vectors, "PAGE", 3)
+        monkeypatch.setattr(vectors, "MOST_BYTES", most)
+        memory = opened()
+        for name in ("a", "b", "c"):
+            said(memory, *(f"rain {name} {n}" for n in range(7)), f"The cat of {name}.", namespace=(name,))
+        memory.settle()
+        for _ in range(2):
+            assert {f"The cat of {name}." for name in "abc"} <= set(found(memory, "feline", limit=5))
+            assert found(memory, "feline", namespace=("b",), limit=1) == ["The cat of b."]
+            said(memory, "Another cat.", namespace=("c",))
+        assert "Another cat." in found(memory, "feline", namespace=("c",), limit=2)
+
+    def test_what_was_erased_is_not_remembered(self, opened):
+        memory = opened()
+        said(memory, "My cat sleeps.", namespace=("a",))
+        assert found(memory, "feline") == ["My cat sleeps."]
+        assert memory.database.embedder._shelf._blocks
+        memory.erase(namespace=("a",))
+        assert not memory.database.embedder._shelf._blocks
+
+
+class TestPgvector:
+    def test_it_compares_where_it_is_installed_and_finds_the_same(self, with_pgvector, opened, raw, tmp_path):
+        memory, other = opened(where=with_pgvector), opened(where=str(tmp_path / "other.db"))
+        for each in (memory, other):
+            said(each, "My cat sleeps.", "Rain falls.", "A dog barks.", namespace=("a",))
+            said(each, "The cat eats.", namespace=("b",))
+            each.store.put(("a",), "1", {"text": "cat"})
+            each.settle()
+        assert raw(memory, "select pgvector from search_state")[0]["pgvector"] == 1
+        assert raw(memory, "select count(*) as n from search_pgvector")[0]["n"] == 5
+        for options in ({}, {"namespace": ("a",)}, {"namespace": ("b",)}, {"kinds": ["item"]}):
+            assert found(memory, "feline", **options) == found(other, "feline", **options) != []
+        assert memory.verify().problems == ()
+
+    def test_nothing_is_left_in_it_of_what_is_erased_nor_sampled(self, with_pgvector, opened, raw):
+        memory = opened(where=with_pgvector)
+        [message, *_] = said(memory, "My cat sleeps.", "Rain falls.", namespace=("a",))
+        memory.settle()
+        raw(memory, "analyze")
+        assert raw(memory, "select * from pg_stats where tablename = 'search_pgvector' and attname = 'vector'") == []
+        memory.conversation("c", namespace=("a",)).remove_by_id(message)
+        assert raw(memory, "select count(*) as n from search_pgvector")[0]["n"] == 1
+        memory.erase(namespace=("a",))
+        assert raw(memory, "select count(*) as n from search_pgvector")[0]["n"] == 0
+
+    def test_vectors_that_are_too_long_for_it_are_compared_without_it(self, with_pgvector, raw):
+        with AgentMemory(with_pgvector) as memory:
+            memory.database.engine.write(lambda: vectors.want(16_001))
+            assert raw(memory, "select pgvector from search_state")[0]["pgvector"] == 0

@@ -1,0 +1,143 @@
+"""What ranking knows of English, and that other languages do without."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_agentmem.retrieval.english import BASE_FORMS, STOP_WORDS, asks_for, tells
+
+
+def words(text):
+    return text.split()
+
+
+KINDS = {"time", "number", "person", "place"}
+
+
+class TestWords:
+    def test_a_question_is_made_of_stop_words_and_of_what_it_is_about(self):
+        asked = words("what did you say about the blue bicycle that i bought when we were there")
+        assert [word for word in asked if word not in STOP_WORDS] == ["say", "blue", "bicycle", "bought"]
+
+    def test_words_that_carry_a_question_are_no_stop_words(self):
+        assert STOP_WORDS.isdisjoint(words("won like name day year first last before after work home time"))
+
+    def test_irregular_words_lead_to_their_base(self):
+        assert {form: BASE_FORMS[form] for form in ("went", "gone", "bought", "saw", "left", "found", "ate")} == {
+            "went": "go",
+            "gone": "go",
+            "bought": "buy",
+            "saw": "see",
+            "left": "leave",
+            "found": "find",
+            "ate": "eat",
+        }
+        assert [BASE_FORMS[form] for form in ("children", "feet", "women", "wolves")] == [
+            "child",
+            "foot",
+            "woman",
+            "wolf",
+        ]
+
+    def test_a_base_has_no_other_base_and_every_form_is_one_lower_case_word(self):
+        for form, base in BASE_FORMS.items():
+            assert base not in BASE_FORMS
+            assert form != base
+            assert (form + base).islower()
+            assert (form + base).isalpha()
+
+    def test_what_is_a_word_of_its_own_keeps_its_meaning(self):
+        assert not {"rose", "ground", "bore", "lay", "wound", "bit", "lives", "leaves", "does", "better"} & set(
+            BASE_FORMS
+        )
+        assert STOP_WORDS.isdisjoint(BASE_FORMS)
+
+
+class TestAsksFor:
+    @pytest.mark.parametrize(
+        ("question", "kinds"),
+        [
+            ("When did she move?", {"time"}),
+            ("So when did she move?", {"time"}),
+            ("Do you know when she moved?", {"time"}),
+            ("Since when does she live there?", {"time"}),
+            ("What date was the party?", {"time"}),
+            ("What was the date of the party?", {"time"}),
+            ("In which year did we meet?", {"time"}),
+            ("How long ago was that?", {"time"}),
+            ("How many cats has she?", {"number"}),
+            ("and how much was it", {"number"}),
+            ("How often do I swim?", {"number"}),
+            ("HOW OLD IS HE", {"number"}),
+            ("Who called?", {"person"}),
+            ("Who's calling?", {"person"}),
+            ("Whose bicycle is it?", {"person"}),
+            ("To whom did I lend it?", {"person"}),
+            ("Where do I live?", {"place"}),
+            ("Tell me where I live", {"place"}),
+            ("Which city did we visit?", {"place"}),
+            ("What country is it in?", {"place"}),
+            ("When and where did we meet?", {"time", "place"}),
+            ("What did the man who called want?", set()),
+            ("What did she say when he left?", set()),
+            ("the place where we met", set()),
+            ("Why?", set()),
+            ("Wann war das?", set()),
+            ("何時ですか", set()),
+            ("", set()),
+        ],
+    )
+    def test_a_question_asks_for_this(self, question, kinds):
+        assert asks_for(question) == kinds
+
+    @given(st.text())
+    def test_any_text_may_be_asked(self, text):
+        assert asks_for(text) <= KINDS
+
+    def test_a_long_text_is_read_in_part(self):
+        assert asks_for("! " * 100_000) == asks_for("what " * 100_000) == asks_for(" " * 100_000 + "when") == set()
+
+
+class TestTells:
+    @pytest.mark.parametrize(
+        ("text", "kinds"),
+        [
+            ("We met yesterday.", {"time", "first person"}),
+            ("It was three years ago", {"time", "number"}),
+            ("It opens at 8 pm", {"time", "number"}),
+            ("It opens at 8:30", {"time", "number"}),
+            ("five o'clock", {"time", "number"}),
+            ("back in 1999", {"time", "number"}),
+            ("on May 8", {"time", "number"}),
+            ("the 8th of May", {"time", "number"}),
+            ("see you on Monday", {"time"}),
+            ("you may march on", set()),
+            ("there are 12", {"number"}),
+            ("there are twelve", {"number"}),
+            ("the one there", set()),
+            ("She lives in Lisbon.", {"proper noun"}),
+            ("ask Mr. Smith", {"proper noun"}),
+            ("She went. Then home. Good!", set()),
+            ("she works at NASA", {"proper noun"}),
+            ("und \u00c9ric kam", {"proper noun"}),
+            ("Who is it?", {"question"}),
+            ("誰ですか\uff1f", {"question"}),
+            ("من هذا؟", {"question"}),
+            ("Then I'm late, and I know", {"first person"}),
+            ("Our house is mine", {"first person"}),
+            ("they live in the US", {"proper noun"}),
+            ("", set()),
+            ("gestern war es schön", set()),
+        ],
+    )
+    def test_a_message_tells_this(self, text, kinds):
+        assert tells(text) == kinds
+
+    @given(st.text())
+    def test_any_text_may_be_told(self, text):
+        assert tells(text) <= {"time", "number", "proper noun", "question", "first person"}
+        assert ("question" in tells(text)) == any(mark in text for mark in "?\uff1f\u061f")
+
+    def test_a_surrogate_and_a_very_long_text_are_texts(self):
+        assert tells("\ud800 I") == {"first person"}
+        assert tells("a 1 Bo. " * 100_000) >= {"number", "proper noun"}

@@ -1,0 +1,309 @@
+"""Ranking is arithmetic: what each signal adds, where it reaches and where it stops."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import fields, replace
+
+import pytest
+
+from langchain_agentmem.retrieval.analysis import FEATURES
+from langchain_agentmem.retrieval.dates import Span
+from langchain_agentmem.retrieval.index import PLACE_BITS
+from langchain_agentmem.retrieval.ranking import (
+    REACH,
+    WEIGHTS,
+    Asked,
+    Document,
+    Field,
+    Weights,
+    conversation_scores,
+    first_look,
+    near,
+    ranked,
+    rarity,
+)
+
+DAY = 86_400_000_000
+ONE, TWO = 7 << PLACE_BITS, 8 << PLACE_BITS
+"""The first places of two series."""
+FEATURE = {name: 1 << bit for bit, name in enumerate(FEATURES)}
+NOTHING = Weights(**{each.name: 0.0 for each in fields(Weights)})
+
+
+def said(length=10, at=0, speaker=None, *features):
+    return Document(length, sum(FEATURE[name] for name in features), at, speaker)
+
+
+def field(postings, documents, *, related=(ONE, TWO), conversations=None, average=10.0, closeness=None):
+    rarities = {term: rarity(len(documents), len(holding)) for term, holding in postings.items()}
+    return Field(
+        {term: set(holding) for term, holding in postings.items()},
+        rarities,
+        documents,
+        average,
+        conversations or {},
+        {number >> PLACE_BITS for number in related},
+        closeness or {},
+    )
+
+
+def scores(asked, where, weights=WEIGHTS, candidates=None):
+    hits = ranked(asked, where, where.documents if candidates is None else candidates, limit=1000, weights=weights)
+    return {hit.number: hit.score for hit in hits}
+
+
+def alone(**weights):
+    """Only these signals, and the terms themselves."""
+    return replace(NOTHING, **weights)
+
+
+class TestTerms:
+    def test_a_short_text_that_holds_every_word_scores_about_one_and_a_long_one_less(self):
+        where = field({"cat": [ONE]}, {ONE: said(1), TWO: said(1)}, average=10.0)
+        assert scores(Asked(["cat"]), where, NOTHING)[ONE] == pytest.approx(1 / (1 + 0.9 * 0.64))
+        lengths = [
+            scores(Asked(["cat"]), field({"cat": [ONE]}, {ONE: said(n)}), NOTHING)[ONE] for n in (1, 10, 100, 1000)
+        ]
+        assert lengths == sorted(lengths, reverse=True)
+
+    def test_a_rare_word_counts_more_than_a_common_one(self):
+        documents = {ONE + 100 * n: said() for n in range(10)}
+        where = field({"rare": [ONE], "common": [ONE + 100 * n for n in range(1, 10)]}, documents)
+        found = scores(Asked(["rare", "common"]), where, NOTHING)
+        assert found[ONE] > 3 * found[ONE + 100]
+
+    def test_rarity_falls_as_more_documents_hold_a_term_and_is_never_negative(self):
+        values = [rarity(100, holding) for holding in range(101)]
+        assert values == sorted(values, reverse=True)
+        assert values[-1] > 0
+
+    def test_nothing_that_the_question_did_not_lead_to_is_found(self):
+        where = field({"cat": [ONE]}, {ONE: said(), ONE + 100: said(500, 0, None, "first person", "number")})
+        assert set(scores(Asked(["cat"], asks_for=["number"]), where)) == {ONE}
+
+    def test_of_equals_the_newest_comes_first(self):
+        numbers = [ONE + 100 * n for n in range(8)]
+        random.Random(3).shuffle(numbers)
+        where = field({"cat": numbers}, {number: said() for number in numbers})
+        hits = ranked(Asked(["cat"]), where, numbers, limit=3)
+        assert [hit.number for hit in hits] == sorted(numbers, reverse=True)[:3]
+
+    def test_the_first_look_takes_those_that_hold_the_most_and_of_equals_the_newest(self):
+        postings = {"a": {1, 2, 3, 4}, "b": {2, 3}, "c": {9}}
+        assert first_look(postings, {"a": 1.0, "b": 1.0, "c": 0.5}, 3) == [3, 2, 4]
+        assert first_look(postings, {"a": 1.0, "b": 1.0, "c": 0.5}, 50) == [3, 2, 4, 1, 9]
+
+
+class TestNeighbours:
+    def test_a_question_lends_its_words_whole_to_the_answer_behind_it(self):
+        asks, answers = ONE + 10, ONE + 11
+        documents = {asks: said(10, 0, None, "question"), answers: said()}
+        found = scores(Asked(["cat"]), field({"cat": [asks]}, documents), alone(answer=1.0, context=0.4))
+        assert found[answers] == pytest.approx(found[asks])
+        statement = documents | {asks: said()}
+        found = scores(Asked(["cat"]), field({"cat": [asks]}, statement), alone(answer=1.0, context=0.4))
+        assert found[answers] == pytest.approx(0.4 * found[asks])
+
+    def test_a_question_lends_no_more_than_others_to_what_stands_before_it_and_further_on(self):
+        documents = {ONE + n: said(10, 0, None, *["question"] * (n == 10)) for n in range(5, 16)}
+        found = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(answer=1.0, context=0.4))
+        assert found[ONE + 9] == pytest.approx(0.4 * found[ONE + 10])
+        assert found[ONE + 12] == pytest.approx(0.4 / math.sqrt(2) * found[ONE + 10])
+
+    def test_a_neighbour_lends_less_the_farther_it_is_and_nothing_beyond_the_reach(self):
+        documents = {ONE + n: said() for n in range(20)}
+        found = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=0.4))
+        assert set(found) == {ONE + n for n in range(10 - REACH, 11 + REACH)}
+        for distance in range(1, REACH + 1):
+            expected = pytest.approx(found[ONE + 10] * 0.4 / math.sqrt(distance))
+            assert found[ONE + 10 - distance] == found[ONE + 10 + distance] == expected
+
+    def test_a_term_counts_once_the_best_of_where_it_stands(self):
+        documents = {ONE + n: said() for n in range(20)}
+        one = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=0.4))
+        three = scores(Asked(["cat"]), field({"cat": [ONE + 9, ONE + 10, ONE + 11]}, documents), alone(context=0.4))
+        assert three[ONE + 10] == pytest.approx(one[ONE + 10])
+
+    def test_a_series_is_a_wall(self):
+        last = TWO - 1
+        documents = {last: said(10, 0, None, "question"), TWO: said(), TWO + 1: said()}
+        assert set(scores(Asked(["cat"]), field({"cat": [last]}, documents))) == {last}
+        assert set(scores(Asked(["cat"]), field({"cat": [TWO]}, documents))) == {TWO, TWO + 1}
+
+    def test_what_is_merely_stored_one_after_the_other_is_no_neighbour(self):
+        documents = {ONE: said(), ONE + 1: said(), TWO: said(), TWO + 1: said()}
+        where = field({"cat": [ONE, TWO]}, documents, related=(TWO,))
+        assert set(scores(Asked(["cat"]), where)) == {ONE, TWO, TWO + 1}
+        assert near([ONE, TWO], {TWO >> PLACE_BITS}) == {ONE, *range(TWO - REACH, TWO + REACH + 1)}
+
+    def test_what_is_no_candidate_lends_and_is_not_found(self):
+        documents = {ONE + n: said() for n in range(3)}
+        found = scores(Asked(["cat"]), field({"cat": [ONE + 1]}, documents), alone(context=0.4), candidates=[ONE + 2])
+        assert set(found) == {ONE + 2}
+
+
+class TestConversations:
+    def test_the_whole_conversation_counts_for_each_of_its_messages(self):
+        postings = {"cat": [ONE, ONE + 50, ONE + 90], "dog": [ONE + 40, TWO]}
+        fits = conversation_scores({term: set(holding) for term, holding in postings.items()}, 5)
+        assert 0 < fits[TWO >> PLACE_BITS] < fits[ONE >> PLACE_BITS] < 1
+        documents = {number: said() for holding in postings.values() for number in holding}
+        found = scores(Asked(["cat", "dog"]), field(postings, documents, conversations=fits), alone(conversation=0.4))
+        without = scores(Asked(["cat", "dog"]), field(postings, documents), alone(conversation=0.4))
+        for number in documents:
+            assert found[number] - without[number] == pytest.approx(0.4 * fits[number >> PLACE_BITS])
+
+    def test_of_one_conversation_alone_nothing_can_be_said(self):
+        assert conversation_scores({"cat": {ONE}}, 1) == {}
+        assert conversation_scores({}, 3) == {}
+
+    def test_a_word_that_is_in_one_conversation_only_says_more_than_one_that_is_in_all(self):
+        postings = {"everywhere": {n << PLACE_BITS for n in range(10)}, "once": {3 << PLACE_BITS}}
+        fits = conversation_scores(postings, 10)
+        assert fits[3] > 10 * fits[4]
+
+    def test_saying_it_again_and_again_ends_at_one(self):
+        fits = conversation_scores({"cat": {*range(ONE, ONE + 1000)}}, 2)
+        assert 0.99 < fits[ONE >> PLACE_BITS] < 1
+
+
+class TestDates:
+    SPAN = Span(100 * DAY, 101 * DAY, "that day")
+
+    def nearness(self, at):
+        return scores(Asked((), spans=[self.SPAN]), field({}, {ONE: said(at=at)}), alone(date=1.0))[ONE]
+
+    def test_within_the_time_it_is_all_of_it(self):
+        assert self.nearness(self.SPAN.start) == self.nearness(self.SPAN.end - 1) == 1
+
+    def test_it_fades_over_a_week_afterwards_and_sooner_before(self):
+        after = [self.nearness(self.SPAN.end + n * DAY) for n in range(10)]
+        before = [self.nearness(self.SPAN.start - n * DAY) for n in range(1, 10)]
+        assert after == sorted(after, reverse=True)
+        assert before == sorted(before, reverse=True)
+        assert after[7] == pytest.approx(0.95 * math.exp(-1))
+        assert before[6] == pytest.approx(0.95 * math.exp(-3))
+        assert all(one > other for one, other in zip(after[1:], before, strict=True))
+
+    def test_of_several_times_the_nearest_counts(self):
+        spans = [self.SPAN, Span(200 * DAY, 201 * DAY, "another")]
+        found = scores(Asked((), spans=spans), field({}, {ONE: said(at=200 * DAY)}), alone(date=1.0))
+        assert found[ONE] == 1
+
+    def test_a_question_that_names_no_time_has_no_use_for_it(self):
+        found = ranked(Asked(["cat"]), field({"cat": [ONE]}, {ONE: said(at=100 * DAY)}), [ONE], limit=1)
+        assert not found[0].signals["date"]
+
+
+class TestSpeakers:
+    @pytest.mark.parametrize(("named", "counts"), [([], False), ([5], True), ([5, 6], False), ([6], False)])
+    def test_one_counts_only_when_exactly_one_is_named(self, named, counts):
+        where = field({"cat": [ONE]}, {ONE: said(10, 0, 5)})
+        [hit] = ranked(Asked(["cat"], speakers=named), where, [ONE], limit=1, weights=alone(speaker=1.0))
+        assert hit.signals.get("speaker", 0.0) == float(counts)
+
+
+class TestKindsOfQuestions:
+    @pytest.mark.parametrize(
+        ("asks", "feature"),
+        [("time", "time"), ("number", "number"), ("person", "proper noun"), ("place", "proper noun")],
+    )
+    def test_what_has_the_kind_of_answer_that_is_asked_for_rises(self, asks, feature):
+        others = set(FEATURES) - {feature, "question", "first person"}
+        documents = {ONE: said(10, 0, None, feature), ONE + 100: said(10, 0, None, *others), ONE + 200: said()}
+        where = field({"cat": list(documents)}, documents)
+        found = scores(Asked(["cat"], asks_for=[asks]), where, alone(**{asks: 1.0}))
+        assert found[ONE] - found[ONE + 200] == pytest.approx(1)
+        assert found[ONE + 100] == found[ONE + 200]
+        assert len(set(scores(Asked(["cat"]), where, alone(**{asks: 1.0})).values())) == 1
+
+    def test_a_question_falls_and_what_speaks_of_its_speaker_rises(self):
+        features = {ONE: ["question"], ONE + 100: ["first person"], ONE + 200: []}
+        documents = {number: said(10, 0, None, *each) for number, each in features.items()}
+        found = scores(Asked(["cat"]), field({"cat": list(documents)}, documents))
+        assert found[ONE] < found[ONE + 200] < found[ONE + 100]
+
+    def test_what_is_long_says_more(self):
+        documents = {ONE: said(3), ONE + 100: said(300)}
+        found = scores(Asked((), spans=[Span(0, 1, "")]), field({}, documents))
+        assert found[ONE + 100] - found[ONE] == pytest.approx(WEIGHTS.length * (math.log(301) - math.log(4)))
+
+    def test_a_look_up_finds_only_what_holds_the_word(self):
+        documents = {ONE + n: said(10, 0, None, "question") for n in range(4)}
+        where = field({"cat": [ONE + 1]}, documents)
+        assert set(scores(Asked(["cat"]), where)) == set(documents)
+        assert set(scores(Asked(["cat"], look_up=True), where)) == {ONE + 1}
+
+
+class TestVectorsAndOptions:
+    def test_closeness_leads_to_a_document_and_counts_by_its_weight(self):
+        where = field({"cat": [ONE]}, {ONE: said(), ONE + 100: said()}, closeness={ONE + 100: 0.5})
+        found = scores(Asked(["cat"]), where, alone(vectors=0.6))
+        assert found[ONE + 100] == pytest.approx(0.3)
+
+    def test_recency_is_off_by_default_and_halves_in_30_days_where_it_is_wanted(self):
+        documents = {ONE: said(at=70 * DAY), ONE + 100: said(at=100 * DAY)}
+        where = field({"cat": list(documents)}, documents)
+        asked = Asked(["cat"], newest=100 * DAY)
+        found = scores(asked, where)
+        assert found[ONE] == found[ONE + 100]
+        found, without = scores(asked, where, alone(recency=1.0)), scores(asked, where, NOTHING)
+        assert found[ONE + 100] - without[ONE + 100] == pytest.approx(1)
+        assert found[ONE] - without[ONE] == pytest.approx(0.5)
+
+
+def a_field(luck):
+    """Anything: documents of three series, some of them neighbours."""
+    numbers = [(series << PLACE_BITS) + luck.randrange(12) for series in (1, 2, 3) for _ in range(8)]
+    documents = {
+        number: Document(luck.randrange(40), luck.randrange(32), luck.randrange(300) * DAY, luck.choice([None, 5, 6]))
+        for number in numbers
+    }
+    postings = {term: set(luck.sample(sorted(documents), luck.randrange(len(documents)))) for term in "abc"}
+    asked = Asked(
+        "abc",
+        luck.sample(["time", "number", "person", "place"], luck.randrange(5)),
+        [Span(100 * DAY, 130 * DAY, "then")] * luck.randrange(2),
+        luck.sample([5, 6], luck.randrange(3)),
+        look_up=luck.random() < 0.2,
+        newest=300 * DAY,
+    )
+    closeness = {number: luck.random() for number in documents if luck.random() < 0.3}
+    fits = conversation_scores(postings, 3)
+    where = field(postings, documents, related=(1 << PLACE_BITS, 3 << PLACE_BITS), conversations=fits)
+    return asked, where._replace(closeness=closeness)
+
+
+class TestReasons:
+    @pytest.mark.parametrize("seed", range(20))
+    def test_a_score_is_the_sum_of_its_reasons(self, seed):
+        asked, where = a_field(random.Random(seed))
+        hits = ranked(asked, where, where.documents, limit=100, weights=replace(WEIGHTS, recency=0.2))
+        assert hits
+        for hit in hits:
+            assert hit.score == pytest.approx(sum(hit.terms.values()) + sum(hit.signals.values()))
+            assert set(hit.terms) <= set(asked.terms)
+            assert set(hit.signals) <= {each.name for each in fields(Weights)}
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("name", [each.name for each in fields(Weights)])
+    def test_a_signal_whose_weight_is_zero_is_off(self, name, seed):
+        asked, where = a_field(random.Random(seed))
+        weights = replace(WEIGHTS, recency=0.2)
+        on = {hit.number: hit for hit in ranked(asked, where, where.documents, limit=100, weights=weights)}
+        off = ranked(asked, where, where.documents, limit=100, weights=replace(weights, **{name: 0.0}))
+        for hit in off:
+            assert not hit.signals.get(name)
+            if name not in {"context", "answer"}:
+                assert hit.score == pytest.approx(on[hit.number].score - on[hit.number].signals.get(name, 0.0))
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_without_weights_only_the_words_count(self, seed):
+        asked, where = a_field(random.Random(seed))
+        for hit in ranked(asked, where, where.documents, limit=100, weights=NOTHING):
+            assert not any(hit.signals.values())
+            held = {term for term in asked.terms if hit.number in where.postings[term]}
+            assert {term for term, value in hit.terms.items() if value} == held

@@ -1,0 +1,86 @@
+"""Where there is very much, what is wanted is still found: limits on the work are no limits on the answer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem.retrieval import ranking
+from langchain_agentmem.retrieval import search as module
+
+START = datetime(2025, 5, 1, tzinfo=UTC)
+
+
+def say(memory, name, said, namespace=("a",)):
+    memory.conversation(name, namespace).add_messages([HumanMessage(text) for text in said])
+
+
+@pytest.fixture
+def few_postings(monkeypatch):
+    """As if 20 documents were very many."""
+    monkeypatch.setattr(module, "MOST_POSTINGS", 20)
+
+
+class TestFilters:
+    def test_the_best_of_many_is_found_behind_a_filter_too(self, memory):
+        say(memory, "c", ["cat and more"] * 400)
+        memory.conversation("c", ("a",)).add(role="user", content="a cat and a zebra")
+        say(memory, "d", ["cat and more"] * 400)
+        [found] = memory.search("cat with zebra", namespace=("a",), roles=["user"], limit=1)
+        assert found.text == "a cat and a zebra"
+
+    def test_a_common_word_is_found_in_the_middle_of_time(self, memory, few_postings):
+        chat = memory.conversation("c", ("a",))
+        for n in range(200):
+            chat.add({"role": "user", "content": f"cat {n}", "created_at": START + timedelta(days=n)})
+        after, before = START + timedelta(days=80), START + timedelta(days=90)
+        found = memory.search("cat", namespace=("a",), after=after, before=before)
+        assert sorted(each.text for each in found) == [f"cat {n}" for n in range(80, 90)]
+
+    def test_a_common_word_of_a_rare_role_is_found(self, memory, few_postings):
+        chat = memory.conversation("c", ("a",))
+        for n in range(200):
+            chat.add(role="tool" if n == 90 else "user", content=f"cat {n}")
+        assert [each.text for each in memory.search("cat", namespace=("a",), roles=["tool"])] == ["cat 90"]
+
+
+class TestTimes:
+    def test_what_was_said_on_a_day_is_found_in_a_busy_conversation(self, memory):
+        said = [HumanMessage(f"note {n}") for n in range(15 * 48)]
+        chat = memory.conversation("c", ("a",))
+        chat.add_messages(said[:1])
+        for n in range(15 * 48):
+            chat.add({"role": "user", "content": f"note {n}", "created_at": START + timedelta(minutes=30 * n)})
+        found = memory.search("What was it on 8 May 2025?", namespace=("a",), limit=20)
+        assert {each.created_at.date().isoformat() for each in found} == {"2025-05-08"}
+
+    @pytest.mark.parametrize("word", ["yesterday", "Yesterday?", "2025"])
+    def test_one_word_that_is_a_time_finds_what_was_said_then(self, memory, word):
+        chat = memory.conversation("c", ("a",))
+        last = datetime(2026, 1, 1, 10, tzinfo=UTC)
+        chat.add({"role": "user", "content": "We baked bread.", "created_at": last - timedelta(days=1)})
+        chat.add({"role": "user", "content": "We ate it all.", "created_at": last})
+        assert memory.search(word, namespace=("a",))[0].text == "We baked bread."
+
+
+class TestRarity:
+    @pytest.mark.parametrize("conversations", [1, 40])
+    def test_how_rare_a_common_word_is_is_told_from_those_that_were_looked_at(
+        self, memory, few_postings, monkeypatch, conversations
+    ):
+        for c in range(conversations):
+            say(memory, f"c{c}", [f"{'cat' if n % 2 else 'dog'} {n}" for n in range(400 // conversations)])
+        say(memory, "z", ["cat again"] * 64)  # so that nothing waits
+        told = {}
+        real = module._postings
+
+        def listening(*arguments):
+            found = yield from real(*arguments)
+            told.update(found[1])
+            return found
+
+        monkeypatch.setattr(module, "_postings", listening)
+        memory.search("cat zebra", namespace=("a",))
+        assert told["cat"] == pytest.approx(ranking.rarity(464, 264), abs=0.35)

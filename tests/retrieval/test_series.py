@@ -1,0 +1,318 @@
+"""Series of documents: their places, what happens when they are full, and who writes at the same time."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.retrieval import index
+from langchain_agentmem.retrieval import search as module
+from langchain_agentmem.retrieval.index import PLACE_BITS, SERIES_BITS
+
+TABLES = ("search_scope", "search_series", "search_speaker", "search_document", "search_vector", "search_unembedded")
+
+
+def texts(memory, query, **options):
+    return sorted(each.text for each in memory.search(query, limit=1000, **options))
+
+
+def say(memory, name, said, namespace=("a",)):
+    memory.conversation(name, namespace).add_messages([HumanMessage(text) for text in said])
+
+
+def places(memory, raw):
+    rows = raw(memory, "select id from search_document order by owner")
+    numbers = [row["id"] for row in rows]
+    return [
+        (n >> PLACE_BITS + SERIES_BITS, (n >> PLACE_BITS) % (1 << SERIES_BITS), n % (1 << PLACE_BITS)) for n in numbers
+    ]
+
+
+def counts(memory, raw, tables=TABLES):
+    return {table: raw(memory, f"select count(*) as n from {table}")[0]["n"] for table in tables}
+
+
+class TestPlaces:
+    def test_a_number_says_where_a_document_stands(self, memory, raw):
+        say(memory, "c", ["one", "two"])
+        say(memory, "d", ["three"])
+        say(memory, "c", ["four"])
+        say(memory, "c", ["five"], ("b",))
+        [first, *_] = places(memory, raw)
+        scope = first[0]
+        expected = [(scope, 0, 0), (scope, 0, 1), (scope, 1, 0), (scope, 0, 2), (scope + 1, 0, 0)]
+        assert places(memory, raw) == expected
+
+    def test_a_series_that_is_full_goes_on_in_another(self, memory, raw):
+        chat = memory.conversation("c", ("a",))
+        chat.add(role="user", content="cat first")
+        raw(memory, "update search_series set next = :next", next=(1 << PLACE_BITS) - 2)
+        for n in range(3):
+            chat.add(role="user", content=f"cat {n}")
+        say(memory, "c", ["cat 3", "cat 4"])
+        [first, *rest] = [each[1:] for each in places(memory, raw)]
+        last = (1 << PLACE_BITS) - 1
+        assert first == (0, 0)
+        assert rest == [(0, last - 1), (0, last), (1, 0), (1, 1), (1, 2)]
+        say(memory, "c", ["cat after"])
+        assert places(memory, raw)[-1][1:] == (1, 3)
+
+        everything = sorted(["cat first", "cat after", *(f"cat {n}" for n in range(5))])
+        assert texts(memory, "cat") == everything
+        assert texts(memory, "cat", conversation_id="c", namespace=("a",)) == everything
+        assert [each.text for each in memory.search("cat", limit=2)] == ["cat after", "cat 4"]
+        assert memory.verify().problems == ()
+
+        ids = [message.id for message in chat.messages]
+        chat.update(ids[2], content="dog")
+        chat.remove_by_id(ids[4])
+        assert texts(memory, "dog") == ["dog"]
+        assert texts(memory, "cat") == [text for text in everything if text not in {"cat 1", "cat 3"}]
+        assert memory.verify().problems == ()
+        memory.erase(namespace=("a",), conversation_id="c")
+        assert set(counts(memory, raw).values()) == {0}
+
+    def test_a_batch_that_has_no_room_left_is_placed_all_the_same(self, memory, raw):
+        say(memory, "c", ["cat first"])
+        raw(memory, "update search_series set next = :next", next=(1 << PLACE_BITS) - 2)
+        say(memory, "c", [f"cat {n}" for n in range(70)])
+        assert len(set(places(memory, raw))) == 71
+        assert len(texts(memory, "cat", conversation_id="c", namespace=("a",))) == 71
+        assert memory.verify().problems == ()
+
+    def test_a_scope_that_is_full_goes_on_in_another(self, memory, raw):
+        say(memory, "c", ["cat first"])
+        say(memory, "x", ["cat other"], ("b",))
+        raw(memory, "update search_scope set series = :series", series=(1 << SERIES_BITS) - 1)
+        for name in ("d", "e", "f"):
+            say(memory, name, [f"cat {name}"])
+        say(memory, "c", ["cat again"])
+        scopes = [each[0] for each in places(memory, raw)]
+        assert [each[1] for each in places(memory, raw)] == [0, 0, (1 << SERIES_BITS) - 1, 0, 1, 0]
+        assert scopes == [scopes[0], scopes[0] + 1, scopes[0], scopes[0] + 2, scopes[0] + 2, scopes[0]]
+        assert texts(memory, "cat", namespace=("a",)) == ["cat again", "cat d", "cat e", "cat f", "cat first"]
+        assert texts(memory, "cat", namespace=("a",), conversation_id="e") == ["cat e"]
+        assert memory.verify().problems == ()
+        memory.erase(namespace=("a",))
+        assert counts(memory, raw, ["search_scope", "search_document"]) == {"search_scope": 1, "search_document": 1}
+
+    def test_there_is_room_for_60_million_scopes(self, memory, raw):
+        say(memory, "c", ["cat first"])
+        if memory.database.engine.dialect == "sqlite":
+            raw(memory, "insert into search_scope (id, namespace_id, kind) select 60000000, id, 'x' from namespace")
+        else:
+            raw(memory, "select setval(pg_get_serial_sequence('search_scope', 'id'), 60000000)")
+        say(memory, "c", ["cat last", "dog"], ("b",))
+        assert places(memory, raw)[1:] == [(60_000_001, 0, 0), (60_000_001, 0, 1)]
+        assert texts(memory, "cat", namespace=("b",)) == ["cat last"]
+        assert texts(memory, "cat") == ["cat first", "cat last"]
+        assert texts(memory, "cat", conversation_id="c") == ["cat first", "cat last"]
+
+
+class TestLeavingNothing:
+    @pytest.mark.parametrize("how", ["erase", "clear", "namespace", "everything"])
+    def test_what_was_erased_has_no_row_left(self, memory, raw, how):
+        chat = memory.conversation("c", ("a",))
+        for n in range(70):
+            chat.add(role="user", content=f"word{n}", name="Ann Brown")
+        memory.store.put(("a",), "k", {"text": "an item"})
+        if how == "clear":
+            chat.clear()
+            memory.store.delete(("a",), "k")
+        elif how == "erase":
+            memory.erase(namespace=("a",), conversation_id="c")
+            memory.store.delete(("a",), "k")
+        else:
+            memory.erase(namespace=("a",) if how == "namespace" else ())
+        tables = [*TABLES, *(["search_waiting"] if memory.database.engine.dialect == "sqlite" else ["search_index"])]
+        assert set(counts(memory, raw, tables).values()) == {0}
+        assert memory.verify().problems == ()
+
+    def test_the_rest_of_a_namespace_stays(self, memory, raw):
+        for name in ("c", "d"):
+            memory.conversation(name, ("a",)).add(role="user", content="cat", name=f"Ann {name}")
+        memory.erase(namespace=("a",), conversation_id="c")
+        assert counts(memory, raw, ["search_scope", "search_series", "search_document"]) == {
+            "search_scope": 1,
+            "search_series": 1,
+            "search_document": 1,
+        }
+        assert {row["word"] for row in raw(memory, "select word from search_speaker")} == {"ann", "d"}
+        say(memory, "c", ["cat again"])
+        assert texts(memory, "cat") == ["cat", "cat again"]
+
+
+def all_at_once(tasks):
+    """Run functions in threads that begin together."""
+    barrier = threading.Barrier(len(tasks))
+
+    def run(task):
+        barrier.wait()
+        return task()
+
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        return [future.result() for future in [pool.submit(run, task) for task in tasks]]
+
+
+class TestManyWriters:
+    def test_threads_that_begin_the_same_conversation_share_it(self, url):
+        with AgentMemory(url) as one, AgentMemory(url) as two:
+            all_at_once(
+                [
+                    lambda memory=memory, n=n: [
+                        memory.conversation("c", ("a",)).add(role="user", content=f"cat {n} {each}")
+                        for each in range(10)
+                    ]
+                    for n, memory in enumerate([one, two, one, two])
+                ]
+            )
+            assert len(texts(one, "cat", namespace=("a",), conversation_id="c")) == 40
+            assert one.verify().problems == ()
+
+    def test_threads_that_begin_different_conversations_of_a_namespace_do_not_disturb_each_other(self, url, raw):
+        with AgentMemory(url) as one, AgentMemory(url) as two:
+            all_at_once(
+                [
+                    lambda memory=memory, n=n: [say(memory, f"c{n}", [f"cat {n} {each}", "dog"]) for each in range(10)]
+                    for n, memory in enumerate([one, two, one, two])
+                ]
+            )
+            for n in range(4):
+                found = texts(one, "cat", namespace=("a",), conversation_id=f"c{n}")
+                assert found == sorted(f"cat {n} {each}" for each in range(10))
+            numbers = [row["id"] for row in raw(one, "select id from search_document order by id")]
+            assert len({number >> PLACE_BITS for number in numbers}) == 4
+            assert one.verify().problems == ()
+
+    def test_threads_that_put_the_first_items_of_a_namespace_lose_none(self, url):
+        with AgentMemory(url) as one, AgentMemory(url) as two:
+            all_at_once(
+                [
+                    lambda memory=memory, n=n: [
+                        memory.store.put(("a", f"n{each % 3}"), f"k{n} {each}", {"text": f"cat {n} {each}"})
+                        for each in range(12)
+                    ]
+                    for n, memory in enumerate([one, two, one, two])
+                ]
+            )
+            assert len(texts(one, "cat", namespace=("a",))) == 48
+            assert one.verify().problems == ()
+            all_at_once([lambda: one.erase(namespace=("a",)), lambda: two.store.put(("a", "n1"), "k", {"text": "cat"})])
+            assert one.verify().problems == ()
+
+    def test_an_append_waits_for_no_other_conversation(self, new_database):
+        url = new_database("postgres")
+        with AgentMemory(url, busy_timeout=3) as memory:
+            for name in ("one", "two"):
+                say(memory, name, ["cat"])
+            with psycopg.connect(url, options="-c search_path=agentmem") as other, other.transaction():
+                other.execute("select 1 from branch where name = 'one' for update")
+                other.execute("update search_series set next = next + 1 where name = 'one'")
+                say(memory, "two", ["cat again"])  # with a lock that it needs, this raises DatabaseBusy
+                assert texts(memory, "again") == ["cat again"]
+
+
+class TestWaiting:
+    """On SQLite new documents wait for the index, where a search finds them all the same."""
+
+    @pytest.fixture
+    def memory(self, new_database):
+        with AgentMemory(new_database("sqlite")) as memory:
+            yield memory
+
+    def waiting(self, memory, raw):
+        return counts(memory, raw, ["search_waiting"])["search_waiting"]
+
+    def test_they_wait_until_there_are_as_many_as_may_and_then_enter_together(self, memory, raw):
+        tail = memory.database.tail
+        chat = memory.conversation("c", ("a",))
+        for n in range(tail - 1):
+            chat.add(role="user", content=f"cat {n}")
+        assert self.waiting(memory, raw) == tail - 1
+        assert len(texts(memory, "cat")) == tail - 1
+        assert texts(memory, "cat", namespace=("b",)) == []
+        before = [(each.id, each.score) for each in memory.search("cat 7", limit=100)]
+        memory.database.engine.write(index.absorb)
+        assert self.waiting(memory, raw) == 0
+        assert [(each.id, each.score) for each in memory.search("cat 7", limit=100)] == before
+        say(memory, "d", ["cat"] * (tail - 1))
+        assert self.waiting(memory, raw) == tail - 1
+        chat.add(role="user", content="the last cat")
+        assert self.waiting(memory, raw) == 0
+        assert len(texts(memory, "cat")) == 2 * tail - 1
+        assert memory.verify().problems == ()
+
+    def test_edits_and_removals_reach_those_that_wait_and_those_that_do_not(self, memory, raw):
+        chat = memory.conversation("c", ("a",))
+        early = [chat.add(role="user", content=f"early {n}") for n in range(4)]
+        memory.database.engine.write(index.absorb)
+        late = [chat.add(role="user", content=f"late {n}") for n in range(4)]
+        for ids in (early, late):
+            chat.update(ids[0], content="edited once")
+            chat.update(ids[1], content="edited once")
+            chat.update(ids[1], content="edited twice")
+            chat.remove_by_id(ids[2])
+            chat.update(ids[3], content="gone")
+            chat.remove_by_id(ids[3])
+
+        def as_it_should_be():
+            assert texts(memory, "edited") == ["edited once", "edited once", "edited twice", "edited twice"]
+            assert texts(memory, "once") == ["edited once", "edited once"]
+            for word in ("early", "late", "gone"):
+                assert texts(memory, word) == []
+            assert memory.verify().problems == ()
+
+        assert self.waiting(memory, raw) == 4
+        as_it_should_be()
+        memory.database.engine.write(index.absorb)
+        as_it_should_be()
+        for message in chat.messages:
+            chat.update(message.id, content="")
+        assert texts(memory, "edited") == []
+        memory.database.engine.write(index.absorb)
+        raw(memory, "create virtual table temp.words using fts5vocab (main, search_index, row)")
+        assert raw(memory, "select term from temp.words") == []
+
+
+class TestCommonTerms:
+    """Of a term that very many documents hold, some are looked at: the right ones."""
+
+    @pytest.fixture(autouse=True)
+    def _few(self, monkeypatch):
+        monkeypatch.setattr(module, "MOST_POSTINGS", 10)
+
+    def test_the_newest_are_found(self, memory):
+        say(memory, "c", [f"cat {n}" for n in range(150)])
+        assert [each.text for each in memory.search("cat", limit=5)] == [f"cat {n}" for n in range(149, 144, -1)]
+
+    def test_those_that_hold_other_terms_too_are_found_and_rewarded_for_both(self, memory):
+        said = [f"cat {n}" for n in range(150)]
+        said[75] = "cat zebra"
+        say(memory, "c", said)
+        [first, *_] = memory.search("a zebra with a cat")
+        assert first.text == "cat zebra"
+        assert set(first.why.terms) == {"cat", "zebra"}
+
+    def test_neighbours_lend_common_terms_too(self, memory):
+        said = [f"cat {n}" for n in range(150)]
+        said[75] = "zebra"
+        say(memory, "c", said)
+        [first, *_] = memory.search("a zebra with a cat")
+        assert first.text == "zebra"
+        assert set(first.why.terms) == {"cat", "zebra"}
+
+    def test_a_common_term_counts_little_beside_a_rare_one(self, memory):
+        said = [f"cat {n}" for n in range(150)]
+        said[75] = "a zebra and nothing else of what was asked but words and words and words"
+        say(memory, "c", said)
+        assert memory.search("cat zebra")[0].text == said[75]
+
+    def test_both_kinds_of_rows_waiting_and_indexed_are_counted(self, memory):
+        for n in range(100):
+            memory.conversation("c", ("a",)).add(role="user", content=f"cat {n}")
+        assert [each.text for each in memory.search("cat", limit=50)][:3] == ["cat 99", "cat 98", "cat 97"]

@@ -1,0 +1,60 @@
+"""Who is named in a question: what they said rises, and their names are no words to look for."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def talk(memory):
+    chat = memory.conversation("c", ("a",))
+    for name, text in [
+        ("Ann Brown", "I planted tomatoes."),
+        ("Zoë", "I planted beans."),
+        (None, "Somebody planted peas."),
+    ]:
+        chat.add({"role": "user", "content": text, "name": name})
+    return memory
+
+
+def ask(memory, question, **options):
+    return memory.search(question, namespace=("a",), **options)
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("question", "first"),
+        [
+            ("What has Ann planted there?", "I planted tomatoes."),
+            ("What has brown planted there?", "I planted tomatoes."),
+            ("What has ZOE planted there?", "I planted beans."),
+        ],
+    )
+    def test_what_the_one_who_is_named_said_comes_first(self, talk, question, first):
+        [best, *rest] = ask(talk, question)
+        assert best.text == first
+        assert best.why.signals["speaker"] == pytest.approx(0.07)
+        assert all("speaker" not in each.why.signals for each in rest)
+        assert set(best.why.terms) == {"planted"}
+
+    def test_where_two_are_named_neither_counts(self, talk):
+        for each in ask(talk, "What have Ann and Zoë planted?"):
+            assert "speaker" not in each.why.signals
+
+    def test_a_name_alone_is_looked_up_as_a_word(self, talk):
+        talk.conversation("c", ("a",)).add(role="user", content="Ann is here.")
+        assert [each.text for each in ask(talk, "Ann")] == ["Ann is here."]
+
+    def test_a_name_counts_only_where_its_owner_speaks(self, talk):
+        talk.conversation("d", ("a",)).add(role="user", content="Ann planted a tree.")
+        found = ask(talk, "What has Ann planted there?", conversation_id="d")
+        assert set(found[0].why.terms) == {"ann", "planted"}
+
+    def test_a_tool_is_no_speaker(self, memory):
+        chat = memory.conversation("c", ("a",))
+        chat.add(role="user", content="How is it there?")
+        chat.add({"role": "tool", "content": "18 degrees", "name": "get_weather", "tool_call_id": "x"})
+        chat.add(role="assistant", content="The weather in Lisbon was fine.")
+        [first, *_] = ask(memory, "Tell of the weather in Lisbon")
+        assert first.text == "The weather in Lisbon was fine."
+        assert set(first.why.terms) == {"weather", "lisbon"}

@@ -1,0 +1,124 @@
+"""Times and quotation marks in a question: what was said then, and in these words, rises."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+
+def day(year, month, number, hour=12):
+    return datetime(year, month, number, hour, tzinfo=UTC)
+
+
+def say(memory, said, namespace=("a",), name="c", role="user"):
+    chat = memory.conversation(name, namespace)
+    for at, text in said:
+        chat.add({"role": role, "content": text, "created_at": at})
+
+
+def texts(memory, query, **options):
+    return [each.text for each in memory.search(query, **{"namespace": ("a",)} | options)]
+
+
+class TestWhen:
+    """The clock of these tests says January 2026."""
+
+    def test_a_month_is_reckoned_from_the_last_thing_that_was_said_where_the_search_looks(self, memory):
+        trips = [(day(year, 5, 10), f"A trip to the sea, number {year}.") for year in (2021, 2022, 2023, 2024, 2025)]
+        say(memory, [*trips[:3], (day(2023, 8, 1), "It rains.")])
+        say(memory, [*trips, (day(2025, 12, 1), "It snows.")], ("b",))
+        say(memory, [*trips[:2], (day(2022, 6, 1), "It is hot.")], ("c",))
+        asked = "Which trip to the sea was in May?"
+        for namespace, year in ((("a",), 2023), (("b",), 2025), (("c",), 2022)):
+            found = memory.search(asked, namespace=namespace)
+            assert found[0].text.endswith(f"{year}.")
+            assert found[0].why.signals["date"] == pytest.approx(0.35)
+        assert memory.search(asked)[0].text.endswith("2025.")
+
+    def test_the_conversation_that_is_looked_in_is_what_counts(self, memory):
+        trips = [(day(year, 5, 10), f"A trip to the sea, number {year}.") for year in (2022, 2023)]
+        say(memory, [*trips, (day(2023, 6, 1), "It rains.")], name="old")
+        say(memory, [(day(2025, 12, 1), "It snows.")], name="new")
+        assert texts(memory, "Which trip to the sea was in May?", conversation_id="old")[0].endswith("2023.")
+
+    def test_what_lies_in_the_future_moves_no_month(self, memory):
+        trips = [(day(year, 5, 10), f"A trip to the sea, number {year}.") for year in (2024, 2025, 2027)]
+        say(memory, [*trips, (day(2027, 12, 1), "Beep.")])
+        assert texts(memory, "Which trip to the sea was in May?")[0].endswith("2025.")
+
+    def test_a_question_that_names_only_a_date_finds_what_was_said_then(self, memory):
+        say(memory, [(day(2025, 1, 1) + timedelta(days=n), f"Note {n:03}: nothing much.") for n in range(200)])
+        expected = f"Note {(day(2025, 5, 8) - day(2025, 1, 1)).days:03}: nothing much."
+        for asked in ("What was it on 8 May 2025?", "8 May 2025", "2025-05-08", "on the 8th of May"):
+            assert texts(memory, asked)[0] == expected, asked
+
+    def test_a_word_and_a_date_find_both_at_once(self, memory):
+        said = [(day(2025, month, 3), f"We had tea with guest {month}.") for month in range(1, 13)]
+        say(memory, said)
+        assert texts(memory, "With which guest did we have tea in March 2025?")[0] == "We had tea with guest 3."
+
+    def test_what_was_said_soon_after_is_nearer_than_what_was_said_before(self, memory):
+        say(memory, [(day(2025, 5, 5), "Tea before."), (day(2025, 5, 11), "Tea after."), (day(2025, 9, 1), "End.")])
+        assert texts(memory, "Was there tea on 8 May 2025?")[:2] == ["Tea after.", "Tea before."]
+
+    def test_a_filter_is_a_wall_for_dates_too(self, memory):
+        say(memory, [(day(2025, 5, 8), "Said by the user.")])
+        say(memory, [(day(2025, 5, 8), "Said by the model.")], role="assistant")
+        say(memory, [(day(2025, 5, 8), "Said elsewhere.")], ("ab",))
+        asked = "What was it on 8 May 2025?"
+        assert texts(memory, asked, roles=["assistant"]) == ["Said by the model."]
+        assert texts(memory, asked, before=day(2025, 5, 8)) == []
+        assert sorted(texts(memory, asked)) == ["Said by the model.", "Said by the user."]
+
+    def test_an_edit_and_a_removal_are_felt(self, memory):
+        chat = memory.conversation("c", ("a",))
+        kept, gone = (
+            chat.add({"role": "user", "content": text, "created_at": day(2025, 5, 8)}) for text in ("One.", "Two.")
+        )
+        chat.update(kept, content="Three.")
+        chat.remove_by_id(gone)
+        assert texts(memory, "What was it on 8 May 2025?") == ["Three."]
+
+
+class TestQuotationMarks:
+    @pytest.mark.parametrize("marks", ['""', "“”", "«»"])
+    def test_what_holds_the_phrase_word_by_word_rises(self, memory, marks):
+        say(
+            memory,
+            [
+                (day(2025, 1, n + 1), text)
+                for n, text in enumerate(
+                    [
+                        "The old bridge over the river was closed.",
+                        "A bridge too far, and old.",
+                        "Old, old bridge bridge.",
+                    ]
+                )
+            ],
+        )
+        opening, closing = marks
+        first, *rest = memory.search(f"Who spoke of the {opening}old bridge over{closing}?", namespace=("a",))
+        assert first.text.startswith("The old bridge")
+        assert first.why.signals["phrase"] == pytest.approx(0.5)
+        assert all("phrase" not in each.why.signals for each in rest)
+        assert first.score == pytest.approx(sum([*first.why.terms.values(), *first.why.signals.values()]))
+
+    def test_the_form_of_the_words_does_not_matter(self, memory):
+        say(memory, [(day(2025, 1, 1), "Bridges, old ones."), (day(2025, 1, 2), "OLD BRIDGES!")])
+        assert texts(memory, 'Tell of the "old bridge"')[0] == "OLD BRIDGES!"
+
+    def test_of_two_phrases_one_is_worth_half(self, memory):
+        say(memory, [(day(2025, 1, 1), "red car and blue bike"), (day(2025, 1, 2), "red car and a bike that is blue")])
+        first, second = memory.search('"red car" "blue bike"', namespace=("a",))
+        assert (first.why.signals["phrase"], second.why.signals["phrase"]) == pytest.approx((0.5, 0.25))
+
+    def test_a_phrase_that_ranks_low_by_its_words_is_found_among_more_than_were_asked_for(self, memory):
+        say(memory, [(day(2025, 1, 1), "a long text of bridges that is not of much use, but the old bridge is in it")])
+        say(memory, [(day(2025, 1, 2), "bridge, old")] * 3)
+        assert "use" in texts(memory, 'the "old bridge"', limit=1)[0]
+
+    @pytest.mark.parametrize("odd", ['"', '""', '"" ""', '"the of"', '"!!!"', "“", '"' * 999])
+    def test_marks_around_nothing_are_harmless(self, memory, odd):
+        say(memory, [(day(2025, 1, 1), "The old bridge")])
+        assert texts(memory, f"old bridge {odd}") == ["The old bridge"]

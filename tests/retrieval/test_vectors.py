@@ -1,0 +1,299 @@
+"""Vectors come later than what they stand for, and nothing waits for them, nor is lost with them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory, AgentMemoryStore
+from langchain_agentmem.embedding import BATCH
+from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.retrieval import vectors
+from langchain_agentmem.retrieval.ranking import WEIGHTS
+from langchain_agentmem.testing import WordEmbeddings
+
+SAME = {"feline": "cat", "hound": "dog", "automobile": "car"}
+
+
+class Counting(WordEmbeddings):
+    """Words that mean the same have the same vector; counts what it is asked."""
+
+    def __init__(self):
+        super().__init__(same=SAME)
+        self.texts, self.queries, self.broken = [], [], False
+
+    def embed_documents(self, texts):
+        if self.broken:
+            raise ConnectionError("no model")
+        self.texts += texts
+        return super().embed_documents(texts)
+
+    def embed_query(self, text):
+        if self.broken:
+            raise ConnectionError("no model")
+        self.queries.append(text)
+        return super().embed_query(text)
+
+
+@pytest.fixture
+def embeddings():
+    return Counting()
+
+
+@pytest.fixture
+def opened(url, embeddings):
+    memories = []
+
+    def open_(**options):
+        dims = len(WordEmbeddings(same=SAME).embed_query("x"))
+        memories.append(AgentMemory(url, index={"dims": dims, "embed": embeddings}, **options))
+        return memories[-1]
+
+    yield open_
+    for memory in memories:
+        memory.close()
+
+
+def said(memory, *texts, conversation="c", **options):
+    chat = memory.conversation(conversation, **options)
+    return [chat.add(role="user", content=text) for text in texts]
+
+
+def found(memory, query, **options):
+    return [each.text for each in memory.search(query, **options)]
+
+
+class TestFinding:
+    def test_what_means_the_same_is_found_at_once(self, opened):
+        memory = opened()
+        said(memory, "My cat sleeps.", "Bread is cheap.")
+        [first, *_] = memory.search("feline")
+        assert first.text == "My cat sleeps."
+        assert first.why.signals["vectors"] > 0
+
+    async def test_the_awaited_twin_finds_the_same(self, opened):
+        memory = opened()
+        said(memory, "My cat sleeps.", "A dog barks.", "Bread is cheap.")
+        assert await memory.asearch("feline hound") == memory.search("feline hound")
+
+    def test_words_and_vectors_add_up(self, opened):
+        memory = opened()
+        said(memory, "The cat is red.", conversation="a")
+        said(memory, "The cat is blue.", conversation="b")
+        assert found(memory, "blue feline")[0] == "The cat is blue."
+
+    def test_items_are_found_by_their_fields(self, opened):
+        memory = opened()
+        memory.store.put(("a",), "1", {"text": "A car stands outside."})
+        memory.store.put(("a",), "2", {"text": "Rain falls."})
+        assert memory.store.search(("a",), query="automobile")[0].key == "1"
+        assert memory.search("automobile", kinds=["item"])[0].id == "1"
+
+    def test_walls_hold_for_vectors_too(self, opened):
+        memory = opened()
+        said(memory, "My cat sleeps.", namespace=("a",))
+        said(memory, "My dog barks.", namespace=("b",))
+        memory.store.put(("b",), "1", {"text": "cat"})
+        assert (
+            found(memory, "feline", namespace=("b",), kinds=["message"]) == ["My dog barks."]
+            or found(memory, "feline", namespace=("b",), kinds=["message"]) == []
+        )
+        assert "My cat sleeps." not in found(memory, "feline", namespace=("b",))
+        assert found(memory, "feline", namespace=("a",), roles=["assistant"]) == []
+
+    def test_an_edit_is_found_by_its_new_meaning_only(self, opened):
+        memory = opened()
+        [message] = said(memory, "My cat sleeps.")
+        assert memory.search("feline")[0].why.signals["vectors"] > 0.3
+        memory.conversation("c").update(message, content="Bread is cheap.")
+        assert all(each.why.signals.get("vectors", 0) < 0.1 for each in memory.search("feline"))
+        assert memory.verify().problems == ()
+
+    def test_what_is_removed_is_not_found(self, opened):
+        memory = opened()
+        [message, _] = said(memory, "My cat sleeps.", "Rain falls.")
+        assert found(memory, "feline")[0] == "My cat sleeps."
+        memory.conversation("c").remove_by_id(message)
+        assert "My cat sleeps." not in found(memory, "feline")
+
+    def test_the_question_is_put_as_the_one_it_names_would_speak(self, opened, embeddings):
+        memory = opened()
+        memory.conversation("c").add(role="user", content="I bought a car.", name="Ana")
+        memory.search("What is Ana's car, and did Ana pay?")
+        assert embeddings.queries[-1] == "What is my car, and did I pay?"
+
+    def test_the_weight_of_vectors_can_be_zero(self, opened):
+        memory = opened(weights=type(WEIGHTS)(vectors=0.0))
+        said(memory, "My cat sleeps.")
+        assert all("vectors" not in each.why.signals for each in memory.search("feline"))
+
+
+class TestWaiting:
+    def test_what_was_stored_without_embeddings_gets_its_vectors_later(self, url, opened):
+        with AgentMemory(url) as plain:
+            said(plain, "My cat sleeps.", "Rain falls.")
+        memory = opened()
+        memory.settle()
+        assert found(memory, "feline")[0] == "My cat sleeps."
+
+    def test_what_another_process_stores_waits_for_whoever_has_the_embeddings(self, url, opened):
+        opened().close()
+        with AgentMemory(url) as plain:
+            said(plain, "My cat sleeps.")
+            assert found(plain, "feline") == []
+            assert found(plain, "cat") == ["My cat sleeps."]
+        assert found(opened(), "feline") == ["My cat sleeps."]
+
+    def test_a_crash_before_the_vectors_loses_none(self, url, opened, embeddings):
+        embeddings.broken = True
+        memory = opened()
+        said(memory, *(f"cat number{n}" for n in range(BATCH + 5)))
+        memory.close()
+        embeddings.broken = False
+        memory = opened()
+        memory.settle()
+        assert sorted(embeddings.texts) == sorted(f"cat number{n}" for n in range(BATCH + 5))
+        memory.settle()
+        assert len(embeddings.texts) == BATCH + 5
+
+    def test_they_come_in_the_background_and_in_batches(self, opened, embeddings):
+        memory = opened()
+        memory.conversation("c").add_messages([HumanMessage(f"cat number{n}") for n in range(150)])
+        deadline = time.monotonic() + 30
+        while memory.database.engine.read(vectors.count_waiting) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(embeddings.texts) == 150
+
+    def test_an_embedding_that_takes_long_delays_no_write(self, opened, embeddings, monkeypatch):
+        going, go_on = threading.Event(), threading.Event()
+        real = embeddings.embed_documents
+
+        def slow(texts):
+            going.set()
+            assert go_on.wait(30)
+            return real(texts)
+
+        monkeypatch.setattr(embeddings, "embed_documents", slow)
+        memory = opened()
+        said(memory, "My cat sleeps.")
+        assert going.wait(30)
+        said(memory, "My dog barks.")  # while the first is being embedded
+        assert len(memory.conversation("c").messages) == 2
+        go_on.set()
+        memory.settle()
+        assert found(memory, "hound")[0] == "My dog barks."
+
+    def test_a_vector_of_a_text_that_has_changed_meanwhile_is_thrown_away(self, opened, embeddings, monkeypatch):
+        memory = opened()
+        memory.database.embedder.close()
+        [message] = said(memory, "My cat sleeps.")
+        real = embeddings.embed_documents
+
+        def meanwhile(texts):
+            if "My cat sleeps." in texts:
+                memory.conversation("c").update(message, content="Bread is cheap.")
+            return real(texts)
+
+        monkeypatch.setattr(embeddings, "embed_documents", meanwhile)
+        memory.settle()
+        assert embeddings.texts == ["My cat sleeps.", "Bread is cheap."]
+        assert all(each.why.signals.get("vectors", 0) < 0.1 for each in memory.search("feline"))
+
+    def test_threads_that_settle_at_once_embed_each_text_once(self, opened, embeddings):
+        memory = opened()
+        memory.database.embedder.close()
+        said(memory, *(f"cat number{n}" for n in range(100)))
+        threads = [threading.Thread(target=memory.settle) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(embeddings.texts) == sorted(f"cat number{n}" for n in range(100))
+
+
+class TestFailing:
+    def test_a_failing_model_leaves_the_search_to_the_words(self, opened, embeddings, caplog):
+        embeddings.broken = True
+        memory = opened()
+        said(memory, "My cat sleeps.")
+        assert found(memory, "cat") == ["My cat sleeps."]
+        assert "words alone" in caplog.text
+        with pytest.raises(ConnectionError):
+            memory.settle()
+        embeddings.broken = False
+        assert found(memory, "feline") == ["My cat sleeps."]
+
+    @pytest.mark.parametrize("wrong", [[[1.0, 2.0]], [["a"] * 64], [], [[float("nan")] * 64], None])
+    def test_vectors_that_are_none_are_not_kept(self, opened, embeddings, monkeypatch, wrong):
+        memory = opened()
+        memory.database.embedder.close()
+        said(memory, "My cat sleeps.")
+        monkeypatch.setattr(embeddings, "embed_documents", lambda texts: wrong)
+        with pytest.raises((InvalidInput, TypeError)):
+            memory.settle()
+        assert memory.database.engine.read(vectors.count_waiting) == 1
+        assert found(memory, "cat") == ["My cat sleeps."]
+
+    def test_vectors_of_another_size_are_refused(self, url, opened):
+        opened().close()
+        with pytest.raises(InvalidInput, match="dimensions"):
+            AgentMemory(url, index={"dims": 3, "embed": WordEmbeddings()})
+        opened()
+
+    @pytest.mark.parametrize(
+        "index", [{"embed": WordEmbeddings()}, {"dims": 0, "embed": WordEmbeddings()}, {"dims": 3, "embed": 7}, 5]
+    )
+    def test_a_configuration_that_makes_no_sense_is_refused(self, index):
+        with pytest.raises(InvalidInput):
+            AgentMemory(index=index)
+
+    def test_without_numpy_the_extra_is_named(self, monkeypatch):
+        monkeypatch.setattr(vectors, "numpy", _missing)
+        with pytest.raises(MissingExtra, match=r"\[vectors\]"):
+            AgentMemory(index={"dims": 3, "embed": WordEmbeddings()})
+
+
+def _missing():
+    raise MissingExtra("Search by vectors", "vectors")
+
+
+class TestEmbeddings:
+    def test_a_function_will_do(self, url):
+        words = WordEmbeddings(same=SAME)
+        dims = len(words.embed_query("x"))
+        with AgentMemory(url, index={"dims": dims, "embed": words.embed_documents}) as memory:
+            said(memory, "My cat sleeps.", "Rain falls.")
+            assert found(memory, "feline")[0] == "My cat sleeps."
+
+    async def test_a_function_that_can_only_be_awaited_will_do(self, url):
+        words = WordEmbeddings(same=SAME)
+
+        async def embed(texts):
+            await asyncio.sleep(0)
+            return words.embed_documents(texts)
+
+        with AgentMemory(url, index={"dims": len(words.embed_query("x")), "embed": embed}) as memory:
+            said(memory, "My cat sleeps.", "Rain falls.")
+            assert (await memory.asearch("feline"))[0].text == "My cat sleeps."
+
+    def test_a_store_by_itself_has_embeddings_too(self, url, embeddings):
+        assert isinstance(embeddings, Embeddings)
+        index = {"dims": len(embeddings.embed_query("x")), "embed": embeddings, "fields": ["title"]}
+        with AgentMemoryStore.from_conn_string(url, index=index) as store:
+            store.put(("a",), "1", {"title": "A car", "text": "dog"})
+            store.put(("a",), "2", {"title": "Rain", "text": "car"})
+            assert store.search(("a",), query="automobile")[0].key == "1"
+
+    def test_nothing_is_left_of_what_is_erased(self, opened, raw):
+        memory = opened()
+        said(memory, "My cat sleeps.", namespace=("a",))
+        memory.store.put(("a",), "1", {"text": "cat"})
+        memory.settle()
+        memory.erase(namespace=("a",))
+        for table in ("search_vector", "search_unembedded", "search_document", "search_series", "search_scope"):
+            assert raw(memory, f"select count(*) as n from {table}")[0]["n"] == 0, table

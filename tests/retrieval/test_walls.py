@@ -1,0 +1,210 @@
+"""Namespaces and filters are walls: nothing behind them is found, and nothing behind them is felt."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import pytest
+
+from langchain_agentmem.retrieval import search as module
+from langchain_agentmem.retrieval.analysis import terms
+
+NAMESPACES = [
+    (),
+    ("a",),
+    ("ab",),
+    ("a", "b"),
+    ("a", "bc"),
+    ("b",),
+    ("a\u0020",),
+    ("ä",),
+    ("a", "b", "c"),
+    ("\U0010ffff",),
+]
+CONVERSATIONS = ["one", "two", "on", "message", "item", "a"]
+ROLES = ["user", "assistant", "tool", "system"]
+NAMES = [None, None, "Ann", "Bob", "a", "user"]
+WORDS = ["cat", "dog", "tea", "car", "sun", "may", "ann", "bob", "2025", "a", "the", "猫犬", "naïve", "item"]
+START = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+class Thing(NamedTuple):
+    """What was stored, as the oracle knows it."""
+
+    kind: str
+    namespace: tuple[str, ...]
+    id: str
+    conversation: str | None
+    role: str | None
+    at: datetime
+    text: str
+
+
+class Where(NamedTuple):
+    """What a search is given."""
+
+    namespace: tuple[str, ...] = ()
+    kinds: list[str] | None = None
+    conversation_id: str | None = None
+    roles: list[str] | None = None
+    before: datetime | None = None
+    after: datetime | None = None
+
+    def lets(self, thing):
+        return (
+            thing.namespace[: len(self.namespace)] == self.namespace
+            and (self.kinds is None or thing.kind in self.kinds)
+            and (self.conversation_id is None or thing.conversation == self.conversation_id)
+            and (self.roles is None or thing.role in self.roles)
+            and (self.before is None or thing.at < self.before)
+            and (self.after is None or thing.at >= self.after)
+        )
+
+
+def some_text(luck):
+    return " ".join(luck.choices(WORDS, k=luck.randrange(1, 8)))
+
+
+def fill(memory, luck, count, namespaces=NAMESPACES):
+    """Store anything anywhere."""
+    things = []
+    for n in range(count):
+        namespace, text = luck.choice(namespaces), some_text(luck)
+        if namespace and luck.random() < 0.25:
+            key = f"k{n}"
+            memory.store.put(namespace, key, {"text": text})
+            item = memory.store.get(namespace, key)
+            things.append(Thing("item", namespace, key, None, None, item.created_at, text))
+            continue
+        conversation, role = luck.choice(CONVERSATIONS), luck.choice(ROLES)
+        at = START + timedelta(hours=luck.randrange(24 * 500))
+        said = {"role": role, "content": text, "created_at": at, "name": luck.choice(NAMES)}
+        message_id = memory.conversation(conversation, namespace).add(said)
+        things.append(Thing("message", namespace, message_id, conversation, role, at, text))
+    return things
+
+
+def anywhere(luck):
+    def maybe(value, chance=0.3):
+        return value if luck.random() < chance else None
+
+    return Where(
+        luck.choice(NAMESPACES),
+        maybe(luck.sample(["message", "item"], luck.randrange(3))),
+        maybe(luck.choice([*CONVERSATIONS, "none such"])),
+        maybe(luck.sample(ROLES, luck.randrange(4))),
+        maybe(START + timedelta(days=luck.randrange(500))),
+        maybe(START + timedelta(days=luck.randrange(500))),
+    )
+
+
+def a_question(luck):
+    words = luck.choices(WORDS, k=luck.randrange(1, 5))
+    ending = luck.choice(
+        ["", "?", " in May 2025?", " yesterday", f' "{luck.choice(WORDS)}"', f" by {luck.choice(NAMES)}"]
+    )
+    return luck.choice(["", "Who saw the ", "When did Ann see ", "What did Bob say of "]) + " ".join(words) + ending
+
+
+def the_thing(found):
+    return (found.kind, found.namespace, found.id, found.conversation_id, found.created_at)
+
+
+def shown(found):
+    """A result with all that a caller sees of it."""
+    return [(the_thing(each), each.score, str(each.why)) for each in found]
+
+
+class TestNothingBehindAWallIsFound:
+    @pytest.mark.parametrize("seed", range(2))
+    def test_whatever_is_asked_the_hits_are_what_an_oracle_allows(self, memory, seed):
+        luck = random.Random(seed)
+        things = fill(memory, luck, 220)
+        for _ in range(120):
+            where, question = anywhere(luck), a_question(luck)
+            allowed = {(t.kind, t.namespace, t.id, t.conversation, t.at) for t in things if where.lets(t)}
+            found = [the_thing(each) for each in memory.search(question, limit=1000, **where._asdict())]
+            assert len(found) == len(set(found))
+            assert set(found) <= allowed, (question, where)
+
+    @pytest.mark.parametrize("seed", range(2))
+    def test_a_word_that_is_looked_up_is_found_wherever_it_is_allowed(self, memory, seed):
+        luck = random.Random(seed)
+        things = fill(memory, luck, 220)
+        for _ in range(120):
+            where, word = anywhere(luck), luck.choice(["cat", "dog", "tea", "car", "sun", "猫犬", "naive"])
+            [term] = terms(word)[-1:]
+            allowed = {
+                (t.kind, t.namespace, t.id, t.conversation, t.at)
+                for t in things
+                if where.lets(t) and term in terms(t.text)
+            }
+            found = {the_thing(each) for each in memory.search(word, limit=1000, **where._asdict())}
+            assert found == allowed, (word, where)
+
+    def test_siblings_whose_names_begin_alike_are_apart(self, memory):
+        for namespace in NAMESPACES:
+            memory.conversation("c", namespace).add(role="user", content="cat")
+
+        def seen(namespace):
+            return {each.namespace for each in memory.search("cat", namespace=namespace, limit=100)}
+
+        for namespace in NAMESPACES:
+            assert seen(namespace) == {each for each in NAMESPACES if each[: len(namespace)] == namespace}
+        assert seen(("nobody",)) == set()
+
+    def test_neighbours_in_number_are_no_neighbours_when_a_series_is_full(self, memory, raw):
+        """The last place of one tenant's conversation and the first of the next one's have adjoining numbers."""
+        [one, two] = [memory.conversation("c", (who,)) for who in ("a", "b")]
+        one.add(role="user", content="first")
+        raw(memory, "update search_series set next = 4194303")
+        raw(memory, "update search_scope set series = 32767")
+        one.add(role="user", content="Where is the striped zebra?")  # at the last place of the series
+        memory.conversation("d", ("a",)).add(role="user", content="x")  # the last series of the scope
+        raw(memory, "update search_series set next = 4194303 where name = 'd'")
+        memory.conversation("d", ("a",)).add(role="user", content="Where is the striped zebra?")
+        two.add(role="user", content="In the zoo.")
+        scopes = raw(memory, "select id from search_scope order by id")
+        assert [row["id"] for row in scopes] == [scopes[0]["id"], scopes[0]["id"] + 1]
+        places = [row["id"] for row in raw(memory, "select id from search_document order by id")]
+        assert places[-1] == places[-2] + 1
+        asked = "Where was the striped zebra on 1 January 2026?"  # when all of it was said
+        found = memory.search(asked, namespace=("a",), limit=100)
+        assert {each.namespace for each in found} == {("a",)}
+        assert {each.text for each in memory.search(asked, namespace=("b",))} == {"In the zoo."}
+        assert not memory.search(asked, namespace=("b",))[0].why.terms
+        assert {each.text for each in memory.search("Where is the striped zebra?")} == {"Where is the striped zebra?"}
+        assert memory.search("zoo", namespace=("a",)) == []
+
+
+class TestNothingBehindAWallIsFelt:
+    @pytest.mark.parametrize("most", [2_000, 15], ids=["few", "common"])
+    def test_what_others_store_changes_no_hit_and_no_score(self, memory, monkeypatch, most):
+        monkeypatch.setattr(module, "MOST_POSTINGS", most)
+        luck = random.Random(8)
+        mine, others = [("a",), ("a", "b")], [("ab",), ("b",), ("ä",), ("a\u0020",)]
+        fill(memory, luck, 60, others)
+        fill(memory, luck, 150, mine)
+        fill(memory, luck, 70, others)
+        asked = [(a_question(luck), anywhere(luck)._replace(namespace=luck.choice(mine))) for _ in range(60)]
+
+        def answers():
+            return [shown(memory.search(question, limit=50, **where._asdict())) for question, where in asked]
+
+        before = answers()
+        assert sum(map(len, before)) > 300
+        fill(memory, luck, 300, others)
+        assert answers() == before
+        for namespace in others:
+            memory.erase(namespace=namespace)
+        assert answers() == before
+
+    def test_a_name_that_only_others_have_is_a_word_like_any_other(self, memory):
+        memory.conversation("c", ("0",)).add(role="user", content="hello", name="Rose")
+        memory.conversation("c", ("a",)).add(role="user", content="The rose is red.")
+        before = shown(memory.search("Is a red rose red?", namespace=("a",)))
+        memory.conversation("c", ("b",)).add(role="user", content="hello", name="Rose")
+        assert shown(memory.search("Is a red rose red?", namespace=("a",))) == before
+        assert before[0][2].count("rose") == 1

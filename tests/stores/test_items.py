@@ -1,0 +1,444 @@
+"""`AgentMemoryStore`: long-term items, as LangGraph's contract has them."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+import pytest
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    InvalidNamespaceError,
+    ListNamespacesOp,
+    MatchCondition,
+    PutOp,
+    SearchOp,
+)
+
+from langchain_agentmem import AgentMemory, AgentMemoryStore
+from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
+
+NS = ("users", "ana")
+
+
+@pytest.fixture
+def store(memory):
+    return memory.store
+
+
+def keys(found):
+    return [item.key for item in found]
+
+
+class TestOpening:
+    def test_a_path_is_enough_and_setup_does_no_harm(self, url):
+        with AgentMemoryStore.from_conn_string(url) as store:
+            store.setup()
+            store.put(NS, "k", {"a": 1})
+        with AgentMemoryStore.from_conn_string(url) as store:
+            assert store.get(NS, "k").value == {"a": 1}
+
+    async def test_it_opens_and_closes_in_async_code_too(self, url):
+        async with AgentMemoryStore.from_conn_string(url) as store:
+            await store.setup()
+            await store.aput(NS, "k", {"a": 1})
+            assert (await store.aget(NS, "k")).value == {"a": 1}
+        with pytest.raises(AgentMemoryError):
+            store.get(NS, "k")
+
+    def test_a_memory_has_one_and_the_same(self, memory):
+        assert memory.store is memory.store
+        AgentMemoryStore(memory).put(NS, "k", {"a": 1})
+        assert memory.store.get(NS, "k").value == {"a": 1}
+        memory.store.close()
+        assert memory.store.get(NS, "k") is not None
+
+    def test_in_memory_databases_are_separate(self):
+        with AgentMemoryStore.from_conn_string(":memory:") as one, AgentMemoryStore.from_conn_string(":memory:") as two:
+            one.put(NS, "k", {})
+            assert two.get(NS, "k") is None
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {"index": "text"},
+            {"index": {"dims": 0}},
+            {"index": {"dims": True}},
+            {"index": {"fields": [1]}},
+            {"index": {"embed": 7}},
+            {"ttl": 5},
+            {"ttl": {"default_ttl": -1}},
+            {"ttl": {"default_ttl": "1"}},
+            {"ttl": {"sweep_interval_minutes": 0}},
+        ],
+    )
+    def test_a_wrong_configuration_is_refused(self, arguments):
+        with pytest.raises(InvalidInput):
+            AgentMemoryStore(":memory:", **arguments)
+        with pytest.raises(InvalidInput):
+            AgentMemoryStore.from_conn_string(":memory:", **arguments)
+
+    def test_it_keeps_its_configurations(self):
+        store = AgentMemoryStore(
+            ":memory:",
+            index={"dims": 2, "embed": lambda texts: [[0.0, 1.0] for _ in texts], "text_fields": ["title"]},
+            ttl={"default_ttl": 5, "refresh_on_read": False},
+        )
+        assert store.index_config["fields"] == ["title"]
+        assert store.embeddings.embed_query("x") == [0.0, 1.0]
+        assert store.ttl_config == {"default_ttl": 5, "refresh_on_read": False}
+        assert isinstance(store, BaseStore)
+        assert store.supports_ttl
+
+
+class TestItems:
+    def test_what_was_put_is_got(self, store):
+        store.put(NS, "k", {"city": "Lisbon", "deep": {"list": [1, None, "x"]}})
+        item = store.get(NS, "k")
+        assert (item.namespace, item.key, item.value) == (NS, "k", {"city": "Lisbon", "deep": {"list": [1, None, "x"]}})
+
+    def test_what_was_not_is_not(self, store):
+        assert store.get(NS, "k") is None
+        store.put(NS, "k", {})
+        assert store.get(NS, "K") is None
+        assert store.get(("users",), "k") is None
+        assert store.get((*NS, "x"), "k") is None
+
+    def test_a_deleted_one_is_gone_and_may_come_back(self, store):
+        store.put(NS, "k", {"v": 1})
+        before = store.get(NS, "k")
+        store.delete(NS, "k")
+        store.delete(NS, "k")
+        assert store.get(NS, "k") is None
+        store.put(NS, "k", {"v": 2})
+        assert store.get(NS, "k").created_at > before.created_at
+
+    def test_an_update_keeps_when_it_was_made(self, store):
+        store.put(NS, "k", {"v": 1})
+        first = store.get(NS, "k")
+        store.put(NS, "k", {"v": 2})
+        second = store.get(NS, "k")
+        assert second.created_at == first.created_at == first.updated_at
+        assert second.updated_at > first.updated_at
+
+    def test_times_are_in_utc_with_microseconds(self, url):
+        at = datetime(2026, 5, 1, 12, 0, 0, 123_457, tzinfo=UTC)
+        with AgentMemory(url, clock=lambda: at) as memory:
+            memory.store.put(NS, "k", {})
+            item = memory.store.get(NS, "k")
+        assert item.created_at == item.updated_at == at
+        assert item.created_at.tzinfo is not None
+        assert item.created_at.utcoffset() == timedelta(0)
+
+    def test_keys_are_any_text(self, store):
+        odd = ["a.b", "ü/日本", "line\nbreak", "%", "_", "'; drop table item; --", " ", "k" * 2_000]
+        store.batch([PutOp(NS, key, {"is": key}) for key in odd])
+        assert [store.get(NS, key).value for key in odd] == [{"is": key} for key in odd]
+        assert {item.key for item in store.search(NS, limit=20)} == set(odd)
+
+    def test_a_number_as_key_is_its_text(self, store):
+        store.put(NS, 7, {"a": 1})
+        assert store.get(NS, "7").key == "7"
+
+    def test_a_damaged_value_is_said_to_be(self, memory, store, raw):
+        store.put(NS, "k", {"a": 1})
+        raw(memory, "update item set value = :value", value=b'{"a":')
+        with pytest.raises(DatabaseUnreadable, match=r"'k' in \('users', 'ana'\)"):
+            store.get(NS, "k")
+        assert any("'k'" in problem for problem in memory.verify().problems)
+        store.delete(NS, "k")
+        assert memory.verify().ok
+
+
+class TestBatches:
+    def test_reads_see_what_was_before_the_writes(self, store):
+        store.put(NS, "old", {"v": 0})
+        results = store.batch(
+            [
+                PutOp(NS, "old", {"v": 1}),
+                GetOp(NS, "old"),
+                PutOp(NS, "new", {"v": 2}),
+                SearchOp(("users",)),
+                PutOp(("other",), "k", {}),
+                ListNamespacesOp(),
+                GetOp(NS, "new"),
+            ]
+        )
+        assert results[0] is results[2] is results[4] is results[6] is None
+        assert results[1].value == {"v": 0}
+        assert keys(results[3]) == ["old"]
+        assert results[5] == [NS]
+        assert store.get(NS, "old").value == {"v": 1}
+
+    def test_of_several_writes_to_one_key_the_last_counts(self, store):
+        store.batch([PutOp(NS, "k", {"v": 1}), PutOp(NS, "k", None), PutOp(NS, "k", {"v": 3}), PutOp(NS, "x", {})])
+        assert store.get(NS, "k").value == {"v": 3}
+        store.batch([PutOp(NS, "k", {"v": 4}), PutOp(NS, "k", None)])
+        assert store.get(NS, "k") is None
+
+    def test_when_anything_is_wrong_nothing_is_written(self, store):
+        store.put(NS, "k", {"v": 1})
+        for wrong in (
+            PutOp(NS, "x", {"bad": object()}),
+            PutOp(("a.b",), "x", {}),
+            PutOp(NS, "", {}),
+            PutOp(NS, "x", {}, ttl=-1),
+            SearchOp(NS, filter={"x": {"$no": 1}}),
+            GetOp(NS, None),
+            "no operation",
+        ):
+            with pytest.raises(InvalidInput):
+                store.batch([PutOp(NS, "k", {"v": 2}), PutOp(NS, "y", {}), wrong])
+            assert store.get(NS, "k").value == {"v": 1}
+            assert keys(store.search(NS)) == ["k"]
+
+    def test_a_batch_may_be_empty_long_and_go_everywhere(self, store):
+        assert store.batch([]) == []
+        places = [((f"n{i % 7}",), f"k{i}") for i in range(300)]
+        assert store.batch([PutOp(*place, {"i": i}) for i, place in enumerate(places)]) == [None] * 300
+        found = store.batch(GetOp(*place) for place in reversed(places))
+        assert [item.value["i"] for item in found] == list(reversed(range(300)))
+        store.batch([PutOp(*place, {"i": -i} if i % 2 else None) for i, place in enumerate(places)])
+        found = store.batch([GetOp(*place) for place in places])
+        assert [item and item.value["i"] for item in found] == [-i if i % 2 else None for i in range(300)]
+
+    def test_two_results_for_one_item_are_two_objects(self, store):
+        store.put(NS, "k", {"list": [1]})
+        one, two = store.batch([GetOp(NS, "k"), GetOp(NS, "k")])
+        one.value["list"].append(2)
+        assert two.value == {"list": [1]}
+
+
+class TestSearching:
+    def test_the_last_updated_comes_first_and_of_one_time_the_keys_decide(self, store):
+        store.batch([PutOp(NS, key, {"n": 1}) for key in "cab"])
+        store.put(("users", "bob"), "z", {})
+        store.put(NS, "b", {"n": 2})
+        assert keys(store.search(("users",))) == ["b", "z", "a", "c"]
+        assert keys(store.search(NS)) == ["b", "a", "c"]
+
+    def test_the_same_key_in_several_namespaces_comes_in_their_order(self, store):
+        store.batch([PutOp(("n", label), "k", {}) for label in ("c", "a", "b")])
+        assert [item.namespace[1] for item in store.search(("n",))] == ["a", "b", "c"]
+
+    def test_pages_join_without_a_gap(self, store):
+        store.batch([PutOp(("p", str(i % 3)), f"{i:03}", {"even": i % 2 == 0}) for i in range(260)])
+        for given in (None, {"even": True}):
+            whole = keys(store.search(("p",), filter=given, limit=1_000))
+            assert len(whole) == (130 if given else 260)
+            pages = [keys(store.search(("p",), filter=given, limit=7, offset=at)) for at in range(0, 270, 7)]
+            assert list(chain(*pages)) == whole
+        assert keys(store.search(("p",), limit=0)) == []
+        assert keys(store.search(("p",), filter={"even": True}, limit=3, offset=129)) == [whole[-1]]
+        assert keys(store.search(("p",), offset=1_000)) == []
+
+    def test_rare_matches_are_found_however_far_behind(self, store):
+        store.put(("p", "x"), "needle", {"is": "needle"})
+        store.batch([PutOp(("p", str(i % 2)), f"{i:04}", {"is": "hay"}) for i in range(700)])
+        assert keys(store.search(("p",), filter={"is": "needle"})) == ["needle"]
+        assert keys(store.search(("p", "1"), filter={"is": "needle"})) == []
+
+    def test_a_prefix_is_one_of_labels_not_of_letters(self, store):
+        for namespace in (("a",), ("a", "b"), ("ab",), ("a b",), ("a", "bc"), ("A",)):
+            store.put(namespace, "/".join(namespace), {})
+        assert sorted(keys(store.search(("a",)))) == ["a", "a/b", "a/bc"]
+        assert keys(store.search(("a", "b"))) == ["a/b"]
+        assert len(store.search(())) == 6
+
+    def test_a_page_without_a_filter_reads_no_other_values(self, memory, store, raw):
+        store.batch([PutOp(NS, f"{i:02}", {}) for i in range(10)])
+        raw(memory, "update item set value = :value where key <> :key", value=b"{", key="03")
+        assert keys(store.search(NS, limit=1, offset=3)) == ["03"]
+
+
+class TestListingNamespaces:
+    @pytest.fixture
+    def filled(self, store):
+        for namespace in (
+            ("a", "b", "c"),
+            ("a", "b", "d", "e"),
+            ("a", "b", "d", "i"),
+            ("a", "b", "f"),
+            ("a", "c", "f"),
+            ("b",),
+        ):
+            store.put(namespace, "k", {})
+        return store
+
+    def test_they_come_in_order_and_each_once(self, filled):
+        filled.put(("a", "b", "c"), "k2", {})
+        assert filled.list_namespaces() == [
+            ("a", "b", "c"), ("a", "b", "d", "e"), ("a", "b", "d", "i"), ("a", "b", "f"), ("a", "c", "f"), ("b",),
+        ]  # fmt: skip
+
+    def test_depth_cuts_them(self, filled):
+        assert filled.list_namespaces(prefix=("a", "b"), max_depth=3) == [
+            ("a", "b", "c"),
+            ("a", "b", "d"),
+            ("a", "b", "f"),
+        ]
+        assert filled.list_namespaces(max_depth=1) == [("a",), ("b",)]
+
+    def test_prefixes_suffixes_and_wildcards_choose(self, filled):
+        assert filled.list_namespaces(suffix=("f",)) == [("a", "b", "f"), ("a", "c", "f")]
+        assert filled.list_namespaces(prefix=("a", "*", "f")) == [("a", "b", "f"), ("a", "c", "f")]
+        assert filled.list_namespaces(prefix=("a", "b", "*"), suffix=("*", "e")) == [("a", "b", "d", "e")]
+        assert filled.list_namespaces(prefix=("*", "c")) == [("a", "c", "f")]
+        assert filled.list_namespaces(prefix=("a", "b", "d", "e", "*")) == []
+        both = (MatchCondition("prefix", ("a",)), MatchCondition("prefix", ("b",)))
+        assert filled.batch([ListNamespacesOp(both)]) == [[]]
+
+    def test_pages_join_without_a_gap(self, store):
+        store.batch([PutOp(("p", f"{i // 2:03}", str(i)), "k", {}) for i in range(230)])
+        for depth in (None, 2):
+            whole = store.list_namespaces(max_depth=depth, limit=1_000)
+            assert len(whole) == (115 if depth else 230)
+            pages = [store.list_namespaces(max_depth=depth, limit=20, offset=at) for at in range(0, 240, 20)]
+            assert list(chain(*pages)) == whole
+
+    def test_conversations_are_none_of_them(self, memory, filled):
+        memory.conversation("c", ("only", "talk")).add_user_message("Hello")
+        assert ("only", "talk") not in filled.list_namespaces()
+
+    def test_an_unknown_match_is_refused(self, store):
+        with pytest.raises(InvalidInput, match="match_type"):
+            store.batch([ListNamespacesOp((MatchCondition("infix", ("a",)),))])
+
+
+class TestNamespaces:
+    @pytest.mark.parametrize(
+        "namespace", [("a.b",), ("",), ("a", ""), ("a\0",), (1,), ("a\x1fb",), ("x" * 201,), "ab", 7]
+    )
+    def test_what_cannot_be_one_is_refused_by_every_operation(self, store, namespace):
+        for op in (
+            GetOp(namespace, "k"),
+            PutOp(namespace, "k", {}),
+            PutOp(namespace, "k", None),
+            SearchOp(namespace),
+            ListNamespacesOp((MatchCondition("prefix", namespace),)),
+            ListNamespacesOp((MatchCondition("suffix", namespace),)),
+        ):
+            with pytest.raises(InvalidInput) as raised:
+                store.batch([op])
+            assert isinstance(raised.value, InvalidNamespaceError), op
+
+    @pytest.mark.parametrize("namespace", [(), ("langgraph",), ("langgraph", "x")])
+    def test_no_item_is_put_where_langgraph_wants_none(self, store, namespace):
+        with pytest.raises(InvalidNamespaceError):
+            store.put(namespace, "k", {})
+        with pytest.raises(InvalidInput):
+            store.batch([PutOp(namespace, "k", {})])
+
+    @pytest.mark.parametrize("name", ["limit", "offset"])
+    @pytest.mark.parametrize("value", [-1, True, 1.5, "1", None, 2**70])
+    def test_wrong_numbers_are_refused(self, store, name, value):
+        with pytest.raises(InvalidInput, match=name):
+            store.search((), **{name: value})
+        with pytest.raises(InvalidInput, match=name):
+            store.list_namespaces(**{name: value})
+
+    @pytest.mark.parametrize("depth", [0, -1, "1"])
+    def test_so_are_wrong_depths(self, store, depth):
+        with pytest.raises(InvalidInput, match="max_depth"):
+            store.list_namespaces(max_depth=depth)
+
+    def test_the_namespace_of_a_run_is_not_applied(self, memory):
+        def node(state: MessagesState, *, store: BaseStore):
+            store.put(NS, "k", {"by": "node"})
+            return {}
+
+        graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile(store=memory.store)
+        graph.invoke({"messages": []}, {"configurable": {"agentmem_namespace": ("tenant",)}})
+        assert memory.store.list_namespaces() == [NS]
+
+    def test_nothing_is_left_of_one_whose_last_item_is_gone(self, memory, store, raw):
+        store.put(NS, "k", {"a": "words"})
+        store.put(NS, "j", {})
+        store.delete(NS, "k")
+        assert raw(memory, "select path from namespace")
+        store.delete(NS, "j")
+        for table in ("namespace", "item", "search_document", "search_series", "search_scope"):
+            assert raw(memory, f"select count(*) as n from {table}") == [{"n": 0}]
+
+    def test_a_conversation_keeps_one_alive(self, memory, store):
+        memory.conversation("c", NS).add_user_message("Hello")
+        store.put(NS, "k", {"a": "words"})
+        store.delete(NS, "k")
+        assert len(memory.conversation("c", NS)) == 1
+        store.put(NS, "k", {"a": "words"})
+        memory.conversation("c", NS).clear()
+        assert store.get(NS, "k") is not None
+        assert memory.verify().ok
+
+
+class TestTogether:
+    async def test_async_code_does_the_same(self, store):
+        await store.aput(NS, "k", {"v": 1})
+        await asyncio.gather(*(store.aput(NS, f"k{i}", {"v": i}) for i in range(20)))
+        assert (await store.aget(NS, "k7")).value == {"v": 7}
+        assert len(await store.asearch(("users",), filter={"v": {"$gt": 9}}, limit=50)) == 10
+        assert await store.alist_namespaces() == [NS]
+        await store.adelete(NS, "k")
+        assert await store.aget(NS, "k") is None
+        old, none = await store.abatch([GetOp(NS, "k1"), PutOp(NS, "k1", {"v": -1})])
+        assert (old.value, none) == ({"v": 1}, None)
+        with pytest.raises(InvalidInput):
+            await store.abatch([PutOp(NS, "x", {"v": object()})])
+
+    async def test_sync_calls_work_where_a_loop_runs(self, store):
+        store.put(NS, "k", {"v": 1})
+        assert store.get(NS, "k").value == {"v": 1}
+
+    def test_threads_that_write_the_same_keys_lose_nothing(self, url):
+        with AgentMemory(url) as memory:
+            store = memory.store
+
+            def work(number):
+                for turn in range(15):
+                    store.batch([PutOp(NS, f"shared{k}", {"words": f"by {number}"}) for k in range(turn % 4)])
+                    store.put(("own", str(number)), f"k{turn}", {"words": "mine"})
+                    store.put(NS, "flips", {"words": "there"}) if number % 2 else store.delete(NS, "flips")
+                    store.delete(("own", str(number)), f"k{turn - 1}")
+
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(work, range(8)))
+            store.delete(NS, "flips")
+            assert sorted(keys(store.search(NS))) == ["shared0", "shared1", "shared2"]
+            assert len(store.search(("own",), limit=99)) == 8
+            report = memory.verify()
+            assert report.ok, report.problems
+
+    def test_a_graph_remembers_over_threads(self, memory):
+        def node(state: MessagesState, *, store: BaseStore):
+            seen = store.get(NS, "seen")
+            store.put(NS, "seen", {"times": (seen.value["times"] if seen else 0) + 1})
+            return {}
+
+        graph = (
+            StateGraph(MessagesState)
+            .add_node("node", node)
+            .add_edge(START, "node")
+            .compile(store=memory.store, checkpointer=memory.checkpointer)
+        )
+        for thread in "ab":
+            graph.invoke({"messages": []}, {"configurable": {"thread_id": thread}})
+        assert memory.store.get(NS, "seen").value == {"times": 2}
+
+    def test_a_trace_tells_what_was_asked(self, url):
+        steps = []
+        with AgentMemory(url, hooks=[steps.append]) as memory:
+            memory.store.put(NS, "k", {"secret": "value"})
+            memory.store.get(NS, "k")
+            memory.store.search(("users",), query="value")
+            memory.store.batch([GetOp(NS, "k"), PutOp(NS, "k", None)])
+        told = [(step.name, step.inputs) for step in steps if step.name.startswith("memory.store")]
+        assert [name for name, _ in told] == [
+            "memory.store.put", "memory.store.get", "memory.store.search", "memory.store.batch",
+        ]  # fmt: skip
+        assert told[0][1] == {"put": 1, "namespaces": [["users", "ana"]]}
+        assert told[2][1]["queries"] == ["value"]
+        assert "secret" not in str(told)

@@ -1,0 +1,168 @@
+"""Items are counted, verified, erased, exported and imported with everything else."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from langgraph.store.base import PutOp
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput
+
+NS = ("users", "ana")
+
+
+@pytest.fixture
+def filled(memory):
+    memory.store.put(NS, "home", {"city": "Lisbon", "at": datetime(2026, 5, 1, tzinfo=UTC), "pair": (1, "x")})
+    memory.store.put(NS, "named", {"title": "apples", "body": "pears"}, index=["title"])
+    memory.store.put(NS, "hidden", {"text": "plums"}, index=False)
+    memory.store.put(("users", "bob"), "soon", {"text": "mangos"}, ttl=10)
+    memory.store.put(("other",), "home", {"city": "Porto \ud800"})
+    return memory
+
+
+def found(memory, question):
+    return [item.key for item in memory.store.search((), query=question, refresh_ttl=False)]
+
+
+def everything(memory):
+    return [item.dict() for item in memory.store.search((), limit=100, refresh_ttl=False)]
+
+
+@pytest.fixture
+def another(new_database, clock, url):
+    with AgentMemory(new_database("postgres" if url.startswith("postgres") else "sqlite"), clock=clock) as memory:
+        yield memory
+
+
+class TestCounting:
+    def test_statistics_and_verification_know_them(self, filled):
+        assert filled.stats()["items"] == 5
+        report = filled.verify()
+        assert (report.ok, report.checked["items"]) == (True, 5)
+
+    @pytest.mark.parametrize(
+        ("sql", "says"),
+        [
+            ("update item set value = :value where key = 'named'", "'named'.*is damaged"),
+            ("update item set document_id = 7 where key = 'named'", "is not in the index"),
+            ("update item set document_id = null where key = 'named'", "nothing owns the document"),
+        ],
+    )
+    def test_damage_is_found(self, filled, raw, sql, says):
+        raw(filled, sql, **({"value": b'{"city": "Porto"}'} if ":value" in sql else {}))
+        problems = " | ".join(filled.verify().problems)
+        assert re.search(says, problems), problems
+
+
+class TestErasing:
+    def test_a_namespace_goes_with_its_items_and_leaves_no_trace(self, filled, raw):
+        report = filled.erase(namespace=("users",))
+        assert report.items == 4
+        assert [item.key for item in filled.store.search(())] == ["home"]
+        assert found(filled, "Lisbon apples mangos") == []
+        assert found(filled, "Porto") == ["home"]
+        assert filled.verify().ok
+        assert raw(filled, "select path from namespace") == [{"path": "other\x1f"}]
+        if filled.database.engine.dialect == "sqlite":
+            stored = Path(filled.database.engine.path).read_bytes()
+            assert b"Porto" in stored
+            for word in (b"Lisbon", b"lisbon", b"apples", b"mangos", b"plums", b"ana\x1f"):
+                assert word not in stored
+
+    def test_a_damaged_one_goes_too(self, filled, raw):
+        raw(filled, "update item set value = :value", value=b"{")
+        assert filled.erase(namespace=()).items == 5
+        assert filled.stats()["items"] == 0
+
+    def test_an_erased_conversation_or_thread_takes_none_along(self, filled):
+        filled.conversation("c", NS).add_user_message("Hello")
+        assert filled.erase(namespace=NS, conversation_id="c").items == 0
+        assert filled.erase(namespace=NS, thread_id="t").items == 0
+        assert filled.stats()["items"] == 5
+
+    def test_many_are_erased(self, memory):
+        memory.store.batch([PutOp((f"n{i % 3}",), str(i), {"text": f"word {i}"}) for i in range(1_100)])
+        assert memory.erase(namespace=()).items == 1_100
+        assert memory.verify().ok
+
+
+class TestMoving:
+    def test_an_export_brings_all_of_them_as_they_were(self, filled, another, tmp_path):
+        assert filled.export(tmp_path / "all.jsonl").items == 5
+        assert another.import_(tmp_path / "all.jsonl").items == 5
+        assert everything(another) == everything(filled)
+        assert found(another, "Lisbon") == ["home"]
+        assert found(another, "apples") == ["named"]
+        assert found(another, "pears plums") == []
+        report = another.verify()
+        assert report.ok, report.problems
+
+    def test_a_time_to_live_comes_along(self, filled, another, clock, tmp_path):
+        filled.export(tmp_path / "all.jsonl")
+        another.import_(tmp_path / "all.jsonl")
+        clock.pass_time(minutes=8)
+        assert another.store.get(("users", "bob"), "soon")
+        clock.pass_time(minutes=8)
+        assert another.store.get(("users", "bob"), "soon")
+        clock.pass_time(minutes=11)
+        assert another.store.get(("users", "bob"), "soon") is None
+
+    def test_what_has_expired_meanwhile_does_not(self, filled, another, clock, tmp_path):
+        filled.export(tmp_path / "all.jsonl")
+        clock.pass_time(minutes=11)
+        assert another.import_(tmp_path / "all.jsonl").items == 4
+
+    def test_what_is_there_stays_and_twice_adds_nothing(self, filled, another, tmp_path):
+        filled.export(tmp_path / "all.jsonl")
+        another.store.put(NS, "home", {"city": "Coimbra"})
+        assert another.import_(tmp_path / "all.jsonl").items == 4
+        assert another.import_(tmp_path / "all.jsonl").items == 0
+        assert another.store.get(NS, "home").value == {"city": "Coimbra"}
+        assert another.verify().ok
+
+    def test_pages_of_them_move(self, memory, another, tmp_path):
+        memory.store.batch([PutOp((f"n{i % 3}",), f"{i:04}", {"i": i}) for i in range(1_203)])
+        assert memory.export(tmp_path / "all.jsonl").items == 1_203
+        assert another.import_(tmp_path / "all.jsonl").items == 1_203
+        assert another.stats()["items"] == 1_203
+
+    def test_an_export_of_a_damaged_one_says_which(self, filled, raw, tmp_path):
+        raw(filled, "update item set value = :value where key = 'named'", value=b'{"a": 1}')
+        with pytest.raises(Exception, match=r"'named'.*is damaged"):
+            filled.export(tmp_path / "all.jsonl")
+        assert not (tmp_path / "all.jsonl").exists()
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            {"value": {"city": "Faro"}},
+            {"value": [1]},
+            {"value": {"$agentmem": "new"}},
+            {"key": ""},
+            {"key": 7},
+            {"created_at": "now"},
+            {"updated_at": None},
+            {"expires_at": True},
+            {"ttl": "5"},
+            {"ttl": -1},
+            {"named": "text"},
+            {"named": [1]},
+            {"found": None, "checksum": 0},
+        ],
+    )
+    def test_a_damaged_record_is_refused_and_nothing_is_written(self, filled, another, tmp_path, damage):
+        path = tmp_path / "all.jsonl"
+        filled.export(path)
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        [record] = [line for line in lines if line.get("key") == "named"]
+        record.update(damage)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        with pytest.raises(InvalidInput, match="item"):
+            another.import_(path)
+        assert another.stats()["items"] == 0

@@ -1,0 +1,281 @@
+"""Items that expire: they are gone at that moment, reading puts it off, and a sweep frees their room."""
+
+from __future__ import annotations
+
+import gc
+import sqlite3
+import threading
+import time
+import weakref
+
+import pytest
+from langgraph.store.base import GetOp, PutOp, SearchOp
+
+from langchain_agentmem import AgentMemory, AgentMemoryStore
+from langchain_agentmem.errors import InvalidInput
+
+NS = ("a", "b")
+
+
+@pytest.fixture
+def store(memory):
+    return memory.store
+
+
+def keys(found):
+    return [item.key for item in found]
+
+
+class TestExpiry:
+    def test_what_has_expired_is_read_nowhere(self, memory, store, clock):
+        store.put(NS, "soon", {"text": "apples"}, ttl=1)
+        store.put(("a", "other"), "soon", {"text": "apples"}, ttl=1)
+        store.put(NS, "later", {"text": "apples"}, ttl=60)
+        store.put(NS, "never", {"text": "apples"})
+        clock.pass_time(minutes=2)
+        assert store.get(NS, "soon") is None
+        assert [each and each.key for each in store.batch([GetOp(NS, "soon"), GetOp(NS, "later")])] == [None, "later"]
+        assert keys(store.search(("a",))) == ["never", "later"]
+        assert keys(store.search(("a",), filter={"text": "apples"})) == ["never", "later"]
+        assert sorted(keys(store.search(("a",), query="apples"))) == ["later", "never"]
+        assert store.list_namespaces() == [NS]
+        assert sorted(found.id for found in memory.search("apples", kinds=["item"])) == ["later", "never"]
+
+    def test_expired_hits_leave_no_gap(self, memory, store, clock):
+        store.batch([PutOp(NS, f"gone{i:03}", {"text": "apples apples"}, ttl=1) for i in range(60)])
+        store.batch([PutOp(NS, f"kept{i:03}", {"text": "apples and more besides"}) for i in range(20)])
+        clock.pass_time(minutes=2)
+        assert len(store.search(NS, query="apples", limit=15)) == 15
+        assert len(memory.search("apples", limit=15)) == 15
+
+    def test_minutes_have_fractions(self, store, clock):
+        store.put(NS, "k", {}, ttl=0.5)
+        clock.pass_time(seconds=20)
+        assert store.get(NS, "k", refresh_ttl=False)
+        clock.pass_time(seconds=20)
+        assert store.get(NS, "k") is None
+
+    def test_reading_puts_it_off(self, store, clock):
+        for read in (
+            lambda: store.get(NS, "k"),
+            lambda: store.search(NS),
+            lambda: store.search(NS, query="words"),
+            lambda: store.batch([GetOp(NS, "k"), PutOp(NS, "x", {}), SearchOp(NS)]),
+            lambda: store.search(NS, filter={"v": "words"}),
+        ):
+            store.put(NS, "k", {"v": "words"}, ttl=10)
+            for _ in range(3):
+                clock.pass_time(minutes=9)
+                assert read()
+                assert store.get(NS, "k", refresh_ttl=False)
+            clock.pass_time(minutes=11)
+            assert store.get(NS, "k") is None
+
+    def test_unless_it_is_asked_not_to(self, store, clock):
+        for read in (
+            lambda: store.get(NS, "k", refresh_ttl=False),
+            lambda: store.search(NS, refresh_ttl=False),
+            lambda: store.batch([GetOp(NS, "k", False), PutOp(NS, "x", {})]),
+            store.list_namespaces,
+        ):
+            store.put(NS, "k", {}, ttl=10)
+            clock.pass_time(minutes=9)
+            assert read()
+            clock.pass_time(minutes=2)
+            assert store.get(NS, "k") is None
+
+    def test_a_search_puts_off_only_what_it_gives(self, store, clock):
+        store.batch([PutOp(NS, key, {"is": key}, ttl=10) for key in "abc"])
+        clock.pass_time(minutes=9)
+        assert keys(store.search(NS, limit=1)) == ["a"]
+        assert keys(store.search(NS, filter={"is": "b"})) == ["b"]
+        clock.pass_time(minutes=5)
+        assert keys(store.search(NS)) == ["a", "b"]
+
+    def test_reading_changes_neither_time_of_an_item(self, store, clock):
+        store.put(NS, "k", {}, ttl=10)
+        before = store.get(NS, "k")
+        clock.pass_time(minutes=5)
+        assert store.get(NS, "k") == before
+        assert store.get(NS, "k").updated_at == before.updated_at
+
+    def test_writing_sets_it_anew(self, store, clock):
+        store.put(NS, "k", {}, ttl=10)
+        clock.pass_time(minutes=9)
+        store.put(NS, "k", {}, ttl=30)
+        clock.pass_time(minutes=29)
+        assert store.get(NS, "k", refresh_ttl=False)
+        store.put(NS, "k", {})
+        clock.pass_time(days=999)
+        assert store.get(NS, "k")
+
+    def test_one_that_has_expired_is_made_anew(self, memory, store, clock):
+        store.put(NS, "k", {"v": "old words"}, ttl=1)
+        clock.pass_time(minutes=2)
+        store.put(NS, "k", {"v": "new"})
+        item = store.get(NS, "k")
+        assert item.created_at == item.updated_at
+        assert store.search(NS, query="old") == []
+        assert keys(store.search(NS, query="new")) == ["k"]
+        assert memory.verify().ok
+
+    def test_a_write_in_the_same_batch_wins_over_the_reading(self, store, clock):
+        store.put(NS, "k", {}, ttl=60)
+        store.batch([GetOp(NS, "k"), PutOp(NS, "k", {}, ttl=1)])
+        clock.pass_time(minutes=2)
+        assert store.get(NS, "k") is None
+
+    @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), "5", True, 1e10])
+    def test_what_is_no_time_is_refused(self, store, ttl):
+        with pytest.raises(InvalidInput, match="ttl must be"):
+            store.put(NS, "k", {}, ttl=ttl)
+
+
+class TestConfiguration:
+    def test_a_default_is_for_what_names_none(self, memory, clock):
+        store = AgentMemoryStore(memory, ttl={"default_ttl": 10})
+        store.put(NS, "default", {})
+        store.put(NS, "own", {}, ttl=30)
+        store.put(NS, "none", {}, ttl=None)
+        clock.pass_time(minutes=11)
+        assert keys(store.search(NS)) == ["none", "own"]
+
+    def test_reading_may_be_told_not_to_put_off(self, memory, clock):
+        store = AgentMemoryStore(memory, ttl={"default_ttl": 10, "refresh_on_read": False})
+        store.put(NS, "k", {})
+        store.put(NS, "j", {})
+        clock.pass_time(minutes=9)
+        assert store.get(NS, "k", refresh_ttl=True)
+        assert store.get(NS, "j")
+        clock.pass_time(minutes=5)
+        assert keys(store.search(NS)) == ["k"]
+
+    async def test_async_code_does_the_same(self, memory, clock):
+        store = memory.store
+        await store.aput(NS, "k", {}, ttl=10)
+        for _ in range(2):
+            clock.pass_time(minutes=9)
+            assert await store.aget(NS, "k")
+        clock.pass_time(minutes=11)
+        assert await store.aget(NS, "k") is None
+        assert await store.asweep_ttl() == 1
+
+    def test_who_may_only_read_still_reads(self, tmp_path):
+        path = tmp_path / "memory.db"
+        with AgentMemoryStore.from_conn_string(path) as store:
+            store.put(NS, "k", {"v": 1}, ttl=10)
+        with AgentMemoryStore.from_conn_string(f"file:{path}?mode=ro") as store:
+            assert store.get(NS, "k").value == {"v": 1}
+
+
+class TestSweeping:
+    def test_it_deletes_what_has_expired_and_says_how_much(self, memory, store, clock, raw):
+        store.batch([PutOp((f"n{i % 5}",), str(i), {"text": f"words {i}"}, ttl=1) for i in range(1_200)])
+        store.put(("n1",), "kept", {"text": "words"})
+        assert store.sweep_ttl() == 0
+        clock.pass_time(minutes=2)
+        assert store.sweep_ttl() == 1_200
+        assert store.sweep_ttl() == 0
+        for table in ("item", "search_document", "namespace"):
+            assert raw(memory, f"select count(*) as n from {table}") == [{"n": 1}]
+        assert memory.verify().ok
+
+    def test_what_was_read_in_time_is_not_swept(self, store, clock):
+        store.put(NS, "k", {}, ttl=10)
+        clock.pass_time(minutes=9)
+        store.get(NS, "k")
+        clock.pass_time(minutes=9)
+        assert store.sweep_ttl() == 0
+
+
+@pytest.fixture
+def swept():
+    """A store with a sweeper that turns quickly, and a way to wait for it."""
+    with AgentMemoryStore.from_conn_string(":memory:") as store:
+        yield store
+
+
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+class TestTheSweeper:
+    def test_it_sweeps_by_itself_until_it_is_stopped(self, swept):
+        swept.put(NS, "k", {}, ttl=0.0001)
+        future = swept.start_ttl_sweeper(0.0001)
+        until(lambda: swept.database.engine.read(_count) == 0)
+        assert swept.start_ttl_sweeper() is future
+        assert swept.stop_ttl_sweeper(timeout=30)
+        assert future.result(timeout=30) is None
+        assert swept.stop_ttl_sweeper()
+
+    def test_it_starts_again(self, swept):
+        first = swept.start_ttl_sweeper(0.0001)
+        swept.stop_ttl_sweeper()
+        second = swept.start_ttl_sweeper(0.0001)
+        assert first.done()
+        assert not second.done()
+
+    def test_cancelling_its_future_stops_it(self, swept):
+        future = swept.start_ttl_sweeper(0.0001)
+        assert future.cancel()
+        assert swept.stop_ttl_sweeper(timeout=30)
+        assert future.cancelled()
+
+    def test_closing_stops_it(self):
+        store = AgentMemoryStore.from_conn_string(":memory:")
+        future = store.start_ttl_sweeper(0.0001)
+        store.close()
+        assert future.result(timeout=30) is None
+
+    def test_it_takes_the_interval_of_the_configuration(self):
+        with AgentMemoryStore.from_conn_string(":memory:", ttl={"sweep_interval_minutes": 0.0001}) as store:
+            store.put(NS, "k", {}, ttl=0.0001)
+            store.start_ttl_sweeper()
+            until(lambda: store.database.engine.read(_count) == 0)
+
+    def test_a_failure_does_not_end_it(self, swept, monkeypatch, caplog):
+        turns = []
+        real = AgentMemoryStore.sweep_ttl
+
+        def failing(self):
+            turns.append(1)
+            if len(turns) == 1:
+                raise sqlite3.OperationalError
+            return real(self)
+
+        monkeypatch.setattr(AgentMemoryStore, "sweep_ttl", failing)
+        swept.start_ttl_sweeper(0.0001)
+        until(lambda: len(turns) > 2)
+        assert "Sweeping failed" in caplog.text
+
+    def test_it_ends_with_a_database_that_somebody_else_closed(self):
+        memory = AgentMemory()
+        future = memory.store.start_ttl_sweeper(0.0001)
+        memory.close()
+        assert future.result(timeout=30) is None
+
+    def test_it_keeps_no_forgotten_store_alive(self):
+        store = AgentMemoryStore(":memory:")
+        future, reference = store.start_ttl_sweeper(60), weakref.ref(store)
+        before = threading.active_count()
+        del store
+        gc.collect()
+        assert reference() is None
+        assert future.result(timeout=30) is None
+        until(lambda: threading.active_count() < before)
+
+    @pytest.mark.parametrize("minutes", [0, -1, "1"])
+    def test_a_wrong_interval_is_refused(self, swept, minutes):
+        with pytest.raises(InvalidInput):
+            swept.start_ttl_sweeper(minutes)
+
+
+def _count():
+    from langchain_agentmem.storage import query
+
+    [row] = yield query.statistics()
+    return row["items"]

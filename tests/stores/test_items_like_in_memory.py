@@ -1,0 +1,152 @@
+"""Any sequence of batches gives what the store in memory gives, but for the differences that are meant.
+
+Those are: what namespaces are left when the last item of one is gone, the order of a search, that a filter which the
+store in memory fails at matches nothing, and `created_at`. They are stated here, in `same_*`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp, SearchOp
+from langgraph.store.memory import InMemoryStore
+
+from langchain_agentmem import AgentMemory
+
+labels = st.sampled_from(["a", "b", "ab", "*", "é", "a b"])
+namespaces = st.lists(labels, min_size=1, max_size=3).map(tuple)
+keys = st.sampled_from(["k", "K", "x.y", "é", "1", "10"])
+leaves = st.none() | st.booleans() | st.integers(-2, 2) | st.floats(-1, 1, width=16) | st.sampled_from(["x", "y", ""])
+inner = st.recursive(
+    leaves,
+    lambda each: st.lists(each, max_size=2) | st.dictionaries(st.sampled_from("pq"), each, max_size=2),
+    max_leaves=4,
+)
+values = st.dictionaries(st.sampled_from("pqr"), inner, max_size=3)
+conditions = inner | st.fixed_dictionaries({}, optional={"$eq": inner, "$ne": inner}).filter(bool)
+filters = st.none() | st.dictionaries(st.sampled_from("pqr"), conditions, max_size=2)
+paths = st.lists(labels, min_size=1, max_size=2).map(tuple)
+patterns = st.builds(MatchCondition, st.sampled_from(["prefix", "suffix"]), paths)
+
+gets = st.builds(GetOp, namespaces, keys, st.booleans())
+puts = st.builds(PutOp, namespaces, keys, st.none() | values, st.sampled_from([None, False, ["p"]]), ttl=st.none())
+searches = st.builds(
+    SearchOp,
+    st.just(()) | namespaces,
+    filters,
+    limit=st.integers(0, 6) | st.just(1_000),
+    offset=st.integers(0, 3),
+    query=st.none(),
+    refresh_ttl=st.booleans(),
+)
+lists = st.builds(
+    ListNamespacesOp,
+    st.none() | st.lists(patterns, max_size=2).map(tuple),
+    st.none() | st.integers(1, 3),
+    limit=st.integers(0, 5) | st.just(1_000),
+    offset=st.integers(0, 3),
+)
+batches = st.lists(st.lists(gets | puts | puts | searches | lists, max_size=12), max_size=6)
+
+
+class Ours:
+    """What the store in memory does not tell: when each item was made and last written."""
+
+    def __init__(self):
+        self.times = {}
+
+    def follow(self, ops, now):
+        written = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
+        for place, op in written.items():
+            if op.value is None:
+                self.times.pop(place, None)
+            else:
+                self.times[place] = (self.times.get(place, (now,))[0], now)
+
+    def of(self, item):
+        return self.times[item.namespace, item.key]
+
+
+def told(item):
+    return None if item is None else (item.namespace, item.key, item.value)
+
+
+def same_item(ours, theirs, times):
+    assert told(ours) == told(theirs)
+    if ours is not None:
+        assert (ours.created_at, ours.updated_at) == times.of(ours)
+
+
+def same_search(ours, op, oracle, times):
+    """The whole of what the store in memory finds, in our order, and of that the page."""
+    everything = oracle.batch([op._replace(limit=10_000, offset=0)])[0]
+    everything.sort(key=lambda item: (-times.of(item)[1].timestamp(), item.key, item.namespace))
+    assert [told(item) for item in ours] == [told(item) for item in everything[op.offset : op.offset + op.limit]]
+    assert all(item.score is None for item in ours)
+
+
+def same_namespaces(ours, op, oracle):
+    """What the store in memory lists, if it forgets empty namespaces."""
+    for namespace in [each for each, items in oracle._data.items() if not items]:
+        del oracle._data[namespace]
+    assert ours == oracle.batch([op])[0]
+
+
+def run(memory, batches, now):
+    oracle, store, times = InMemoryStore(), memory.store, Ours()
+    empty(store)  # of what an example that failed has left
+    for ops in batches:
+        results = store.batch(ops)
+        for op, result in zip(ops, results, strict=True):
+            if isinstance(op, GetOp):
+                same_item(result, oracle.get(op.namespace, op.key), times)
+            elif isinstance(op, SearchOp):
+                same_search(result, op, oracle, times)
+            elif isinstance(op, ListNamespacesOp):
+                same_namespaces(result, op, oracle)
+            else:
+                assert result is None
+        oracle.batch([op for op in ops if isinstance(op, PutOp)])
+        times.follow(ops, now())
+    empty(store)
+    assert memory.stats()["items"] == 0
+    assert store.list_namespaces() == []
+
+
+def empty(store):
+    store.batch([PutOp(item.namespace, item.key, None) for item in store.search((), limit=10_000)])
+
+
+class Clock:
+    def __init__(self):
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self):
+        self.now += timedelta(microseconds=1)
+        return self.now
+
+    def last(self):
+        return self.now
+
+
+class TestAnyBatches:
+    @given(batches)
+    @settings(max_examples=150, deadline=None)
+    def test_they_do_what_the_store_in_memory_does(self, batches):
+        clock = Clock()
+        with AgentMemory(clock=clock) as memory:
+            run(memory, batches, clock.last)
+            report = memory.verify()
+            assert report.ok, report.problems
+
+    @given(batches)
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @pytest.mark.parametrize("url", ["postgres"], indirect=True)
+    def test_on_postgresql_as_well(self, url, batches):
+        clock = Clock()
+        with AgentMemory(url, clock=clock) as memory:
+            run(memory, batches, clock.last)
+            assert memory.verify().ok

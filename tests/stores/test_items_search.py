@@ -1,0 +1,196 @@
+"""Finding items by their words: without any configuration, and always as the values are now."""
+
+from __future__ import annotations
+
+from datetime import date
+from itertools import chain
+
+import pytest
+from langgraph.store.base import PutOp, SearchOp
+
+from langchain_agentmem import AgentMemoryStore
+from langchain_agentmem.errors import InvalidInput
+
+NS = ("users", "ana")
+VALUE = {"title": "Apples", "body": "about pears", "parts": [{"t": "plums"}, {"t": "figs"}], "n": 7}
+ODD = ['"', "NEAR(", "a OR b AND", "*", "😀", "%_", "x" * 50_000, "'; --", "日本", "\0"]
+
+
+@pytest.fixture
+def store(memory):
+    return memory.store
+
+
+def found(store, question, namespace=("users",), **arguments):
+    return [item.key for item in store.search(namespace, query=question, **arguments)]
+
+
+def in_the_index(memory, raw):
+    return raw(memory, "select count(*) as n from search_document")[0]["n"]
+
+
+class TestFinding:
+    def test_words_find_items_and_the_best_comes_first(self, store):
+        store.put(NS, "tea", {"likes": "green tea in the garden"})
+        store.put(NS, "both", {"likes": "tea", "also": ["tea", {"deep": "tea"}]})
+        store.put(NS, "coffee", {"likes": "coffee"})
+        results = store.search(("users",), query="Who drinks tea?")
+        assert {item.key for item in results} == {"tea", "both"}
+        assert results[0].score >= results[1].score > 0
+        assert found(store, "green tea")[0] == "tea"
+
+    def test_what_does_not_fit_is_not_given(self, store):
+        store.put(NS, "tea", {"likes": "tea"})
+        assert found(store, "Oslo") == []
+        assert found(store, "the and of") == []
+        assert found(store, "likes") == []  # a key is no text
+
+    def test_numbers_and_nested_texts_are_found(self, store):
+        store.put(NS, "k", {"deep": {"list": [{"year": 1984}, "Orwell"]}})
+        assert found(store, "1984") == found(store, "orwell") == ["k"]
+
+    @pytest.mark.parametrize("question", ODD)
+    def test_any_text_is_a_question(self, store, question):
+        store.put(NS, "k", {"text": "words"})
+        assert found(store, question) in ([], ["k"])
+
+    def test_an_empty_one_is_none(self, store):
+        store.put(NS, "k", {"text": "words"})
+        assert found(store, "") == found(store, None) == ["k"]
+        with pytest.raises(InvalidInput, match="query is text"):
+            store.search(NS, query=7)
+
+    def test_filters_come_before_limit_and_offset(self, store):
+        ops = [PutOp(NS, f"{i:03}", {"text": "apples and pears", "odd": i % 2}) for i in range(150)]
+        store.batch([*ops, PutOp(NS, "rare", {"text": "an apple among much else " + "and more " * 40, "odd": 2})])
+        assert found(store, "apples", filter={"odd": 2}) == ["rare"]
+        whole = found(store, "apples", filter={"odd": 1}, limit=200)
+        assert len(whole) == len(set(whole)) == 75
+        pages = [found(store, "apples", filter={"odd": 1}, limit=10, offset=at) for at in range(0, 80, 10)]
+        assert list(chain(*pages)) == whole
+
+    def test_a_namespace_is_a_wall(self, memory, store):
+        store.put(NS, "mine", {"text": "secret words"})
+        store.put(("users", "bob"), "his", {"text": "secret words"})
+        store.put(("users", "ana2"), "hers", {"text": "secret words"})
+        memory.conversation("c", NS).add_user_message("secret words")
+        assert found(store, "secret", NS) == ["mine"]
+        assert found(store, "secret", ("user",)) == []
+        assert sorted(found(store, "secret")) == ["hers", "his", "mine"]
+
+    def test_one_batch_may_ask_several_questions_and_write(self, store):
+        store.put(NS, "old", {"text": "apples"})
+        one, two, none = store.batch(
+            [
+                SearchOp(NS, query="apples"),
+                SearchOp(NS, query="pears"),
+                PutOp(NS, "new", {"text": "apples and pears"}),
+            ]
+        )
+        assert ([item.key for item in one], two, none) == (["old"], [], None)
+
+    def test_memory_search_finds_them_too_and_says_why(self, memory, store):
+        store.put(NS, "home", {"city": "Lisbon", "since": 2020})
+        memory.conversation("c", NS).add_user_message("I was in Lisbon")
+        results = memory.search("Lisbon", namespace=("users",))
+        assert sorted(each.kind for each in results) == ["item", "message"]
+        [item] = memory.search("Lisbon", namespace=NS, kinds=["item"])
+        assert (item.id, item.value, item.namespace) == ("home", {"city": "Lisbon", "since": 2020}, NS)
+        assert item.conversation_id is None
+        assert "lisbon" in str(item.why).casefold()
+        assert item.text == "Lisbon\n2020"
+        assert item.created_at == store.get(NS, "home").created_at
+
+
+class TestFields:
+    def test_a_put_names_the_fields_that_it_is_found_by(self, store):
+        store.put(NS, "k", VALUE, index=["title", "parts[*].t"])
+        assert found(store, "apples") == found(store, "plums") == found(store, "figs") == ["k"]
+        assert found(store, "pears") == []
+
+    def test_a_store_names_them_for_all(self, memory):
+        for index in ({"fields": ["body"]}, {"text_fields": ["body"]}, {"text_fields": "body"}):
+            store = AgentMemoryStore(memory, index=index)
+            store.put(NS, "k", VALUE)
+            assert found(store, "pears") == ["k"]
+            assert found(store, "apples") == []
+            store.put(NS, "own", VALUE, index=["title"])
+            assert found(store, "apples") == ["own"]
+            store.delete(NS, "own")
+
+    @pytest.mark.parametrize("fields", [["$"], ["$", "title"], [""]])
+    def test_the_whole_value_is_a_field(self, memory, fields):
+        store = AgentMemoryStore(memory, index={"fields": fields})
+        store.put(NS, "k", VALUE)
+        assert found(store, "plums") == found(store, "7") == ["k"]
+
+    @pytest.mark.parametrize("index", [False, [], ["missing"], ["parts[9].t"]])
+    def test_nothing_is_found_of_what_is_not_to_be(self, memory, store, raw, index):
+        store.put(NS, "k", VALUE, index=index)
+        assert found(store, "apples pears plums") == []
+        assert in_the_index(memory, raw) == 0
+        assert store.get(NS, "k").value == VALUE
+        assert [item.key for item in store.search(NS)] == ["k"]
+
+    @pytest.mark.parametrize("index", [True, 7, [1], {"a": 1}])
+    def test_what_are_no_paths_is_refused(self, store, index):
+        with pytest.raises(InvalidInput, match="list of paths"):
+            store.batch([PutOp(NS, "k", {}, index)])
+
+    def test_values_that_json_has_no_word_for_have_fields_too(self, store):
+        value = {"when": {"day": date(2026, 5, 1)}, "raw": b"bytes", "pair": ("plums", 1)}
+        store.put(NS, "k", value, index=["when", "raw", "pair"])
+        assert found(store, "plums") == ["k"]
+
+
+class TestFollowing:
+    """The index is what the values are."""
+
+    CHANGES = (
+        ("an update", lambda store: store.put(NS, "k", {"text": "pears"}), ["k"]),
+        ("a value that shrinks", lambda store: store.put(NS, "k", {"other": "pears"}), ["k"]),
+        ("an empty value", lambda store: store.put(NS, "k", {}), []),
+        ("index=False", lambda store: store.put(NS, "k", {"text": "pears"}, index=False), []),
+        ("another field", lambda store: store.put(NS, "k", {"text": "apples", "t": "pears"}, index=["t"]), ["k"]),
+        ("a deletion", lambda store: store.delete(NS, "k"), []),
+        ("a batch", lambda store: store.batch([PutOp(NS, "k", None), PutOp(NS, "k", {"text": "pears"})]), ["k"]),
+    )
+
+    @pytest.mark.parametrize("change", [each[1:] for each in CHANGES], ids=[each[0] for each in CHANGES])
+    @pytest.mark.parametrize("before", [None, ["text"], ["text", "parts[*]"]], ids=["whole", "field", "fields"])
+    def test_after_each_change_the_old_words_find_nothing(self, memory, store, raw, change, before):
+        act, expected = change
+        store.put(NS, "k", {"text": "apples", "parts": ["apples", "plums"]}, index=before)
+        store.put(NS, "other", {"text": "grapes"})
+        assert found(store, "apples") == ["k"]
+        act(store)
+        assert found(store, "apples") == []
+        assert found(store, "plums") == []
+        assert found(store, "pears") == expected
+        assert found(store, "grapes") == ["other"]
+        assert in_the_index(memory, raw) == 1 + len(expected)
+        report = memory.verify()
+        assert report.ok, report.problems
+
+    def test_what_was_not_indexed_can_be_later(self, memory, store):
+        store.put(NS, "k", {"text": "apples"}, index=False)
+        store.put(NS, "k", {"text": "apples"})
+        assert found(store, "apples") == ["k"]
+        assert memory.verify().ok
+
+    def test_a_value_that_stays_stays_found(self, memory, store):
+        store.put(NS, "k", {"text": "apples", "n": 1}, index=["text"])
+        store.put(NS, "k", {"text": "apples", "n": 2}, index=["text"])
+        assert found(store, "apples") == ["k"]
+        assert memory.verify().ok
+
+    def test_many_changes_in_batches_leave_it_whole(self, memory, store):
+        for turn in range(6):
+            values = [{"text": f"word{turn} same"} if (i + turn) % 3 else None for i in range(90)]
+            hidden = [False if i % 5 == turn else None for i in range(90)]
+            store.batch([PutOp((f"n{i % 3}",), str(i), values[i], hidden[i]) for i in range(90)])
+        report = memory.verify()
+        assert report.ok, report.problems
+        now = {(item.namespace, item.key) for item in store.search((), query="word5", limit=200)}
+        assert now == {((f"n{i % 3}",), str(i)) for i in range(90) if (i + 5) % 3 and i % 5 != 5}
+        assert store.search((), query="word4") == []

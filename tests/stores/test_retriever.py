@@ -1,0 +1,244 @@
+"""`AgentMemoryRetriever`: the search in LangChain's chains, with its walls, its runs and its overrides."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.load import dumps
+from langchain_core.runnables import ConfigurableField, RunnableLambda, RunnablePassthrough
+from langchain_core.tracers.base import BaseTracer
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+
+from langchain_agentmem import AgentMemory, AgentMemoryRetriever, InvalidInput
+from langchain_agentmem.retrieval.ranking import Weights
+
+
+class TestStandard(RetrieversIntegrationTests):
+    """LangChain's own tests of a retriever."""
+
+    @pytest.fixture(autouse=True)
+    def _filled(self, memory):
+        chat = memory.conversation("c", ("alice",))
+        for city in ("Lisbon", "Porto", "Faro", "Evora"):
+            chat.add(role="user", content=f"My sister lived in {city}.")
+        self.memory = memory
+
+    @property
+    def retriever_constructor(self):
+        return AgentMemoryRetriever
+
+    @property
+    def retriever_constructor_params(self):
+        return {"memory": self.memory, "namespace": ("alice",)}
+
+    @property
+    def retriever_query_example(self):
+        return "Where did my sister live?"
+
+
+@pytest.fixture
+def filled(memory):
+    at = datetime(2025, 5, 1, tzinfo=UTC)
+    for who in ("alice", "bob"):
+        chat = memory.conversation("c", (who,))
+        for n, role in enumerate(("user", "assistant")):
+            chat.add({"role": role, "content": f"{who} likes tea {n}", "name": who.title(), "created_at": at})
+    memory.store.put(("alice", "likes"), "drink", {"text": "tea, green"})
+    return memory
+
+
+def texts(documents):
+    return sorted(each.page_content for each in documents)
+
+
+class Collector(BaseTracer):
+    def __init__(self):
+        super().__init__()
+        self.roots = []
+
+    def _persist_run(self, run):
+        self.roots.append(run)
+
+
+class TestDocuments:
+    def test_they_are_the_hits_of_the_search_in_its_order(self, filled):
+        found = filled.search("who likes tea?", namespace=("alice",))
+        documents = filled.retriever(namespace=("alice",)).invoke("who likes tea?")
+        assert [(each.id, each.page_content) for each in documents] == [(each.id, each.text) for each in found]
+        assert [each.metadata["score"] for each in documents] == [each.score for each in found]
+        assert len(documents) == 3
+
+    def test_metadata_says_what_it_is_and_can_be_written_as_json(self, filled):
+        documents = filled.retriever(namespace=("alice",)).invoke("tea")
+        message = next(each for each in documents if each.page_content == "alice likes tea 0")
+        metadata = dict(message.metadata)
+        assert isinstance(metadata.pop("score"), float)
+        assert "tea +" in metadata.pop("why")
+        assert metadata == {
+            "kind": "message",
+            "namespace": ["alice"],
+            "conversation_id": "c",
+            "created_at": "2025-05-01T00:00:00+00:00",
+            "role": "user",
+            "name": "Alice",
+        }
+        item = next(each for each in documents if each.metadata["kind"] == "item")
+        assert (item.id, item.metadata["namespace"]) == ("drink", ["alice", "likes"])
+        assert item.metadata["conversation_id"] is None
+        assert not item.metadata.keys() & {"role", "name"}
+        for each in documents:
+            assert json.loads(json.dumps(each.metadata)) == each.metadata
+
+    async def test_the_awaited_twin_finds_the_same(self, filled):
+        retriever = filled.retriever(namespace=("bob",), roles=["user"])
+        assert await retriever.ainvoke("tea") == retriever.invoke("tea")
+        assert texts(await retriever.ainvoke("tea")) == ["bob likes tea 0"]
+
+    def test_questions_are_answered_in_batches(self, filled):
+        retriever = filled.retriever(namespace=("bob",), limit=1)
+        assert retriever.batch(["tea 0", "tea 1"]) == [retriever.invoke("tea 0"), retriever.invoke("tea 1")]
+
+
+class TestArguments:
+    def test_each_filter_is_a_wall(self, filled):
+        filled.conversation("d", ("alice",)).add(role="user", content="more tea")
+
+        def found(**arguments):
+            return texts(filled.retriever(namespace=("alice",), **arguments).invoke("tea"))
+
+        both = ["alice likes tea 0", "alice likes tea 1"]
+        assert found() == [*both, "more tea", "tea, green"]
+        assert found(kinds=["item"]) == ["tea, green"]
+        assert found(conversation_id="c") == both
+        assert found(roles=["assistant"]) == ["alice likes tea 1"]
+        assert found(before=datetime(2025, 6, 1)) == both
+        assert found(after=datetime(2025, 6, 1, tzinfo=UTC), kinds=("message",)) == ["more tea"]
+        assert found(weights=Weights(date=0.0)) == found()
+        assert found(limit=0) == found(k=0) == found(kinds=[]) == found(roles=[]) == []
+
+    def test_a_call_may_say_otherwise(self, filled):
+        retriever = filled.retriever(namespace=("alice",), k=1)
+        assert retriever.limit == 1
+        assert len(retriever.invoke("tea")) == 1
+        assert len(retriever.invoke("tea", k=2)) == len(retriever.bind(limit=2).invoke("tea")) == 2
+        assert texts(retriever.invoke("tea", limit=9, namespace=("bob",), roles=["user"])) == ["bob likes tea 0"]
+        assert len(retriever.invoke("tea")) == 1
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"limit": -1},
+            {"limit": "3"},
+            {"limit": True},
+            {"k": 1.5},
+            {"k": 1, "limit": 1},
+            {"kinds": ["dream"]},
+            {"kinds": "message"},
+            {"roles": "user"},
+            {"namespace": "alice"},
+            {"namespace": ("",)},
+            {"conversation_id": ""},
+            {"before": "yesterday"},
+            {"after": 3},
+            {"weights": {"date": 1}},
+            {"dept": 3},
+        ],
+        ids=str,
+    )
+    async def test_wrong_arguments_are_refused_at_once(self, filled, wrong):
+        with pytest.raises(InvalidInput):
+            filled.retriever(**wrong)
+        with pytest.raises(InvalidInput):
+            filled.retriever().invoke("tea", **wrong)
+        with pytest.raises(InvalidInput):
+            await filled.retriever().ainvoke("tea", **wrong)
+
+    @pytest.mark.parametrize("wrong", [{"tags": 3}, {"metadata": "x"}, {"name": 5}], ids=str)
+    def test_what_langchain_refuses_is_refused_with_our_error(self, memory, wrong):
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            memory.retriever(**wrong)
+
+    def test_it_needs_a_memory(self):
+        for wrong in ({}, {"memory": "agent.db"}, {"memory": None}):
+            with pytest.raises(InvalidInput, match="AgentMemory"):
+                AgentMemoryRetriever(**wrong)
+
+    def test_making_one_searches_nothing(self, memory, monkeypatch):
+        monkeypatch.setattr(type(memory), "search", lambda *_, **__: pytest.fail("it searched"))
+        assert memory.retriever(namespace=("a",), k=3).limit == 3
+
+    def test_it_shows_no_more_than_its_arguments(self, memory):
+        retriever = memory.retriever(namespace=("a",))
+        assert "AgentMemory(" not in repr(retriever)
+        assert "memory" not in retriever.model_dump()
+        assert "AgentMemory(" not in dumps(retriever)
+
+
+class TestChains:
+    def test_it_chains(self, filled):
+        chain = {
+            "known": filled.retriever(namespace=("bob",), k=1),
+            "question": RunnablePassthrough(),
+        } | RunnableLambda(lambda given: f"{given['known'][0].page_content} | {given['question']}")
+        assert chain.invoke("tea 1") == "bob likes tea 1 | tea 1"
+
+    async def test_the_namespace_of_the_run_counts_where_it_has_none(self, filled):
+        retriever = filled.retriever(kinds=["message"], roles=["user"])
+        bob = {"configurable": {"agentmem_namespace": ("bob",)}}
+
+        def search(question):
+            return list(retriever.invoke(question))
+
+        within = RunnableLambda(search)
+        for chain in (retriever, RunnableLambda(str) | retriever, within):
+            assert texts(chain.invoke("tea", bob)) == ["bob likes tea 0"]
+            assert texts(await chain.ainvoke("tea", bob)) == ["bob likes tea 0"]
+            assert texts(chain.batch(["tea"], bob)[0]) == ["bob likes tea 0"]
+        assert texts(retriever.invoke("tea")) == ["alice likes tea 0", "bob likes tea 0"]
+        alices = filled.retriever(namespace=("alice",), roles=["user"])
+        assert texts(alices.invoke("tea", bob)) == ["alice likes tea 0"]
+
+    def test_its_limit_can_be_left_to_the_config(self, filled):
+        retriever = filled.retriever(namespace=("alice",)).configurable_fields(limit=ConfigurableField(id="many"))
+        assert len(retriever.invoke("tea")) == 3
+        assert len(retriever.invoke("tea", {"configurable": {"many": 2}})) == 2
+
+    async def test_a_trace_shows_the_search_beneath_the_retriever(self, filled):
+        chain = RunnableLambda(str) | filled.retriever(namespace=("alice",), k=1)
+        synchronous, awaited = Collector(), Collector()
+        chain.invoke("tea", {"callbacks": [synchronous]})
+        await chain.ainvoke("tea", {"callbacks": [awaited]})
+        for collector in (synchronous, awaited):
+            [root] = collector.roots
+            retriever = root.child_runs[-1]
+            assert (retriever.name, retriever.run_type) == ("AgentMemoryRetriever", "retriever")
+            assert [type(each) for each in retriever.outputs["documents"]] == [Document]
+            [step] = retriever.child_runs
+            assert (step.name, step.run_type, step.error) == ("memory.search", "retriever", None)
+
+    def test_errors_are_the_run_s_too(self, filled):
+        collector = Collector()
+        with pytest.raises(InvalidInput):
+            filled.retriever().invoke("tea", {"callbacks": [collector]}, limit=-1)
+        assert "limit" in collector.roots[0].error
+
+
+def test_the_facade_loads_no_retriever_until_it_is_asked_for():
+    code = (
+        "import sys\nfrom langchain_agentmem import AgentMemory\n"
+        "with AgentMemory() as memory:\n"
+        "    memory.search('x')\n    before = 'langchain_core.retrievers' in sys.modules\n"
+        "    memory.retriever()\n    print(before, 'langchain_core.retrievers' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False True\n"
+
+
+def test_it_can_be_named_from_the_package(tmp_path):
+    with AgentMemory(tmp_path / "m.db") as memory:
+        assert type(memory.retriever()) is AgentMemoryRetriever

@@ -1,0 +1,215 @@
+"""The benchmarks measure what they say: their loaders, their metrics, and their own data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+
+FOLDER = Path(__file__).parent / "benchmarks"
+SAMPLE = {
+    "sample_id": "conv-1",
+    "conversation": {
+        "speaker_a": "Ada",
+        "speaker_b": "Ben",
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": [
+            {"speaker": "Ada", "dia_id": "D1:1", "text": "I sold my cello yesterday."},
+            {"speaker": "Ben", "dia_id": "D1:2", "text": "Look at this!", "blip_caption": "a red canoe on a lake"},
+        ],
+        "session_2_date_time": "9:03 am on 2 June, 2023",
+        "session_2": [{"speaker": "Ben", "dia_id": "D2:1", "text": "The canoe leaks."}],
+    },
+    "qa": [
+        {"question": "What happened to the canoe?", "answer": "…", "evidence": ["D1:2", "D2:1"], "category": 1},
+        {"question": "What did Ada sell?", "answer": "…", "evidence": ["D1:1"], "category": 4},
+        {"question": "What did Ben sell?", "adversarial_answer": "…", "evidence": ["D1:1"], "category": 5},
+        {"question": "What is the weather?", "answer": "…", "evidence": [], "category": 3},
+    ],
+}
+
+
+class Benchmarks:
+    """The scripts, imported as they import each other."""
+
+    def __getattr__(self, name: str) -> ModuleType:
+        return import_module(name)
+
+
+@pytest.fixture
+def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Benchmarks]:
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield Benchmarks()
+    for name in set(sys.modules) - before:
+        if (FOLDER / f"{name}.py").exists():
+            del sys.modules[name]
+
+
+@pytest.fixture
+def locomo_file(tmp_path: Path) -> Path:
+    path = tmp_path / "locomo.json"
+    path.write_text(json.dumps([SAMPLE]), encoding="utf-8")
+    return path
+
+
+class TestLocomo:
+    def test_a_session_is_a_conversation_whose_turns_keep_their_order(
+        self, benchmarks: Benchmarks, locomo_file: Path, memory: AgentMemory
+    ) -> None:
+        benchmarks.locomo.feed(memory, benchmarks.locomo.load(locomo_file))
+        first, second = memory.conversation("session_1", namespace=("conv-1",)).messages
+        assert (first.id, first.name, first.content) == ("D1:1", "Ada", "I sold my cello yesterday.")
+        assert second.additional_kwargs["created_at"] == "2023-05-08T13:56:01+00:00"
+        assert "a red canoe on a lake" in second.content
+
+    def test_recall_is_the_share_of_the_evidence_among_the_first(
+        self, benchmarks: Benchmarks, locomo_file: Path
+    ) -> None:
+        samples = benchmarks.locomo.load(locomo_file)
+        report = benchmarks.locomo.evaluate(lambda *asked: ["D1:1", "D1:2", "D2:1"], samples, cuts=(1, 2, 3))
+        assert [report.recall(cut, categories="1") for cut in (1, 2, 3)] == [0, 0.5, 1]
+        assert [report.recall(cut, categories="4") for cut in (1, 2, 3)] == [1, 1, 1]
+        assert report.recall(1) == pytest.approx(2 / 3)
+        assert report.recall(1, categories=benchmarks.locomo.ANSWERABLE) == 0.5
+
+    def test_questions_without_evidence_are_not_asked(self, benchmarks: Benchmarks, locomo_file: Path) -> None:
+        report = benchmarks.locomo.evaluate(lambda *asked: [], benchmarks.locomo.load(locomo_file))
+        assert report.categories == {"1": 1, "4": 1, "5": 1}
+
+    def test_exactly_means_a_search_for_each_cut(self, benchmarks: Benchmarks, locomo_file: Path) -> None:
+        limits: set[int] = set()
+
+        def search(sample: str, question: str, limit: int) -> list[str]:
+            limits.add(limit)
+            return ["D1:1"] if limit == 5 else []
+
+        report = benchmarks.locomo.evaluate(search, benchmarks.locomo.load(locomo_file), exact=True)
+        assert limits == {5, 10, 20}
+        assert report.recall(5) == pytest.approx(2 / 3)
+        assert report.recall(10) == 0
+
+    def test_our_search_is_asked_in_the_namespace_of_the_sample(
+        self, benchmarks: Benchmarks, locomo_file: Path, memory: AgentMemory
+    ) -> None:
+        samples = benchmarks.locomo.load(locomo_file)
+        memory.conversation("session_1", namespace=("other",)).add_user_message("I sold my cello, my canoe and all.")
+        benchmarks.locomo.feed(memory, samples)
+        assert benchmarks.locomo.evaluate(benchmarks.locomo.searching(memory), samples).recall(5) == 1
+
+    @pytest.mark.parametrize("baseline", ["fts5_or", "fts5_porter", "bm25", "bm25_plain"])
+    def test_the_baselines_find_the_words_that_are_asked_for(
+        self, benchmarks: Benchmarks, locomo_file: Path, baseline: str
+    ) -> None:
+        search = getattr(benchmarks.baselines, baseline)(benchmarks.locomo.load(locomo_file))
+        assert set(search("conv-1", "Who has a canoe?", 10)) >= {"D1:2", "D2:1"}
+        assert search("conv-1", "cello", 10) == ["D1:1"]
+
+
+class TestLongMemEval:
+    def test_the_official_format_is_read(self, benchmarks: Benchmarks) -> None:
+        [first, _, unanswerable] = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
+        assert first.time == datetime(2023, 5, 1, 10, 0, tzinfo=UTC)
+        assert [session.id for session in first.sessions][:2] == ["answer_garden_1", "filler_1"]
+        assert first.right_turns() == {"answer_garden_1_1", "answer_garden_2_1"}
+        assert first.answerable
+        assert not unanswerable.answerable
+
+    def test_any_needs_one_and_all_needs_every(self, benchmarks: Benchmarks) -> None:
+        [task, *_] = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
+        late = ["answer_garden_1_3", *(f"filler_1_{n}" for n in range(1, 8)), "answer_garden_2_1"]
+        scores = benchmarks.longmemeval.judge(task, late)
+        assert scores["session", "any", 5]
+        assert scores["session", "all", 5], "a session counts from the first of its turns, so there are three"
+        assert not scores["turn", "any", 5]
+        assert scores["turn", "any", 10]
+        assert not scores["turn", "all", 10]
+
+    def test_questions_that_cannot_be_answered_are_left_out(self, benchmarks: Benchmarks) -> None:
+        tasks = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
+        assert [each.kind for each in benchmarks.longmemeval.evaluate(tasks)] == [
+            "multi-session",
+            "single-session-assistant",
+        ]
+
+    def test_of_the_user_alone_only_what_the_user_said_counts(self, benchmarks: Benchmarks) -> None:
+        tasks = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
+        outcomes = benchmarks.longmemeval.evaluate(tasks, roles=("user",))
+        assert [each.kind for each in outcomes] == ["multi-session"]
+
+    @pytest.mark.parametrize("find", ["ours", "plain"])
+    def test_the_sample_is_found(self, benchmarks: Benchmarks, find: str) -> None:
+        tasks = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
+        outcomes = benchmarks.longmemeval.evaluate(tasks, getattr(benchmarks.longmemeval, find))
+        assert benchmarks.longmemeval.mean(outcomes, ("session", "all", 10)) == 1
+        assert benchmarks.longmemeval.mean(outcomes, ("turn", "any", 10)) == 1
+
+
+class TestChats:
+    def test_they_are_long_enough_in_several_languages_and_their_evidence_exists(self, benchmarks: Benchmarks) -> None:
+        chats = benchmarks.chats.load()
+        assert len({question.category for chat in chats for question in chat.questions}) >= 6
+        for chat in chats:
+            ids = [turn.id for session in chat.sessions for turn in session.turns]
+            assert len(ids) == len(set(ids)) >= 25
+            assert len(chat.questions) >= 10
+            assert all(question.evidence and question.evidence <= set(ids) for question in chat.questions)
+
+    def test_user_and_assistant_take_turns_and_have_no_names(self, benchmarks: Benchmarks, memory: AgentMemory) -> None:
+        chat = benchmarks.chats.load()[0]
+        benchmarks.chats.feed(memory, [chat])
+        for session in chat.sessions:
+            messages = memory.conversation(session.id, namespace=(chat.name,)).messages
+            assert [message.type for message in messages] == ["human", "ai"] * (len(messages) // 2)
+            assert all(message.name is None for message in messages)
+
+    def test_ids_stay_unique_when_all_chats_are_in_one_place(self, benchmarks: Benchmarks) -> None:
+        every = benchmarks.chats.together(benchmarks.chats.load())
+        ids = [turn.id for session in every.sessions for turn in session.turns]
+        assert len(ids) == len(set(ids))
+
+
+class TestSignals:
+    def test_a_signal_is_switched_off_only_meanwhile(self, benchmarks: Benchmarks, memory: AgentMemory) -> None:
+        chat = memory.conversation("c")
+        chat.add_user_message("Which harbour did you like best?")
+        chat.add_ai_message("Trieste, by far.")
+        weights = dict(benchmarks.signals.without_each())
+        nothing = benchmarks.signals.Weights(**dict.fromkeys(weights, 0.0))
+        question = "What did you say about the harbour?"
+        usual = [each.id for each in memory.search(question)]
+        assert len(usual) == 2, "the message that holds the word, and its answer"
+        with benchmarks.signals.weighed(memory, nothing):
+            assert len(memory.search(question)) == 1
+        assert [each.id for each in memory.search(question)] == usual
+
+
+class TestNaturalLanguage:
+    def test_rare_questions_hold_a_word_that_few_messages_have_and_common_ones_do_not(
+        self, benchmarks: Benchmarks
+    ) -> None:
+        language = benchmarks.natural.Language()
+        texts = [set(text.split()) for text in islice(language.messages(1), 5_000)]
+
+        def rarest(question: str) -> float:
+            words = benchmarks.search.wanted(question)
+            return min(sum(word in text for text in texts) / len(texts) for word in words)
+
+        assert all(rarest(question) < 0.01 for question in language.rare_questions(10))
+        assert all(rarest(question) > 0.005 for question in language.common_questions(10))
+
+    def test_a_namespace_holds_the_same_wherever_it_is(self, benchmarks: Benchmarks) -> None:
+        language, made = benchmarks.natural.Language(), benchmarks.search.batches
+        alone = [each.texts for each in made(language, ["tenant-3"], 120)]
+        among = [each.texts for each in made(language, ["tenant-1", "tenant-3"], 120) if each.namespace == "tenant-3"]
+        assert alone == among
+        assert sum(map(len, alone)) == 120
