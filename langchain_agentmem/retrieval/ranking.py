@@ -31,6 +31,9 @@ _SATURATION = 1.2  # BM25's k1: how soon more of a term says nothing new
 _ANSWERS = {"time": _TIME, "number": _NUMBER, "person": _PROPER, "place": _PROPER}
 """What a text has that tells what is asked for. Each kind has its weight by its name."""
 
+_MEASURED = ("length", "date", "vectors", "conversation", "recency")
+"""The signals that are measured on each document."""
+
 _DAMPING, _FIXED = 0.9, 0.6  # a term in a long text says less: x = 1 / (1 + .9 (.6 + .4 length / average))
 
 
@@ -244,18 +247,34 @@ def ranked(
             for number, terms in found.items()
             if number in holding or _when(asked.spans, field.documents[number]) == 1
         }
-    hits = []
+    told: dict[tuple[int, int | None], dict[str, float]] = {}  # there are few different ones
+    hits: list[tuple[float, int, tuple[float, ...]]] = []
     for number, terms in found.items():
         document = field.documents[number]
-        near = _when(asked.spans, document)
+        near = _when(asked.spans, document) if asked.spans else 0.0
         close = field.closeness.get(number, 0.0)
         if terms or near or close:
-            signals = _signals(asked, document, weights)
-            signals["date"] = weights.date * near
-            signals["vectors"] = weights.vectors * close
-            signals["conversation"] = weights.conversation * field.conversations.get(number >> PLACE_BITS, 0.0)
-            hits.append(Ranked(number, sum(terms.values()) + sum(signals.values()), terms, signals))
-    return heapq.nlargest(limit, hits, key=lambda hit: (hit.score, hit.number))
+            kind = document.features, document.speaker
+            if kind not in told:
+                told[kind] = _told(asked, document, weights)
+            measured = (
+                weights.length * math.log1p(document.length),
+                weights.date * near,
+                weights.vectors * close,
+                weights.conversation * field.conversations.get(number >> PLACE_BITS, 0.0),
+                weights.recency and weights.recency * _lateness(asked, document),
+            )
+            hits.append((sum(terms.values()) + sum(told[kind].values()) + sum(measured), number, measured))
+    return [
+        Ranked(
+            number,
+            score,
+            found[number],
+            told[field.documents[number].features, field.documents[number].speaker]
+            | dict(zip(_MEASURED, measured, strict=True)),
+        )
+        for score, number, measured in heapq.nlargest(limit, hits)
+    ]
 
 
 def _spread(
@@ -287,11 +306,10 @@ def _spread(
                     found[other][term] = worth * factor
 
 
-def _signals(asked: Asked, document: Document, weights: Weights) -> dict[str, float]:
+def _told(asked: Asked, document: Document, weights: Weights) -> dict[str, float]:
+    """What a document's features and its speaker add."""
     features = document.features
-    signals = {"length": weights.length * math.log1p(document.length)}
-    if weights.recency:
-        signals["recency"] = weights.recency * 0.5 ** (max(0, asked.newest - document.created_at) / (30 * _DAY))
+    signals: dict[str, float] = {}
     if features & _QUESTION:
         signals["question"] = weights.question
     if features & _FIRST_PERSON:
@@ -302,6 +320,10 @@ def _signals(asked: Asked, document: Document, weights: Weights) -> dict[str, fl
         if features & _ANSWERS[kind]:
             signals[kind] = getattr(weights, kind)
     return signals
+
+
+def _lateness(asked: Asked, document: Document) -> float:
+    return float(0.5 ** (max(0, asked.newest - document.created_at) / (30 * _DAY)))
 
 
 def _when(spans: Sequence[Span], document: Document) -> float:
