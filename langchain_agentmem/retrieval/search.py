@@ -22,6 +22,7 @@ from langchain_agentmem.retrieval.index import PLACE_BITS, SERIES_BITS
 from langchain_agentmem.retrieval.ranking import REACH, WEIGHTS, Asked, Document, Field, Weights
 from langchain_agentmem.retrieval.vectors import Near
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Statement
 
 CANDIDATES = 100
 """Documents of the first look. Their neighbours are candidates too."""
@@ -178,8 +179,8 @@ def inquiry(text: str, now: int) -> Inquiry:
 
 def named(asked: Inquiry, walls: Walls) -> Steps[list[str]]:
     """The words of a question that name a speaker where it looks."""
-    ranges = yield from _ranges(walls)
-    rows = yield from _speakers(asked.question, ranges)
+    ranges, _ = yield from _ranges(walls)
+    rows = yield _speakers(asked.question, ranges)
     return sorted({row["word"] for row in rows})
 
 
@@ -198,11 +199,14 @@ def search(
     Returns:
         The best first; of equals, the newest.
     """
-    ranges = yield from _ranges(walls)
-    [totals] = yield query.totals(ranges=_json(ranges))
-    if not ranges or not totals["documents"]:
+    ranges, kinds = yield from _ranges(walls)
+    if not ranges:
         return []
+    counted = yield query.totals.ahead(ranges=_json(ranges))
     speakers, terms = yield from _named(asked.question, ranges)
+    [totals] = counted
+    if not totals["documents"]:
+        return []
     times = spans(asked.question.text, min(asked.now, int(totals["last_at"])))
     if not terms and not times and dense is None:
         return []
@@ -213,7 +217,6 @@ def search(
         chosen.update((yield from dense.nearest(ranges, max(CANDIDATES, limit))))
     if not chosen:
         return []
-    kinds = yield from _kinds(chosen)
     related = {number >> PLACE_BITS for number in chosen if kinds[number >> _SCOPE_BITS] in RELATED_KINDS}
     around = ranking.near(chosen, related)
     conversations = ranking.conversation_scores(postings, int(totals["series"]))
@@ -257,19 +260,19 @@ def search(
     ]
 
 
-def _ranges(walls: Walls) -> Steps[list[Range]]:
-    """The ranges of documents to look through, ascending, neighbours as one.
+def _ranges(walls: Walls) -> Steps[tuple[list[Range], dict[int, str]]]:
+    """The ranges of documents to look through, ascending, neighbours as one; and the kinds of their scopes.
 
     Where the kinds that are not wanted would cut them into very many, those are looked through too, and left out later.
     """
     if walls.conversation is not None:
         rows = yield query.series_within(low=walls.low, high=walls.high, name=walls.conversation)
-        bits = PLACE_BITS
+        bits, kinds = PLACE_BITS, {row["id"] >> SERIES_BITS: row["kind"] for row in rows}
     else:
         rows = yield query.scopes_within(low=walls.low, high=walls.high)
-        bits = _SCOPE_BITS
+        bits, kinds = _SCOPE_BITS, {row["id"]: row["kind"] for row in rows}
     ranges = _joined([row["id"] for row in rows if walls.kinds is None or row["kind"] in walls.kinds], bits)
-    return ranges if len(ranges) <= MOST_RANGES else _joined([row["id"] for row in rows], bits)
+    return (ranges if len(ranges) <= MOST_RANGES else _joined([row["id"] for row in rows], bits)), kinds
 
 
 def _joined(numbers: Iterable[int], bits: int) -> list[Range]:
@@ -283,16 +286,15 @@ def _joined(numbers: Iterable[int], bits: int) -> list[Range]:
     return ranges
 
 
-def _speakers(question: analysis.Question, ranges: Sequence[Range]) -> Steps[Sequence[Any]]:
+def _speakers(question: analysis.Question, ranges: Sequence[Range]) -> Statement:
     """Who is named by a word of a question, with the word."""
     words = list(question.words)[: analysis.MOST_QUERY_TERMS]
-    rows: Sequence[Any] = yield query.speakers(words=_json(words), ranges=_json(ranges))
-    return rows
+    return query.speakers(words=_json(words), ranges=_json(ranges))
 
 
 def _named(question: analysis.Question, ranges: Sequence[Range]) -> Steps[tuple[set[int], tuple[str, ...]]]:
     """The speakers that a question names, and its terms without their names."""
-    rows = yield from _speakers(question, ranges)
+    rows = yield _speakers(question, ranges)
     names = {question.words[row["word"]] for row in rows}
     terms = tuple(term for term in question.terms if term not in names)
     return {row["speaker"] for row in rows}, terms or question.terms
@@ -306,6 +308,7 @@ def _postings(
     if not terms:
         return postings, {}
     documents = int(totals["documents"])
+    waiting = yield query.waiting_within.ahead(ranges=_json(ranges), **walls.filters())
     full = yield from _look_up(query.postings, [(term, ()) for term in terms], ranges, postings, walls)
     counts = {term: len(postings[term]) for term in terms}
     if full:
@@ -315,7 +318,6 @@ def _postings(
         if len(terms) > 1:
             pairs = [(term, tuple(other for other in terms if other != term)) for term in full]
             yield from _look_up(query.newest_postings, pairs, ranges, postings, walls)
-    waiting = yield query.waiting_within(ranges=_json(ranges), **walls.filters())
     for row in waiting:
         for term in postings.keys() & set(row["terms"].split(" ")):
             postings[term].add(row["document_id"])
@@ -368,11 +370,6 @@ def _dated(times: Iterable[Span], ranges: Sequence[Range]) -> Steps[set[int]]:
         )
         found.update(row["id"] for row in rows)
     return found
-
-
-def _kinds(numbers: Iterable[int]) -> Steps[dict[int, str]]:
-    rows = yield query.scope_kinds(scopes=_json(sorted({number >> _SCOPE_BITS for number in numbers})))
-    return {row["id"]: row["kind"] for row in rows}
 
 
 def _fill_in(postings: Postings, around: Collection[int], related: Collection[int], *, everything: bool) -> Steps[None]:

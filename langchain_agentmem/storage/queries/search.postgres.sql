@@ -155,10 +155,6 @@ select (select count(*) from search_index) as indexed, 0 as waiting, (select cou
 select id, owner, created_at, speaker, role, length, features from search_document
 where id in (select cast(value as bigint) from json_array_elements_text(cast(:ids as json)));
 
--- name: scope_kinds
-select id, kind from search_scope
-where id in (select cast(value as bigint) from json_array_elements_text(cast(:scopes as json)));
-
 -- name: totals
 select count(*) as series, cast(coalesce(sum(s.documents), 0) as bigint) as documents,
     cast(coalesce(sum(s.words), 0) as bigint) as words, coalesce(max(s.last_at), 0) as last_at

@@ -151,9 +151,6 @@ join namespace n on n.id = c.namespace_id
 where n.path >= :low and n.path < :high and s.name = :name
 order by s.id;
 
--- name: scope_kinds
-select id, kind from search_scope where id in (select value from json_each(:scopes));
-
 -- name: totals
 -- How many series, documents and words there are in some ranges.
 select count(*) as series, cast(coalesce(sum(s.documents), 0) as bigint) as documents,
