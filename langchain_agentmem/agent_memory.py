@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem import care
 from langchain_agentmem.care import EraseReport, TransferReport, VerifyReport
 from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
+from langchain_agentmem.closing import Closing
 from langchain_agentmem.conversations.entries import role_of
 from langchain_agentmem.conversations.history import ConversationMemory
 from langchain_agentmem.conversations.log import Address
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 MOST_HITS = 10_000
 
 
-class AgentMemory:
+class AgentMemory(Closing):
     """Everything an agent remembers, in one database.
 
     Args:
@@ -112,22 +112,6 @@ class AgentMemory:
         """`close`, awaited, after the hooks that are still at work."""
         await self.database.hooks.settle()
         await asyncio.to_thread(self.database.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         return f"AgentMemory({self.database.engine.path!r})"

@@ -15,11 +15,9 @@ are stored whole, each version anew.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -36,6 +34,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from langchain_agentmem.closing import Closing
 from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.model import Retention
@@ -77,7 +76,7 @@ Follower: TypeAlias = Callable[[Call], Steps[None]]
 of "get_tuple" and "list" only read."""
 
 
-class AgentMemorySaver(BaseCheckpointSaver[str]):
+class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     """A LangGraph checkpointer.
 
     Threads are told apart by their id and the namespace of the run, `config["configurable"]["agentmem_namespace"]`. A
@@ -147,26 +146,6 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         """Close the database, if this saver opened it for itself."""
         if self._owned:
             self.database.close()
-
-    async def aclose(self) -> None:
-        """`close`, awaited."""
-        await asyncio.to_thread(self.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     # -- reading -----------------------------------------------------------------------------------------------
 

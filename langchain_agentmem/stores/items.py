@@ -19,17 +19,16 @@ The namespace is given by each call, as LangGraph has it: that of a run's config
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Self
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig, ensure_embeddings
 
+from langchain_agentmem.closing import Closing
 from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput
 from langchain_agentmem.items import store
@@ -45,7 +44,7 @@ SWEEP_MINUTES = 5.0
 """Between two sweeps, unless something else is asked for."""
 
 
-class AgentMemoryStore(BaseStore):
+class AgentMemoryStore(Closing, BaseStore):
     """LangGraph's store of long-term items.
 
     Args:
@@ -114,26 +113,6 @@ class AgentMemoryStore(BaseStore):
         self.stop_ttl_sweeper()
         if self._owned:
             self.database.close()
-
-    async def aclose(self) -> None:
-        """`close`, awaited."""
-        await asyncio.to_thread(self.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         return f"AgentMemoryStore({self.database.engine.path!r})"

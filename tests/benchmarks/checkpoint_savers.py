@@ -1,6 +1,6 @@
 """The savers and the graphs that `checkpoints.py` compares: one saver, one graph, one process.
 
-    python tests/benchmarks/checkpoint_savers.py '{"saver": "floor", "graph": "chat", "turns": 100, "where": "/tmp/x"}'
+    python tests/benchmarks/checkpoint_savers.py '{"saver": "floor", "graph": "chat", "turns": 100, "where": "."}'
 
 Prints the seconds of every turn, the bytes of the database and the growth of memory, as JSON. Each measurement has a
 process to itself, so that what one saver leaves in memory cannot weigh on another. The last thing it does is to open
