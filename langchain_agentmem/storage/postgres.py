@@ -49,7 +49,7 @@ C = TypeVar("C", bound="psycopg.Connection[Any]")
 SCHEMA = "agentmem"
 POOL_SIZE = 10
 RETRIES = 100
-RETRIES_OF_CONSTRAINTS = 5
+RETRIES_OF_CONSTRAINTS = 25  # a namespace may be taken away by others again and again
 _ADVISORY_LOCK = 0x41474D45
 
 
