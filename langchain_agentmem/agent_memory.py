@@ -90,10 +90,10 @@ class AgentMemory(Closing):
         new_id: NewId = new_uuid,
     ) -> None:
         self.retention = checked_retention(retention)
+        self.weights = _checked(weights)
         self.database = Database(
             url, hooks=hooks, synchronous=synchronous, busy_timeout=busy_timeout, clock=clock, new_id=new_id
         )
-        self.weights = weights
         self._index: Any = index
         if index is not None:
             try:
@@ -474,10 +474,19 @@ class AgentMemory(Closing):
             before=_micros("before", before),
             after=_micros("after", after),
         )
-        if not isinstance(weights, Weights | None):
-            raise InvalidInput(f"weights must be Weights, not {type(weights).__name__}.")
         asked = inquiry(query, self.database.now())
-        return {"asked": asked, "walls": walls, "limit": limit, "weights": weights or self.weights}
+        return {
+            "asked": asked,
+            "walls": walls,
+            "limit": limit,
+            "weights": self.weights if weights is None else _checked(weights),
+        }
+
+
+def _checked(weights: Weights) -> Weights:
+    if not isinstance(weights, Weights):
+        raise InvalidInput(f"weights must be Weights, not {type(weights).__name__}.")
+    return weights
 
 
 def _to_erase(namespace: Sequence[str] | None, thread_id: str | None, conversation_id: str | None) -> dict[str, Any]:

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from langchain_agentmem.retrieval import index
+from langchain_agentmem.retrieval.index import Document
 from langchain_agentmem.storage import Steps
 
 KIND = "item"
 
 
-class Text(NamedTuple):
-    """What an item is found by.
-
-    Attributes:
-        text: All of its text.
-        created_at: When the item was made, in microseconds since 1970.
-    """
-
-    text: str
-    created_at: int
-
-
-def places(path: str, texts: Sequence[Text]) -> Steps[index.Placed | None]:
+def places(path: str, documents: Sequence[Document]) -> Steps[index.Placed | None]:
     """Places in the index for items of a namespace that are about to be written."""
-    if not texts:
+    if not documents:
         return None
-    return (yield from index.places(index.Series(path, KIND), [_document(text) for text in texts]))
+    return (yield from index.places(index.Series(path, KIND), documents))
 
 
 def write(placed: index.Placed | None, owners: Sequence[int], *, tail: int) -> Steps[None]:
@@ -42,9 +30,9 @@ def write(placed: index.Placed | None, owners: Sequence[int], *, tail: int) -> S
         yield from index.write(placed, owners, tail=tail)
 
 
-def replace(number: int, old: str, owner: int, new: Text, *, tail: int) -> Steps[None]:
+def replace(number: int, old: str, owner: int, new: Document, *, tail: int) -> Steps[None]:
     """Give an item in the index another text."""
-    yield from index.replace(number, old, owner, _document(new), tail=tail)
+    yield from index.replace(number, old, owner, new, tail=tail)
 
 
 def remove(documents: Iterable[tuple[int, str]]) -> Steps[None]:
@@ -55,7 +43,3 @@ def remove(documents: Iterable[tuple[int, str]]) -> Steps[None]:
 def close(path: str) -> Steps[None]:
     """Forget the place of a namespace's items in the index, when the last of them is gone."""
     yield from index.close(path, KIND)
-
-
-def _document(text: Text) -> index.Document:
-    return index.Document(text.text, text.created_at)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.items import indexing
 from langchain_agentmem.items.values import damaged, found_by, noted
 from langchain_agentmem.namespaces import namespace_of
+from langchain_agentmem.retrieval.index import Document
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 
@@ -167,7 +168,7 @@ def _write(
 ) -> Steps[None]:
     """Write the drafts of one namespace, and put them into the index."""
     entering = [key for key, draft in drafts if draft.text and _document(known.get(key)) is None]
-    texts = {key: indexing.Text(draft.text, _times(draft, known.get(key), now).created_at) for key, draft in drafts}
+    texts = {key: Document(draft.text, _times(draft, known.get(key), now).created_at) for key, draft in drafts}
     placed = yield from indexing.places(path, [texts[key] for key in entering])
     if not known and placed is None:
         yield query.create_namespace(path=path)

@@ -52,14 +52,12 @@ class Document(NamedTuple):
         created_at: When it was said or made, in microseconds since 1970.
         speaker: Who said it, by name.
         role: Who said it, as models name it.
-        embed: Whether its text is to have a vector, where vectors are kept.
     """
 
     text: str
     created_at: int
     speaker: str | None = None
     role: str | None = None
-    embed: bool = True
 
 
 class Placed(NamedTuple):
@@ -123,8 +121,8 @@ def write(placed: Placed, owners: Sequence[int], *, tail: int) -> Steps[None]:
     yield from _insert(query.insert_document, [_row(*one) for one in each])
     if speakers := [one for number, _, document, _ in each for one in _speakers(number, document.speaker)]:
         yield from _insert(query.insert_speaker, speakers)
-    if placed.embeds and (wanted := [{"id": number} for number, _, document, _ in each if document.embed]):
-        yield from _insert(query.want_vector, wanted)
+    if placed.embeds:
+        yield from _insert(query.want_vector, [{"id": number} for number in placed.numbers])
     terms = [_terms(number, found.terms) for number, _, _, found in each]
     if not tail:
         yield from _insert(query.index_terms, terms)

@@ -32,7 +32,6 @@ MOST_DATED = 300
 """Candidates for having been said at the right time."""
 _DAY = 86_400_000_000
 _SCOPE_BITS = PLACE_BITS + SERIES_BITS
-_EVERYTHING = 2**62
 
 RELATED_KINDS = frozenset({"message", "event"})
 """The kinds whose documents are neighbours of each other; items that were stored one after the other are not."""
@@ -318,11 +317,19 @@ def _postings(
         if len(terms) > 1:
             pairs = [(term, tuple(other for other in terms if other != term)) for term in full]
             yield from _look_up(query.newest_postings, pairs, ranges, postings, walls)
-    for row in waiting:
+    for term in _add_waiting(waiting, postings):
+        counts[term] += 1
+    return postings, {term: ranking.rarity(documents, min(counts[term], documents)) for term in terms}
+
+
+def _add_waiting(rows: Iterable[Any], postings: Postings) -> list[str]:
+    """Add the documents that wait for the index; give the term of each place."""
+    added: list[str] = []
+    for row in rows:
         for term in postings.keys() & set(row["terms"].split(" ")):
             postings[term].add(row["document_id"])
-            counts[term] += 1
-    return postings, {term: ranking.rarity(documents, min(counts[term], documents)) for term in terms}
+            added.append(term)
+    return added
 
 
 def _look_up(
@@ -379,9 +386,7 @@ def _fill_in(postings: Postings, around: Collection[int], related: Collection[in
         yield from _look_up(query.postings, [(term, ()) for term in missing], _runs(around), postings, None)
         if everything:
             waiting = yield query.waiting_within(ranges=_json(_runs(around)), **_NO_FILTERS)
-            for row in waiting:
-                for term in postings.keys() & set(row["terms"].split(" ")):
-                    postings[term].add(row["document_id"])
+            _add_waiting(waiting, postings)
 
 
 def _runs(numbers: Collection[int]) -> list[Range]:

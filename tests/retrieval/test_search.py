@@ -133,11 +133,17 @@ class TestFilters:
             {"namespace": "a"},
             {"conversation_id": ""},
             {"before": "yesterday"},
+            {"weights": 0.5},
         ],
     )
     def test_wrong_arguments_are_refused(self, memory, wrong):
         with pytest.raises(InvalidInput):
             memory.search("x", **wrong)
+
+    def test_weights_that_are_none_open_no_database(self, tmp_path):
+        with pytest.raises(InvalidInput, match="weights"):
+            AgentMemory(tmp_path / "memory.db", weights={"date": 1.0})
+        assert not list(tmp_path.iterdir())
 
     def test_a_query_is_text(self, memory):
         with pytest.raises(InvalidInput):
