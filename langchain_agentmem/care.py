@@ -37,6 +37,8 @@ _HOLDS = {
     "items": {"item"},
 }
 """What the records of an export hold."""
+END = "end"
+"""The last record of an export, so that one that was cut off is noticed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +219,7 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
                 for record in records:
                     _write_line(file, record)
         kept = yield from _export_items(file, low, high)
+        _write_line(file, {"record": END})
     return TransferReport(
         conversations=len(branches),
         entries=written,
@@ -311,7 +314,8 @@ def _groups(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], list
 
 
 def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    number = 0
+    """The numbered records of an export, without its end, which must be there."""
+    number, ended = 0, False
     try:
         with path_of_file(path).open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
@@ -319,10 +323,14 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]
                     record = json.loads(line)
                 except (ValueError, RecursionError) as error:
                     raise InvalidInput(f"Line {number} of {os.fspath(path)!r} is not JSON: {error}.") from error
-                if not isinstance(record, dict):
+                if not isinstance(record, dict) or ended:
                     raise InvalidInput(f"Line {number} of {os.fspath(path)!r} is damaged.")
-                yield number, record
+                ended = record.get("record") == END
+                if not ended:
+                    yield number, record
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{os.fspath(path)!r} cannot be read: {error}.") from error
     if number == 0:
         raise InvalidInput(f"{os.fspath(path)!r} is empty: not an export of langchain-agentmem.")
+    if not ended:
+        raise InvalidInput(f"{os.fspath(path)!r} was cut off: its end is missing. Export it again.")

@@ -514,16 +514,17 @@ class TestCare:
         memory.byte_store().mset([("a", b"1"), ("b", b"2")])
         memory.export(tmp_path / "all.jsonl")
         memory.erase(namespace=())
-        lines = (tmp_path / "all.jsonl").read_text().splitlines()
+        lines = (tmp_path / "all.jsonl").read_text().splitlines()[:-1]
+        end = json.dumps({"record": "end"})
         for wrong in (None, "!", "/w==", 1.5, True, []):
             if (field, wrong) == ("value", "/w=="):
                 continue  # other bytes in good form: the checksum tells
             damaged = json.dumps(json.loads(lines[-1]) | {field: wrong})
-            (tmp_path / "damaged.jsonl").write_text("\n".join([*lines[:-1], damaged]))
+            (tmp_path / "damaged.jsonl").write_text("\n".join([*lines[:-1], damaged, end]))
             with pytest.raises(InvalidInput, match="damaged"):
                 memory.import_(tmp_path / "damaged.jsonl")
         other = json.dumps(json.loads(lines[-1]) | {"value": "/w=="})
-        (tmp_path / "damaged.jsonl").write_text("\n".join([*lines[:-1], other]))
+        (tmp_path / "damaged.jsonl").write_text("\n".join([*lines[:-1], other, end]))
         with pytest.raises(InvalidInput, match="damaged"):
             memory.import_(tmp_path / "damaged.jsonl")
         assert memory.stats()["blobs"] == 0

@@ -622,21 +622,25 @@ class TestDamagedExports:
             assert {memory.stats()[name] for name in COUNTED} == {0}
             assert memory.verify().problems == ()
 
-    def test_a_file_that_was_cut_within_a_line_is_refused(self, exported, tmp_path):
+    def test_a_file_that_was_cut_off_is_refused_wherever(self, exported, tmp_path):
         path, _, before = exported()
-        whole = path.read_text(encoding="utf-8")
-        for share in range(1, 12):
-            cut = whole[: len(whole) * share // 12].rstrip("\n")[:-1]
-            (tmp_path / "cut.jsonl").write_text(cut, encoding="utf-8")
-            with AgentMemory() as memory:
-                with pytest.raises(InvalidInput):
-                    memory.import_(tmp_path / "cut.jsonl")
-                assert {memory.stats()[name] for name in COUNTED} == {0}
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        for place in range(0, len(lines), max(1, len(lines) // 12)):
+            for cut in ("".join(lines[:place]), "".join(lines[:place]) + lines[place][:-2]):
+                self._is_refused(cut, tmp_path)
         assert before
+
+    def _is_refused(self, cut, tmp_path):
+        (tmp_path / "cut.jsonl").write_text(cut, encoding="utf-8")
+        with AgentMemory() as memory:
+            with pytest.raises(InvalidInput):
+                memory.import_(tmp_path / "cut.jsonl")
+            assert {memory.stats()[name] for name in COUNTED} == {0}
 
     def test_what_was_there_before_stays_untouched(self, url, exported):
         path, _, _ = exported()
-        path.write_text(path.read_text(encoding="utf-8") + '{"record": "part"}\n', encoding="utf-8")
+        *lines, end = path.read_text(encoding="utf-8").splitlines()
+        path.write_text("\n".join([*lines, '{"record": "part"}', end]), encoding="utf-8")
         with AgentMemory(url) as memory:
             logging_graph(memory.checkpointer, "a").invoke({"log": ["mine"]}, at("chat"))
             before, stats = everything(memory.checkpointer, "chat"), memory.stats()
