@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
+    from langchain_agentmem.compaction.managed import ManagedConversationMemory
+    from langchain_agentmem.compaction.node import CompactionNode
     from langchain_agentmem.conversations.history import ConversationMemory
     from langchain_agentmem.conversations.sessions import SessionMemory
     from langchain_agentmem.errors import (
@@ -48,9 +50,11 @@ _HOMES = {
     "AgentMemoryStore": "stores.items",
     "Attachment": "model",
     "AttachmentType": "model",
+    "CompactionNode": "compaction.node",
     "Conversation": "model",
     "ConversationMemory": "conversations.history",
     "InvalidInput": "errors",
+    "ManagedConversationMemory": "compaction.managed",
     "Message": "messages",
     "MessageError": "errors",
     "MissingExtra": "errors",
@@ -73,9 +77,11 @@ __all__ = [
     "AgentMemoryStore",
     "Attachment",
     "AttachmentType",
+    "CompactionNode",
     "Conversation",
     "ConversationMemory",
     "InvalidInput",
+    "ManagedConversationMemory",
     "Message",
     "MessageError",
     "MissingExtra",

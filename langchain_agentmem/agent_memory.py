@@ -36,14 +36,23 @@ from langchain_agentmem.events import ConversationErased, Hook, MessagesStored
 from langchain_agentmem.files import path_of_file
 from langchain_agentmem.finding import KINDS
 from langchain_agentmem.model import Retention
-from langchain_agentmem.namespaces import id_of, namespace_of, range_of, resolve
+from langchain_agentmem.namespaces import Namespace, id_of, namespace_of, range_of, resolve
 from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
 from langchain_agentmem.retrieval.search import Recollection, Walls, inquiry
 from langchain_agentmem.storage import Operation
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
+    from langchain_core.tools import BaseTool
 
+    from langchain_agentmem.compaction.config import ManagedMemoryConfig
+    from langchain_agentmem.compaction.managed import (
+        ManagedConversationMemory,
+        ProcessStrategy,
+        RetrievalStrategy,
+        TriggerStrategy,
+    )
+    from langchain_agentmem.compaction.node import CompactionNode
     from langchain_agentmem.stores.blobs import AgentMemoryByteStore
     from langchain_agentmem.stores.checkpoints import AgentMemorySaver
     from langchain_agentmem.stores.items import AgentMemoryStore
@@ -142,6 +151,73 @@ class AgentMemory(Closing):
             retention=retention or self.retention,
         )
 
+    def managed_conversation(
+        self,
+        conversation_id: str | None = None,
+        namespace: Sequence[str] | None = None,
+        *,
+        config: ManagedMemoryConfig | None = None,
+        model: Any = None,
+        description: str | None = None,
+        retention: Retention | None = None,
+        trigger_strategy: TriggerStrategy | None = None,
+        process_strategy: ProcessStrategy | None = None,
+        retrieval_strategy: RetrievalStrategy | None = None,
+    ) -> ManagedConversationMemory:
+        """One conversation that keeps what a model is shown of it in a budget (document 003).
+
+        Args:
+            conversation_id: Which one. Default: a new one.
+            namespace: Whose it is. Default: the running config's, else the root.
+            config: The budget, and what is done to keep it. Default: document 003's.
+            model: What summarizes: a LangChain model, a function, or a model's name. Default: none.
+            description: A system message that a reset keeps.
+            retention: Which messages to keep. Default: as for the whole memory.
+            trigger_strategy: Says when to compact. Default: the configuration.
+            process_strategy: Compacts in place of the configuration's processors.
+            retrieval_strategy: Says what of the context is shown. Default: all.
+        """
+        from langchain_agentmem.compaction.managed import ManagedConversationMemory  # noqa: PLC0415 - who needs it pays
+
+        return ManagedConversationMemory(
+            self.database,
+            conversation_id,
+            namespace=namespace,
+            description=description,
+            retention=retention or self.retention,
+            config=config,
+            model=model,
+            trigger_strategy=trigger_strategy,
+            process_strategy=process_strategy,
+            retrieval_strategy=retrieval_strategy,
+        )
+
+    def compaction(
+        self, model: Any = None, config: ManagedMemoryConfig | None = None, **options: Any
+    ) -> CompactionNode:
+        """A node of a graph, or a link of a chain, that keeps the context of a model in a budget.
+
+        `builder.add_node("compact", memory.compaction(model))` puts the context under "llm_input_messages";
+        `memory.compaction(model) | model` is a chain.
+
+        Args:
+            model: What summarizes: a LangChain model, a function, or a model's name. Default: none, and summaries are
+            made
+                of what was said.
+            config: The budget, and what is done to keep it. Default: document 003's.
+            **options: What `CompactionNode` takes besides, such as `output_messages_key`, `shrink`, `tools`, `window`.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        from langchain_agentmem.compaction.node import CompactionNode  # noqa: PLC0415 - it loads LangChain's runnables
+
+        try:
+            inspect.signature(CompactionNode).bind(self, model, config, **options)
+        except TypeError as error:
+            raise InvalidInput(f"A compaction node cannot be made of this: {error}.") from error
+        return CompactionNode(self, model, config, **options)
+
     def session(self, session_id: str | None = None, namespace: Sequence[str] | None = None) -> SessionMemory:
         """One session of rounds and posts between roles (document 000), over the log of the same id.
 
@@ -183,7 +259,7 @@ class AgentMemory(Closing):
         """Make a memory by the name of its type (documents 001 and 003).
 
         Args:
-            memory_type: "conversation_history" or "session".
+            memory_type: "conversation_history", "managed_conversation" or "session".
             **options: What the type's own method takes: `conversation_id`, `namespace`, `description` and so on.
 
         Raises:
@@ -191,6 +267,7 @@ class AgentMemory(Closing):
         """
         makers: dict[str, Callable[..., ConversationMemory | SessionMemory]] = {
             "conversation_history": self.conversation,
+            "managed_conversation": self.managed_conversation,
             "session": self.session,
         }
         if not isinstance(memory_type, str) or memory_type not in makers:
@@ -200,6 +277,27 @@ class AgentMemory(Closing):
         except TypeError as error:
             raise InvalidInput(f"A {memory_type!r} memory cannot be made of this: {error}.") from error
         return makers[memory_type](**options)
+
+    def tools(
+        self, branch_or_config: str | Mapping[str, Any] | None = None, include: Iterable[str] | None = None
+    ) -> list[BaseTool]:
+        """Tools by which an agent uses this memory.
+
+        `recall_dropped` searches the conversation for what has left the context, and `expand` shows a message, an
+        archived tool output or all that a summary stands for, by its id.
+
+        Args:
+            branch_or_config: The conversation they read: its id, or the config of its thread. Default: that of the
+                thread in which they are called.
+            include: The names of the tools that are wanted, in this order. Default: all.
+
+        Raises:
+            InvalidInput: There is no such tool, or no such conversation can be.
+        """
+        from langchain_agentmem.compaction.tools import chosen, dropped_tools  # noqa: PLC0415 - who needs it pays
+
+        conversation_id, namespace = _conversation_named(branch_or_config)
+        return chosen(dropped_tools(self, conversation_id=conversation_id, namespace=namespace), include)
 
     # -- finding -----------------------------------------------------------------------------------------------
 
@@ -292,20 +390,16 @@ class AgentMemory(Closing):
         return AgentMemoryRetriever(**search_arguments, memory=self)
 
     def settle(self) -> None:
-        """Give everything that waits for its vector one now. Without embeddings there is nothing to do.
-
-        Otherwise that happens in the background, and before a search for what was stored last.
+        """Do now what is otherwise done in the background: vectors of documents, summaries that are made ahead of need.
 
         Raises:
-            Exception: Whatever the embeddings raise. What waits goes on waiting, and is found by its words.
+            Exception: Whatever the embeddings or the model raise. What waits goes on waiting.
         """
-        if self.database.embedder is not None:
-            self.database.embedder.settle()
+        self.database.worker.settle()
 
     async def asettle(self) -> None:
         """`settle`, awaited."""
-        if (embedder := self.database.embedder) is not None:
-            await embedder.in_thread(embedder.settle)
+        await self.database.worker.asettle()
 
     # -- care --------------------------------------------------------------------------------------------------
 
@@ -443,6 +537,8 @@ class AgentMemory(Closing):
             checkpointer.drop_caches()
         if self.database.embedder is not None:
             self.database.embedder.forget()
+        for each in list(self.database.remembering):
+            each.forget()
         for at in erased:
             self.database.emit(partial(ConversationErased, namespace=namespace_of(at.path), conversation_id=at.name))
 
@@ -481,6 +577,16 @@ class AgentMemory(Closing):
             "limit": limit,
             "weights": self.weights if weights is None else _checked(weights),
         }
+
+
+def _conversation_named(given: str | Mapping[str, Any] | None) -> tuple[str | None, Namespace | None]:
+    """The conversation that an id or a config names, and the namespace, if it says so."""
+    if given is None or isinstance(given, str):
+        return given, None
+    thread = (given.get("configurable") or {}).get("thread_id") if isinstance(given, Mapping) else None
+    if thread is None:
+        raise InvalidInput(f"Give the id of a conversation or a config with a thread_id, not {given!r:.100}.")
+    return id_of(thread, "conversation"), resolve(None, given)
 
 
 def _checked(weights: Weights) -> Weights:

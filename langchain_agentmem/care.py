@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TextIO
 
-from langchain_agentmem import blobs
+from langchain_agentmem import blobs, jobs
+from langchain_agentmem.compaction import records as compactions
 from langchain_agentmem.conversations import log, transfer
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.files import path_of_file, whole_file
@@ -31,7 +32,7 @@ VERSION = 1
 PAGE = 100
 
 _HOLDS = {
-    "conversation": {"entry"},
+    "conversation": {"entry", "compaction"},
     "thread": {"part", "value", "write", "checkpoint"},
     "blobs": {"blob"},
     "items": {"item"},
@@ -135,9 +136,11 @@ def verify() -> Steps[tuple[list[str], dict[str, int]]]:
     problems += yield from check.problems(*range_of(()))
     problems += yield from blobs.problems(*range_of(()))
     problems += yield from items.problems(*range_of(()))
+    problems += yield from jobs.problems()
+    problems += yield from compactions.problems()
     counted = yield from statistics()
     checked = {"contents": bodies}
-    looked_at = ("messages", "conversations", "threads", "checkpoints", "blobs", "items")
+    looked_at = ("messages", "conversations", "threads", "checkpoints", "blobs", "items", "jobs", "compactions")
     checked |= {name: counted[name] for name in looked_at}
     return problems, checked
 
@@ -178,6 +181,8 @@ def erase(
     deleted = [] if conversation_id is not None else (yield from whole.delete(low, high, name))
     values = 0 if name is not None else (yield from blobs.erase(low, high))
     kept = 0 if name is not None else (yield from items.erase(low, high))
+    if name is None:
+        yield from jobs.erase(low, high)
     report = EraseReport(conversations=len(erased), entries=entries, threads=len(deleted), blobs=values, items=kept)
     return report, erased
 
@@ -202,6 +207,8 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
             _write_line(file, {"record": "conversation", "namespace": namespace_of(at.path), "id": at.name})
             for entry in entries:
                 _write_line(file, {"record": "entry", **entry})
+            for record in (yield from compactions.dump(branch["id"])):
+                _write_line(file, {"record": "compaction", **record})
             written += len(entries)
         every = yield query.threads_within(low=low, high=high, name=None)
         checkpoints = 0
@@ -252,7 +259,9 @@ def load(
     for head, records in _groups(path):
         if head["record"] == "conversation":
             at = log.Address(path_of(head.get("namespace")), id_of(head.get("id"), "conversation"))
-            keys = yield from transfer.restore(at, records, now=now, tail=tail)
+            said = [record for record in records if record["record"] == "entry"]
+            keys = yield from transfer.restore(at, said, now=now, tail=tail)
+            yield from compactions.restore(at, [record for record in records if record["record"] == "compaction"])
             written.append((at, keys))
         elif head["record"] == "blobs":
             values += yield from blobs.restore(path_of(head.get("namespace")), records)

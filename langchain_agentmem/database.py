@@ -10,27 +10,42 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.embedding import Embedder
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, MemoryClosed
 from langchain_agentmem.events import Event, Hook, Hooks
 from langchain_agentmem.finding import TEXTS, find
+from langchain_agentmem.jobs import Job
 from langchain_agentmem.retrieval import index
 from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
 from langchain_agentmem.retrieval.search import Inquiry, Recollection, Walls
 from langchain_agentmem.retrieval.vectors import Near
 from langchain_agentmem.storage import Engine, Operation, open_engine
 from langchain_agentmem.tracing import Tracing
+from langchain_agentmem.worker import Worker
 
 T = TypeVar("T")
 
 Details = Callable[[], Mapping[str, Any]]
 
 
+class Remembering(Protocol):
+    """Something that remembers what it read."""
+
+    def forget(self) -> object:
+        """Forget it."""
+        ...
+
+
 class Database:
     """An open database.
+
+    Attributes:
+        worker: Does the jobs of its queue, see `jobs.py`.
+        remembering: Whoever holds something that was read here, and has to `forget` it when something is erased.
 
     Args:
         url: A path, ":memory:" or a `postgresql://` URL.
@@ -68,7 +83,9 @@ class Database:
         self.new_id = new_id
         self.engine: Engine = open_engine(url, synchronous=synchronous, busy_timeout=busy_timeout)
         self.tracing = Tracing(hooks=self.hooks, metadata={"agentmem_database": self.engine.dialect})
-        self._closes_itself = weakref.finalize(self, self.engine.close)
+        self.worker = Worker(self.engine)
+        self.remembering: weakref.WeakSet[Remembering] = weakref.WeakSet()
+        self._closes_itself = weakref.finalize(self, _close, self.worker, self.engine)
         self.embedder: Embedder | None = None
         if self.engine.read(index.is_old):
             self.engine.write(lambda: index.refresh(TEXTS))
@@ -100,9 +117,20 @@ class Database:
             MissingExtra: numpy is not installed.
         """
         if self.embedder is None or self.embedder.dimensions != dimensions:
-            self.embedder = Embedder(self.engine, embeddings, dimensions, TEXTS)
+            self.embedder = Embedder(self.engine, embeddings, dimensions, TEXTS, self.worker)
             weakref.finalize(self, self.embedder.close).atexit = False
             self.embedder.wake()
+
+    def work_on(self, kind: str, handler: Callable[[Database, Job], object]) -> None:
+        """Say how jobs of a kind are done, as long as this database is open, and do those that wait.
+
+        Args:
+            kind: What kind of job.
+            handler: Does one, in a thread of its kind, and raises if it cannot. It must not hold the database, which
+                it is given with each job, or the database would never be let go of.
+        """
+        self.worker.register(kind, partial(_work_on, weakref.ref(self), handler))
+        self.worker.wake(kind)
 
     def find(self, asked: Inquiry, walls: Walls, *, limit: int, weights: Weights = WEIGHTS) -> list[Recollection]:
         """Find what answers a query best, by words, and by vectors where there are embeddings.
@@ -249,6 +277,18 @@ def database_of(memory: Any) -> Database:
     if not isinstance(database, Database):
         raise InvalidInput(f"memory must be an AgentMemory, a path or a URL, not {type(memory).__name__}.")
     return database
+
+
+def _close(worker: Worker, engine: Engine) -> None:
+    worker.close()
+    engine.close()
+
+
+def _work_on(database: weakref.ref[Database], handler: Callable[[Database, Job], object], job: Job) -> None:
+    target = database()
+    if target is None:
+        raise MemoryClosed
+    handler(target, job)
 
 
 def _outcome(value: Any) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Embeddings give documents their vectors: in the background, in batches, and never in the way of a write.
 
 A document waits in the database until it has its vector, so nothing is forgotten by a crash, and any process that has
-the embeddings goes on where another ended. When the embeddings fail, everything is found by its words as before, and
-they are asked again later.
+the embeddings goes on where another ended. The right to embed is a job of the queue, so that two never embed the same.
+When the embeddings fail, everything is found by its words as before, and they are asked again later.
 """
 
 from __future__ import annotations
@@ -17,26 +17,31 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
+from langchain_agentmem import jobs
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
+from langchain_agentmem.jobs import Job, Wanted
+from langchain_agentmem.namespaces import path_of
 from langchain_agentmem.retrieval import vectors
 from langchain_agentmem.retrieval.english import as_spoken
 from langchain_agentmem.retrieval.index import TextsOf
 from langchain_agentmem.retrieval.search import Inquiry, Walls, named
 from langchain_agentmem.retrieval.vectors import Near, Shelf, Waiting
 from langchain_agentmem.storage import Engine, Steps
+from langchain_agentmem.worker import Worker
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+KIND = "embed"
+"""The kind of the job that whoever embeds has. There is one for the whole database, as long as documents wait."""
 BATCH = 64
 """Documents that are embedded at once."""
 PATIENCE = 2.0
 """Seconds that a search waits for the vectors of what was just stored."""
 _PROBES = 3  # of a batch that failed, so many are tried alone before the embeddings count as out of order
-_LOOK_AGAIN = 5.0  # seconds: another process may have written
 _THREADS = 4  # of awaited searches that ask the embeddings
-_MOST_PAUSE = 60.0  # seconds between two attempts at embeddings that fail
+_ROOT = path_of(())
 
 
 class Embedder:
@@ -47,13 +52,16 @@ class Embedder:
         embeddings: LangChain `Embeddings`.
         dimensions: Numbers of a vector.
         texts: How to read the texts of each kind of document.
+        worker: Does the jobs of the database.
 
     Raises:
         InvalidInput: The database has vectors of another size.
         MissingExtra: numpy is not installed.
     """
 
-    def __init__(self, engine: Engine, embeddings: Any, dimensions: int, texts: Mapping[str, TextsOf]) -> None:
+    def __init__(
+        self, engine: Engine, embeddings: Any, dimensions: int, texts: Mapping[str, TextsOf], worker: Worker
+    ) -> None:
         vectors.numpy()
         if engine.read(vectors.wanted) != dimensions:
             engine.write(lambda: vectors.want(dimensions))
@@ -63,27 +71,19 @@ class Embedder:
         self._texts = texts
         self._shelf = Shelf()
         self._asking = _Asking(embeddings)
-        self._embedding = threading.Lock()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="agentmem-near")
-        self._news = threading.Condition()  # guards what follows
-        self._thread: threading.Thread | None = None
         self._closed = False
-        self._written = False  # something was, since the last round began
-        self._hurried = False  # a search waits for a round
-        self._begun = self._ended = 0  # rounds
-        self._behind = False  # a search has waited in vain, so the next ones need not
+        self._worker = worker
+        worker.register(KIND, self._embed_waiting, find=_wanted)
 
     def wake(self) -> None:
         """Something was written: go to work in the background."""
-        with self._news:
-            self._written = True
-            self._go_to_work()
+        self._worker.wake(KIND)
 
     def close(self) -> None:
         """Go to work no more. What still waits is kept for the next time."""
-        with self._news:
-            self._closed = True
-            self._news.notify_all()
+        self._closed = True
+        self._worker.stop(KIND)
         self._threads.shutdown(wait=False)
         self._asking.close()
 
@@ -99,16 +99,7 @@ class Embedder:
         Raises:
             Exception: Whatever the embeddings raise.
         """
-        if not self._engine.read(lambda: vectors.waiting(1)):  # also says whether the database is open
-            return
-        refused: Exception | None = None
-        with self._embedding:
-            ticket = -1
-            while batch := self._engine.read(partial(vectors.waiting, BATCH, after=ticket)):
-                ticket = batch[-1].ticket
-                refused = self._embed_all(batch) or refused
-        if refused is not None:
-            raise refused
+        self._worker.settle([KIND])
 
     def near(self, asked: Inquiry, walls: Walls) -> Near | None:
         """What a search needs to find what lies near a question; None when the embeddings fail.
@@ -122,7 +113,7 @@ class Embedder:
         names = self._engine.read(lambda: named(asked, walls))
         text = as_spoken(asked.question.text, names) if len(names) == 1 else asked.question.text
         if self._engine.read(lambda: vectors.waiting(1)):
-            self._hurry()
+            self._worker.hurry(KIND, PATIENCE)
         try:
             vector = self._asking.ask("embed_query", text)
             return Near(vectors.packed(vector, self.dimensions), self._shelf)
@@ -142,22 +133,15 @@ class Embedder:
                 raise MemoryClosed from error
             raise
 
-    def _hurry(self) -> None:
-        """Wait a little for the vectors of what was stored last."""
-        with self._news:
-            if self._closed or self._behind:
-                return
-            self._hurried = True
-            self._go_to_work()
-            mine = self._begun + 1
-            if not self._news.wait_for(lambda: self._closed or self._ended >= mine, PATIENCE):
-                self._behind = True
-
-    def _go_to_work(self) -> None:
-        if self._thread is None and not self._closed:
-            self._thread = threading.Thread(target=self._work, name="agentmem-embed", daemon=True)
-            self._thread.start()
-        self._news.notify_all()
+    def _embed_waiting(self, job: Job) -> None:
+        """Give all documents that wait their vectors, as long as nobody else has taken that over."""
+        refused: Exception | None = None
+        ticket = -1
+        while batch := self._engine.read(partial(_next_batch, job, ticket)):
+            ticket = batch[-1].ticket
+            refused = self._embed_all(batch) or refused
+        if refused is not None:
+            raise refused
 
     def _embed_all(self, batch: Sequence[Waiting]) -> Exception | None:
         """Embed a batch; where it is refused, one document after the other, the likeliest to succeed first.
@@ -218,30 +202,16 @@ class Embedder:
             found.update((each, texts.get(each.owner, ())) for each in mine)
         return found
 
-    def _work(self) -> None:
-        pause, failing = _LOOK_AGAIN, False
-        while self._next_round(pause, failing=failing):
-            try:
-                self.settle()
-                pause, failing = _LOOK_AGAIN, False
-            except Exception:  # the documents wait on, and are found by their words
-                if not self._engine.usable:
-                    break
-                pause, failing = min(2 * pause, _MOST_PAUSE), True
-                logger.warning("The embeddings failed; they are asked again in %.0f s.", pause, exc_info=True)
-            with self._news:
-                self._ended = self._begun
-                self._behind = False
-                self._news.notify_all()
-        self.close()
 
-    def _next_round(self, pause: float, *, failing: bool) -> bool:
-        """Wait until there may be something to do; embeddings that fail are not asked again at every write."""
-        with self._news:
-            self._news.wait_for(lambda: self._closed or self._hurried or (self._written and not failing), pause)
-            self._written = self._hurried = False
-            self._begun += 1
-            return not self._closed
+def _wanted() -> Steps[list[Wanted]]:
+    """The job of embedding, if there is something to embed and nobody has asked for it yet."""
+    if (yield from vectors.waiting(1)) and not (yield from jobs.find(_ROOT, KIND)):
+        return [Wanted(_ROOT, KIND)]
+    return []
+
+
+def _next_batch(job: Job, after: int) -> Steps[list[Waiting]]:
+    return (yield from vectors.waiting(BATCH, after=after)) if (yield from jobs.is_of(job)) else []
 
 
 class _Asking:

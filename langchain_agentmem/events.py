@@ -78,6 +78,67 @@ class MemoryResetEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CompactionEvent(Event):
+    """A context is being compacted, or was. From document 003.
+
+    Attributes:
+        session_id: The conversation or thread.
+        agent_name: Whose context it is; empty where nobody said.
+        status: "started", "completed" or "failed". A stage that fails, such as a model that gives no summary, is told
+        as
+            "failed" with that stage alone in `stages_run`, and the compaction goes on without it.
+        pre_tokens: Tokens before.
+        post_tokens: Tokens after; 0 as long as it is not completed.
+        pre_messages: Messages before.
+        post_messages: Messages after; 0 as long as it is not completed.
+        duration: Seconds since it started; None when it starts.
+        stages_run: The processors that ran, in order; None when it starts.
+    """
+
+    session_id: str
+    agent_name: str
+    status: str
+    pre_tokens: int = 0
+    post_tokens: int = 0
+    pre_messages: int = 0
+    post_messages: int = 0
+    duration: float | None = None
+    stages_run: list[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompactionStageFailed(Event):
+    """A stage of a compaction failed, and the compaction went on without it. Nothing is lost.
+
+    Attributes:
+        session_id: The conversation or thread.
+        stage: The processor.
+        error: What it raised.
+    """
+
+    session_id: str
+    stage: str
+    error: BaseException
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompactionFellShort(Event):
+    """A context could not be made as small as its target.
+
+    Attributes:
+        session_id: The conversation or thread.
+        tokens: What it costs now.
+        target_tokens: What it should cost at most; None where only messages or rounds are limited.
+        reason: Why, in a sentence: what takes the room and must stay.
+    """
+
+    session_id: str
+    tokens: int
+    target_tokens: int | None
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StepFinished(Event):
     """One traced operation has ended. Told only when somebody listens.
 

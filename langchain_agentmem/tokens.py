@@ -359,6 +359,18 @@ class TokenCounter:
         """
         self._learn(self._raw(messages, tools, system), reported, model)
 
+    def learn(self, counted: int, reported: int, reply_id: str | None = None, *, model: str = "") -> None:
+        """Learn from the tokens that a provider reported for what was counted here already.
+
+        Args:
+            counted: The tokens, uncalibrated.
+            reported: The provider's input tokens.
+            reply_id: The reply that it came with, which teaches once. Default: none, and it teaches each time.
+            model: The model's name.
+        """
+        if self._is_new((reply_id, reported)):
+            self._learn(counted, reported, model)
+
     def calibrate_from(
         self, messages: Sequence[Any], *, tools: Iterable[Any] | None = None, system: Any = None
     ) -> None:

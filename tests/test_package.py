@@ -49,6 +49,15 @@ class TestPublicNames:
         )
         assert run(code) == "True\n"
 
+    def test_what_shrinks_is_exported_by_its_folder(self):
+        from langchain_agentmem import compaction
+
+        assert compaction.__all__ == sorted(set(compaction.__all__))
+        assert set(compaction._HOMES) == {*compaction.__all__, "CompactionMiddleware"}  # which needs an extra
+        assert all(getattr(compaction, name).__name__ == name for name in compaction._HOMES)
+        with pytest.raises(AttributeError, match="no attribute 'Unknown'"):
+            compaction.Unknown  # noqa: B018
+
     def test_an_unknown_name_is_an_attribute_error(self):
         with pytest.raises(AttributeError, match="no attribute 'Unknown'"):
             langchain_agentmem.Unknown  # noqa: B018
@@ -115,10 +124,16 @@ class TestDocumentation:
 
 
 class TestTwins:
-    @pytest.mark.parametrize("name", ["AgentMemory", "ConversationMemory", "SessionMemory"])
+    @pytest.mark.parametrize(
+        "name", ["AgentMemory", "ConversationMemory", "ManagedConversationMemory", "SessionMemory"]
+    )
     def test_what_does_io_has_an_async_twin_with_the_same_parameters(self, name):
         part = getattr(langchain_agentmem, name)
-        makers = {"conversation", "session", "create", "set_event_context", "get_messages", "byte_store", "retriever"}
+        makers = {
+            *("conversation", "managed_conversation", "session", "create", "compaction", "tools"),
+            *("byte_store", "retriever", "set_event_context", "get_messages"),
+            *("watch_rounds", "forget"),
+        }
         checked = 0
         for verb, member in vars(part).items():
             if verb.startswith("_") or not inspect.isfunction(member) or inspect.iscoroutinefunction(member):

@@ -43,6 +43,8 @@ def change(
 
     def steps() -> Steps[str | None]:
         changed = yield from log.update(at, key, lambda old: edited(old, changes), now=now, tail=tail)
+        if changed:
+            yield from log.disown(at, key)
         return key if changed else None
 
     return steps
@@ -59,6 +61,8 @@ def replace(at: log.Address, idx: int, message: Message, *, now: int, tail: int)
         row = yield from _at_index(at, idx)
         moved = dataclasses.replace(message, message_id=row.key)
         changed = yield from log.update(at, row.key, lambda old: new_version(old, moved), now=now, tail=tail)
+        if changed:
+            yield from log.disown(at, row.key)
         return row.key if changed else None
 
     return steps
@@ -69,6 +73,7 @@ def delete(at: log.Address, idx: int) -> Operation[list[str]]:
 
     def steps() -> Steps[list[str]]:
         row = yield from _at_index(at, idx)
+        yield from log.disown(at, row.key)
         return (yield from log.remove(at, [row.key]))
 
     return steps
@@ -84,6 +89,8 @@ def remove(at: log.Address, message_id: str) -> Operation[list[str]]:
 
     def steps() -> Steps[list[str]]:
         found = yield from find()
+        for row in found:
+            yield from log.disown(at, row.key)
         return (yield from log.remove(at, [row.key for row in found]))
 
     return steps

@@ -10,7 +10,8 @@ Everything here is written as steps and does no I/O. Times are microseconds sinc
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_agentmem.errors import BranchMoved, MessageError
@@ -121,6 +122,38 @@ def append(
     return Appended([entry.key for entry in fresh], dropped)
 
 
+def record(
+    at: Address, entries: Sequence[Entry], *, now: int, tail: int, unless_there: Collection[str] = ()
+) -> Steps[Appended]:
+    """Add entries, and where a key is taken by other content, take this content for its newer version.
+
+    Arguments as for `append`, and:
+
+    Args:
+        at: The conversation.
+        entries: What to add.
+        now: When.
+        tail: How many entries may wait for the index.
+        unless_there: The keys of entries that are no newer version of anything: they are left out where the key is
+            taken.
+
+    Returns:
+        The keys of the entries that were new or have changed.
+    """
+    branch, _ = yield from _open(at, now)
+    known = yield query.known_keys(branch=branch, keys=json.dumps([entry.key for entry in entries]))
+    here = {row["key"]: _row_identity(row) for row in known}
+    changed = [
+        entry
+        for entry in entries
+        if entry.key in here and entry.key not in unless_there and here[entry.key] != _identity(entry)
+    ]
+    added = yield from append(at, [entry for entry in entries if entry.key not in here], now=now, tail=tail)
+    for entry in changed:
+        yield from update(at, entry.key, partial(_newer, entry), now=now, tail=tail)
+    return Appended([*added.keys, *(entry.key for entry in changed)], [])
+
+
 def describe(at: Address, entry: Entry, *, now: int, tail: int) -> Steps[None]:
     """Give a conversation its description: a system message that a reset keeps.
 
@@ -161,7 +194,7 @@ def update(at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[
     Raises:
         MessageError: Nothing has this key.
     """
-    found = yield from _locked(at)
+    found = yield from locked(at)
     if found is None:
         raise _unknown(key, at)
     branch, head = found
@@ -181,7 +214,7 @@ def remove(at: Address, keys: Sequence[str]) -> Steps[list[str]]:
     Returns:
         The keys that were there.
     """
-    found = yield from _locked(at)
+    found = yield from locked(at)
     removed: list[str] = []
     if found is None:
         return removed
@@ -201,13 +234,14 @@ def clear(at: Address, *, keep_description: bool) -> Steps[int]:
     Returns:
         How many entries were deleted, versions included.
     """
-    found = yield from _locked(at)
+    found = yield from locked(at)
     if found is None:
         return 0
     branch, _ = found
     rows = yield query.slots_to_drop(branch=branch, everything=int(not keep_description))
     yield from _unindex(rows)
     if keep_description:
+        yield query.delete_compactions(branch=branch, slot=0)
         yield query.delete_all_but_description(branch=branch)
         yield query.no_messages(branch=branch)
     else:
@@ -223,7 +257,7 @@ def clear(at: Address, *, keep_description: bool) -> Steps[int]:
 
 def at_index(at: Address, idx: int) -> Steps[Stored | None]:
     """The message at an index, counted from the end where it is negative; the conversation is locked for a write."""
-    found = yield from _locked(at)
+    found = yield from locked(at)
     if found is None:
         return None
     if idx >= 0:
@@ -313,6 +347,13 @@ def keep_token_counts(counter: str, counts: dict[bytes, int]) -> Steps[None]:
     )
 
 
+def disown(at: Address, key: str) -> Steps[None]:
+    """Take away the compactions that stand for a message, since it is about to be changed or removed."""
+    branch = yield from _find(at)
+    if branch is not None and (found := (yield query.slot_of_key(branch=branch, key=key))):
+        yield query.delete_compactions(branch=branch, slot=found[0]["slot"])
+
+
 # -- the parts of the above ----------------------------------------------------------------------------------------
 
 
@@ -321,17 +362,18 @@ def _find(at: Address) -> Steps[int | None]:
     return rows[0]["id"] if rows else None
 
 
-def _locked(at: Address) -> Steps[tuple[int, int] | None]:
+def locked(at: Address) -> Steps[tuple[int, int] | None]:
+    """A conversation's branch and head, locked for a write; None where there is none."""
     rows = yield query.lock_branch(path=at.path, kind=CONVERSATION, name=at.name)
     return (rows[0]["id"], rows[0]["head"]) if rows else None
 
 
 def _open(at: Address, now: int) -> Steps[tuple[int, int]]:
-    found = yield from _locked(at)
+    found = yield from locked(at)
     if found is None:
         yield query.create_namespace(path=at.path)
         yield query.create_branch(path=at.path, kind=CONVERSATION, name=at.name, now=now)
-        found = yield from _locked(at)
+        found = yield from locked(at)
         if found is None:
             raise BranchMoved  # created and deleted by others in between: begin again
     return found
@@ -547,6 +589,10 @@ def _taken(key: str) -> MessageError:
         f"The conversation already holds other content under the id {key!r}. Use update() to change a message, "
         "or another id to add one."
     )
+
+
+def _newer(new: Entry, _: Stored) -> Entry:
+    return new
 
 
 def _unknown(key: str, at: Address) -> MessageError:

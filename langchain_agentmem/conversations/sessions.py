@@ -14,16 +14,17 @@ other shows.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem import encoding
+from langchain_agentmem.compaction.rounds import CompactedMessage, Seen, seen_by
 from langchain_agentmem.conversations import log
 from langchain_agentmem.conversations.entries import entry_of
+from langchain_agentmem.conversations.rounds import ASSISTANT, USER, assembled, role_rounds
 from langchain_agentmem.conversations.saved import Saved, checked_retention
 from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -43,20 +44,6 @@ from langchain_agentmem.storage import Operation, Steps
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
-
-USER, ASSISTANT = "User", "Assistant"
-
-TEMPORAL_START, TEMPORAL_END = "{{DELIMITER_START_TEMPORAL}}", "{{DELIMITER_END_TEMPORAL}}"
-_TEMPORAL = re.compile(re.escape(TEMPORAL_START) + ".*?" + re.escape(TEMPORAL_END), re.DOTALL)
-
-
-def temporal(text: str) -> str:
-    """Mark text that only the round it is said in should show (document 000).
-
-    `get_role_rounds` leaves it out of all rounds but the last. Marks are obeyed in posts of agents only: what a
-    user writes is never cut.
-    """
-    return f"{TEMPORAL_START}{text}{TEMPORAL_END}"
 
 
 class SessionMemory(Saved):
@@ -90,6 +77,12 @@ class SessionMemory(Saved):
         self.session_id = id_of(session_id, "session")
         self._at = log.Address(path_of(resolve(namespace)), self.session_id)
         self._retention = checked_retention(retention)
+        self._watchers: dict[object, Callable[[], None]] = {}
+
+    @property
+    def database(self) -> Database:
+        """The database that it is in."""
+        return self._database
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -104,12 +97,14 @@ class SessionMemory(Saved):
         """
         new = Round.create(user_query)
         self._write("create_round", self._append([self._round_entry(new)]), lambda: {"round_id": new.id})
+        self._rounds_changed()
         return new
 
     async def acreate_round(self, user_query: str) -> Round:
         """`create_round`, awaited."""
         new = Round.create(user_query)
         await self._awrite("create_round", self._append([self._round_entry(new)]), lambda: {"round_id": new.id})
+        self._rounds_changed()
         return new
 
     def add_post(
@@ -221,11 +216,57 @@ class SessionMemory(Saved):
             role: The role.
             include_failure_rounds: Whether failed rounds are given too. Default: no.
         """
-        return _role_rounds(self._rounds(), role, include_failures=include_failure_rounds)
+        return role_rounds(self._rounds(), role, include_failures=include_failure_rounds)
 
     async def aget_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
         """`get_role_rounds`, awaited."""
-        return _role_rounds(await self._arounds(), role, include_failures=include_failure_rounds)
+        return role_rounds(await self._arounds(), role, include_failures=include_failure_rounds)
+
+    def get_role_rounds_with_compaction(
+        self,
+        role: str,
+        include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
+    ) -> tuple[list[Round], CompactedMessage | None]:
+        """The rounds as one role sees them, without those that a summary stands for, and the summary (document 000).
+
+        In document 000's system the caller slices the rounds by the summary's `end_index`, which goes wrong where
+        failed rounds are counted. Here they are sliced already, by their ids: put the summary before them, and that is
+        the context. A round that failed was never summarized, so it is given if it is asked for, wherever it stands;
+        and so is one that was added to after it was summarized.
+
+        Args:
+            role: The role, whose summaries a `ContextCompactor` makes.
+            include_failure_rounds: Whether failed rounds are given too. Default: no.
+
+        Returns:
+            The rounds, and the summary or None.
+        """
+        return _sliced(self._read("read", self._seeing(role, include_failure_rounds)))
+
+    async def aget_role_rounds_with_compaction(
+        self,
+        role: str,
+        include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
+    ) -> tuple[list[Round], CompactedMessage | None]:
+        """`get_role_rounds_with_compaction`, awaited."""
+        return _sliced(await self._aread("read", self._seeing(role, include_failure_rounds)))
+
+    def watch_rounds(self, notify: Callable[[], None]) -> Callable[[], None]:
+        """Have a function called after each round that this object begins.
+
+        Args:
+            notify: The function. It must be quick.
+
+        Returns:
+            A function that ends it.
+        """
+        mark = object()
+        self._watchers = {**self._watchers, mark: notify}
+
+        def unwatch() -> None:
+            self._watchers = {key: each for key, each in self._watchers.items() if key is not mark}
+
+        return unwatch
 
     def get_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
         """What roles share under one type (document 000).
@@ -313,10 +354,17 @@ class SessionMemory(Saved):
     # -- plumbing ----------------------------------------------------------------------------------------------
 
     def _rounds(self) -> list[Round]:
-        return _assembled(*self._read("read", lambda: log.rounds(self._at)))
+        return assembled(*self._read("read", lambda: log.rounds(self._at)))
 
     async def _arounds(self) -> list[Round]:
-        return _assembled(*await self._aread("read", lambda: log.rounds(self._at)))
+        return assembled(*await self._aread("read", lambda: log.rounds(self._at)))
+
+    def _seeing(self, role: str, include_failures: bool) -> Operation[Seen]:  # noqa: FBT001
+        return lambda: seen_by(self._at, role, include_failures=include_failures)
+
+    def _rounds_changed(self) -> None:
+        for notify in self._watchers.values():
+            notify()
 
     def _posting(self, round_id: str, post: Post) -> Operation[log.Appended]:
         entry = self._post_entry(post, round_id)
@@ -337,7 +385,7 @@ class SessionMemory(Saved):
 
         def steps() -> Steps[log.Appended]:
             # A round made of plain messages is here already, though in another form.
-            here = {each.id: each for each in _assembled(*(yield from log.rounds(self._at)))}
+            here = {each.id: each for each in assembled(*(yield from log.rounds(self._at)))}
             fresh = [entry for each, own in entries if here.get(each.id) != each for entry in own]
             return (yield from log.append(self._at, fresh, retention=retention, **now))
 
@@ -419,69 +467,8 @@ def _conversation(source: str | os.PathLike[str] | Conversation) -> Conversation
     return Conversation.from_yaml(source)
 
 
-def _assembled(rounds: Sequence[log.Stored], messages: Sequence[log.Stored]) -> list[Round]:
-    """Rounds with their posts. Messages that belong to no round make rounds of their own, one for each question."""
-    made: dict[str, Round] = {}
-    began: dict[str, tuple[int, int]] = {}
-    posts: dict[str, list[Post]] = {}
-    for order, row in enumerate(rounds):
-        fields = encoding.decode(row.body)
-        made[row.key] = Round.create(fields["user_query"], id=row.key, state=fields["state"])
-        began[row.key] = (row.slot, order)
-    loose = ""
-    for order, row in enumerate(messages):
-        if row.kind == log.DESCRIPTION:
-            continue
-        post = _as_post(row)
-        if row.round_key in made:
-            posts.setdefault(row.round_key, []).append(post)
-            continue
-        asks = row.role == "user"  # by whatever name the user goes
-        if not loose or asks:
-            loose = f"round-{row.key}"
-            query = post.message if asks else ""
-            made[loose] = Round.create(query, id=loose, state="created" if asks else "finished")
-            began[loose] = (row.slot, order)
-        elif made[loose].state == "created":
-            made[loose] = Round.create(made[loose].user_query, id=loose, state="finished")  # it has an answer
-        posts.setdefault(loose, []).append(post)
-    in_order = sorted(made, key=began.__getitem__)
-    return [made[key].with_post(*posts.get(key, ())) for key in in_order]
-
-
-def _as_post(row: log.Stored) -> Post:
-    message = decode_body(row.body, row.key)
-    is_user = message.role == "user"
-    attachments = () if row.attachments is None else encoding.decode(row.attachments)
-    kept = [value for each in attachments if (value := Attachment.from_dict(each)) is not None]
-    return Post.create(
-        message.text,
-        message.name or (USER if is_user else ASSISTANT),
-        row.recipient or (ASSISTANT if is_user else USER),
-        id=row.key,
-    ).with_attachment(*kept)
-
-
-def _role_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -> list[Round]:
-    kept = [each for each in rounds if include_failures or each.state != "failed"]
-    return [
-        Round.create(each.user_query, id=each.id, state=each.state).with_post(
-            *(
-                _without_marks(post, keep_text=each is kept[-1])
-                for post in each.post_list
-                if role in (post.send_from, post.send_to)
-            )
-        )
-        for each in kept
-    ]
-
-
-def _without_marks(post: Post, *, keep_text: bool) -> Post:
-    if post.send_from == USER or TEMPORAL_START not in post.message:
-        return post
-    text = post.message
-    text = text.replace(TEMPORAL_START, "").replace(TEMPORAL_END, "") if keep_text else _TEMPORAL.sub("", text)
-    return Post.create(text, post.send_from, post.send_to, id=post.id).with_attachment(*post.attachment_list)
+def _sliced(seen: Seen) -> tuple[list[Round], CompactedMessage | None]:
+    return seen.rest, seen.compacted
 
 
 def _shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemoryEntry]:
@@ -501,7 +488,7 @@ def _shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemo
 def _messages_for(rounds: Sequence[log.Stored], messages: Sequence[log.Stored], role: str) -> list[BaseMessage]:
     plain = {row.key: row for row in messages if row.recipient is None} if role == ASSISTANT else {}
     found: list[BaseMessage] = []
-    for each in _role_rounds(_assembled(rounds, messages), role, include_failures=False):
+    for each in role_rounds(assembled(rounds, messages), role, include_failures=False):
         for post in each.post_list:
             if (row := plain.get(post.id)) is not None:
                 found.append(to_langchain(decode_body(row.body, row.key)))

@@ -16,6 +16,9 @@ known to fail is named in `known_defects` with the reason; it has to fail then, 
 LangGraph publishes no such suite, and where the stores that it ships disagree, this one takes a side: `$ne` matches a
 missing key and the operators of order do not; nested and dotted keys both match; without a query the item that was
 updated last comes first, and of those of one time the smaller key.
+
+And for messages: `assert_valid_for_providers(messages)` fails where a provider would refuse them, and
+`provider_problems(messages)` says why. No fixture is needed.
 """
 
 from __future__ import annotations
@@ -33,9 +36,19 @@ from langchain_agentmem.testing.filtering import FilterContract  # noqa: E402
 from langchain_agentmem.testing.indexing import IndexedStoreContract  # noqa: E402
 from langchain_agentmem.testing.keeping import KeepingContract  # noqa: E402
 from langchain_agentmem.testing.naming import NamespaceContract  # noqa: E402
+from langchain_agentmem.testing.providers import assert_valid_for_providers, provider_problems  # noqa: E402
 from langchain_agentmem.testing.searching import SearchContract  # noqa: E402
 
-__all__ = ["Calls", "Contract", "ExpiringStoreContract", "IndexedStoreContract", "StoreContract", "WordEmbeddings"]
+__all__ = [
+    "Calls",
+    "Contract",
+    "ExpiringStoreContract",
+    "IndexedStoreContract",
+    "StoreContract",
+    "WordEmbeddings",
+    "assert_valid_for_providers",
+    "provider_problems",
+]
 
 
 class StoreContract(KeepingContract, NamespaceContract, SearchContract, FilterContract, BatchContract):

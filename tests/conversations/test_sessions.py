@@ -20,7 +20,7 @@ from langchain_agentmem import (
     SessionMemory,
     SharedMemoryEntry,
 )
-from langchain_agentmem.conversations.sessions import TEMPORAL_START, temporal
+from langchain_agentmem.conversations.rounds import TEMPORAL_START, temporal
 
 
 @pytest.fixture

@@ -13,6 +13,13 @@ ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
 
 PRINTS = {
+    "long_chat.py": [
+        "the thread holds 120 messages",
+        "human: Day 1: I planted a medlar tree",
+        "human: This is a record of",
+        "of 119 messages.",
+        "Day 12: I planted a walnut tree at the wall, and wrote its name on slate number 84.",
+    ],
     "quickstart.py": ["You told me: My sister Ana lives in Lisbon", "recalled from 'monday'", "because of ana +"],
 }
 

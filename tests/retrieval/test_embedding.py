@@ -11,9 +11,10 @@ import psycopg
 import pytest
 from langchain_core.embeddings import Embeddings
 
-from langchain_agentmem import AgentMemory, embedding
+from langchain_agentmem import AgentMemory, embedding, jobs, worker
 from langchain_agentmem.embedding import BATCH
 from langchain_agentmem.errors import InvalidInput, MemoryClosed, StorageError
+from langchain_agentmem.jobs import Wanted
 from langchain_agentmem.retrieval import vectors
 from langchain_agentmem.storage.engine import READER_THREADS
 from langchain_agentmem.testing import WordEmbeddings
@@ -212,7 +213,7 @@ class TestWaiting:
         memory = opened()
         said(memory, "My cat sleeps.")
         memory.settle()
-        with memory.database.embedder._embedding:  # as a thread that is embedding holds it
+        with memory.database.worker._lanes[embedding.KIND]._news, memory.database.worker._leases._taking:
             child = multiprocessing.get_context("fork").Process(target=_settle_in_child, args=(memory,))
             child.start()
             child.join(30)
@@ -321,6 +322,86 @@ class TestTogether:
         assert found(other, "feline")[0] == "a cat"
         memory.store.delete(("a",), "1")
         assert "a cat" not in found(other, "feline")
+
+    def test_two_open_databases_embed_each_document_once(self, opened):
+        embeddings = [Choosy(), Choosy()]
+        memories = [opened(each) for each in embeddings]
+        threads = []
+        for number, memory in enumerate(memories):
+            threads.append(
+                in_thread(lambda memory=memory, n=number: said(memory, *(f"rain {n} {i}" for i in range(60))))
+            )
+            threads.append(in_thread(memory.settle))
+        for thread in threads:
+            thread.join()
+        for memory in memories:
+            memory.settle()
+        asked = [text for each in embeddings for texts in each.documents for text in texts]
+        assert sorted(asked) == sorted(f"rain {n} {i}" for n in range(2) for i in range(60))
+        assert memories[0].database.engine.read(vectors.count_waiting) == 0
+        assert memories[0].stats()["jobs"] == 0
+
+    def test_a_search_waits_for_what_another_process_embeds(self, opened):
+        going, go_on = threading.Event(), threading.Event()
+
+        class Slow(Choosy):
+            def embed_documents(self, texts):
+                going.set()
+                assert go_on.wait(30)
+                return super().embed_documents(texts)
+
+        said(opened(Slow()), "My cat sleeps.")
+        assert going.wait(30)
+        other = opened(embeddings := Choosy())
+        hits = []
+        search = in_thread(lambda: hits.extend(found(other, "feline")))
+        assert embeddings.began.wait(0.1) is False  # it has not come to its question yet
+        go_on.set()
+        search.join()
+        assert hits == ["My cat sleeps."]
+        assert embeddings.documents == []
+
+    def test_who_lost_the_right_to_embed_stops_after_the_batch_in_hand(self, opened):
+        going, go_on = threading.Event(), threading.Event()
+
+        class Slow(Choosy):
+            def embed_documents(self, texts):
+                going.set()
+                assert go_on.wait(30)
+                return super().embed_documents(texts)
+
+        memory = opened(embeddings := Slow())
+        memory.database.embedder.close()
+        said(memory, *(f"rain {n}" for n in range(BATCH + 6)))
+        settling = in_thread(memory.settle)
+        assert going.wait(30)
+        write, lost = memory.database.engine.write, Wanted("", embedding.KIND)
+        write(lambda: jobs.remove(*lost[:3]))
+        write(lambda: jobs.enqueue(lost, now=jobs.now()))
+        taken = write(lambda: jobs.claim(embedding.KIND, "another", now=jobs.now(), lease=3_600.0))
+        go_on.set()
+        deadline = time.monotonic() + 30
+        while memory.database.worker._leases._held and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert [len(texts) for texts in embeddings.documents] == [BATCH]
+        write(lambda: jobs.finish(taken))
+        settling.join()
+        assert [len(texts) for texts in embeddings.documents] == [BATCH, 6]
+
+    def test_a_database_with_nothing_to_embed_is_not_written(self, opened, monkeypatch):
+        monkeypatch.setattr(worker, "LOOK", 0.01)
+        memory = opened()
+        said(memory, "My cat sleeps.")
+        memory.settle()
+        engine, reads, writes = memory.database.engine, [], []
+        read, write = engine.read, engine.write
+        monkeypatch.setattr(engine, "read", lambda make: (reads.append(make), read(make))[1])
+        monkeypatch.setattr(engine, "write", lambda make: (writes.append(make), write(make))[1])
+        deadline = time.monotonic() + 30
+        while len(reads) < 20 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(reads) >= 20
+        assert writes == []
 
 
 class TestShelf:

@@ -14,6 +14,8 @@ select
     (select count(*) from blob) as blobs,
     (select coalesce(sum(length(value)), 0) from blob) as blob_bytes,
     (select count(*) from item) as items,
+    (select count(*) from job) as jobs,
+    (select count(*) from compaction) as compactions,
     (select count(*) from content) as contents,
     (select coalesce(sum(length(body)), 0) from content) as content_bytes;
 

@@ -1,0 +1,596 @@
+"""Keeps the context of graphs in its budget: what was compacted is remembered, and used again as long as it is true.
+
+Each turn the whole history comes in. What is new of it is recorded in the conversation of the thread; the newest
+compaction that is of this very history is looked up by its digest, and with the messages since makes the context. Only
+a context that has outgrown its threshold is compacted again, and what comes of it is kept before it is used. So nothing
+is lost where anything stops in between, and a history that did not change never costs a second call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from langchain_agentmem.compaction import records
+from langchain_agentmem.compaction.ahead import Ahead, early, usable_share
+from langchain_agentmem.compaction.config import ManagedMemoryConfig
+from langchain_agentmem.compaction.context import Context, open_from, record_of
+from langchain_agentmem.compaction.ledger import History, Ledger
+from langchain_agentmem.compaction.making import is_filler, is_made
+from langchain_agentmem.compaction.pipeline import Outcome, compacting
+from langchain_agentmem.compaction.records import Header, Record, Span
+from langchain_agentmem.compaction.repair import repaired, sound_until, with_distinct_calls
+from langchain_agentmem.compaction.shape import count_rounds, droppable, role_of, shape_of
+from langchain_agentmem.compaction.situation import (
+    Situation,
+    Size,
+    input_tokens_of,
+    is_within,
+    limit_of,
+    target_of,
+    window_of,
+)
+from langchain_agentmem.compaction.telling import Telling
+from langchain_agentmem.conversations import log
+from langchain_agentmem.conversations.entries import entry_of
+from langchain_agentmem.database import Database
+from langchain_agentmem.errors import StorageError
+from langchain_agentmem.events import MessagesStored
+from langchain_agentmem.namespaces import namespace_of
+from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.work import Run, Work
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED = 256
+"""Records that are kept in memory."""
+BATCH = 500
+"""Messages that are recorded in one transaction."""
+_BELOW = 0.9  # of what a provider refused
+
+
+class View(NamedTuple):
+    """What a model is to be shown.
+
+    Attributes:
+        messages: The context, valid for every provider.
+        tokens: What it costs, in tokens.
+        compacted: Whether it was compacted just now.
+        record: The compaction that it goes back to, or None.
+    """
+
+    messages: list[BaseMessage]
+    tokens: int
+    compacted: bool = False
+    record: Record | None = None
+
+
+class Subject(NamedTuple):
+    """Which history a compaction is of, and how far it goes.
+
+    Attributes:
+        at: The conversation in which it is recorded, or None.
+        lane: Whose context: that of a graph's state, or that of the log.
+        reached: How many messages it covers: all whose calls are answered.
+        digest: Of everything up to there.
+        places: Where the messages of the history stand, by their keys.
+        later: How many messages come after that.
+        aside: What those cost, in tokens.
+        slot: The row of the last message that is covered, in a log.
+    """
+
+    at: log.Address | None
+    lane: str
+    reached: int
+    digest: bytes
+    places: dict[str, int]
+    later: int = 0
+    aside: int = 0
+    slot: int | None = None
+
+
+class _Recorded(NamedTuple):
+    """What was recorded last of a conversation.
+
+    Attributes:
+        conversation: Which one, see `records.identity`; None where this was the first of it.
+        history: All that is recorded.
+    """
+
+    conversation: tuple[int, int] | None
+    history: History
+
+
+class Made(NamedTuple):
+    """What a compaction gave: what is kept of it, and what it came to."""
+
+    record: Record
+    outcome: Outcome
+
+
+class Compactor:
+    """Gives the context of histories, within a budget.
+
+    Args:
+        database: Where histories are recorded and compactions are kept.
+        config: The budget, and what is done to keep it.
+        model: What summarizes, see `usable_model`; None for a summary without a model.
+        window: The tokens that the model of the agent takes. Default: those of `model`, if it tells.
+        agent_name: Whose context it is, for events.
+        background: Whether compactions are made ahead of need. Default False.
+
+    Raises:
+        InvalidInput: The configuration needs a window that nobody knows.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        config: ManagedMemoryConfig,
+        model: Any = None,
+        *,
+        window: int | None = None,
+        agent_name: str = "",
+        background: bool = False,
+    ) -> None:
+        self.database = database
+        self.ahead = Ahead() if background else None
+        self.config = config
+        self.model = model
+        self.limit = limit_of(config, window or window_of(model))
+        self.target = target_of(config, self.limit)
+        given = config.token_counter
+        self.counter = (
+            given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
+        )
+        self._agent_name = agent_name
+        self._ledger = Ledger(self.counter)
+        self._records: OrderedDict[tuple[Any, int], Record] = OrderedDict()
+        self._loose: OrderedDict[bytes, Record] = OrderedDict()
+        self._recorded: OrderedDict[log.Address, _Recorded] = OrderedDict()
+        database.remembering.add(self)
+
+    def viewing(self, messages: Sequence[BaseMessage], at: log.Address | None, *, overhead: int = 0) -> Work[View]:
+        """What a model is to be shown of a history now.
+
+        Args:
+            messages: The whole history. It is not changed.
+            at: The conversation in which it is recorded. None for a history that nobody keeps: then nothing is
+                recorded, and compactions are remembered by this object alone.
+            overhead: Tokens that are sent beside the messages.
+        """
+        history, known, context = yield from self._found(messages, at)
+        self._learn(history, context, overhead)
+        tokens = self._tokens(context, history, overhead)
+        grown = history.tokens[-1] - history.tokens[len(history.messages) - context.grown]
+        if not self.is_due(context, tokens, grown, self.model):
+            self._notice(history, at, known, context, tokens, overhead)
+            return self._view(context, history, tokens)
+        if (ready := (yield from self._ready(history, at, known, context))) is not None:
+            tokens = self._tokens(ready, history, overhead)
+            if self._is_within(self.limit, ready, tokens):
+                return self._view(ready, history, tokens)._replace(compacted=True)
+        base = yield from self._base(history, at, context)
+        telling = Telling(self.database, at.name if at else "", agent_name=self._agent_name)
+        situation = self.situation(overhead=overhead)
+        situation = dataclasses.replace(situation, originals=_originals(base, history))
+        made = yield from self.compacted(_subject(history, at), base, situation, telling, tokens=tokens)
+        context = _resolved(made.record, history)
+        return self._view(context, history, self._tokens(context, history, overhead))._replace(compacted=True)
+
+    def current(self, messages: Sequence[BaseMessage], at: log.Address | None) -> Work[tuple[Subject, Context]]:
+        """The context of a history as it is, with what a compaction of it would be of; arguments as for `viewing`."""
+        history, _, context = yield from self._found(messages, at)
+        return _subject(history, at), context
+
+    def shown(
+        self, messages: Sequence[BaseMessage], at: log.Address | None, record: Record, *, overhead: int = 0
+    ) -> View:
+        """The context that a record of a history gives; arguments as for `viewing`."""
+        history = self._ledger.follow(at, messages)
+        context = _resolved(record, history)
+        return self._view(context, history, self._tokens(context, history, overhead))._replace(compacted=True)
+
+    def lower(self, tokens: int) -> None:
+        """Note that a provider refused a context of so many tokens: from now on, contexts are kept below that."""
+        limit = self.limit.tokens
+        if limit is None or tokens < limit:
+            self.limit = dataclasses.replace(self.limit, tokens=max(1, int(tokens * _BELOW)))
+            self.target = target_of(self.config, self.limit)
+
+    def _found(
+        self, messages: Sequence[BaseMessage], at: log.Address | None
+    ) -> Work[tuple[History, list[Header], Context]]:
+        history = self._ledger.follow(at, messages)
+        known = yield from self._noted(history, at)
+        return history, known, (yield from self._current(history, at, known))
+
+    def forget(self) -> None:
+        """Forget what was read and said; what is still there will be read again."""
+        self._ledger.forget()
+        self._records.clear()
+        self._loose.clear()
+        self._recorded.clear()
+
+    # -- recording ---------------------------------------------------------------------------------------------
+
+    def _noted(self, history: History, at: log.Address | None) -> Work[list[Header]]:
+        """Record what is new in a history, and give what compactions there are of its conversation."""
+        if at is None:
+            loose = [*self._loose.items()]  # in one go: other threads go on putting records there
+            return [Header(0, digest, record.reached, None, ahead=False) for digest, record in reversed(loose)]
+        conversation, found = yield Run("compaction.find", lambda: _known(at))
+        before = self._recorded.get(at)
+        if before is not None and (conversation is None or before.conversation not in (conversation, None)):
+            before = None  # another process has deleted the conversation since
+        new = [
+            place for place in _unrecorded(before and before.history, history) if not is_filler(history.messages[place])
+        ]
+        while new:
+            batch, new = new[:BATCH], new[BATCH:]
+            now, tail = self.database.now(), self.database.tail
+            entries = [self._entry(history, place, now) for place in batch]
+            made = {history.keys[place] for place in batch if is_made(history.messages[place])}
+            stored = yield Run("compaction.record", _recording(at, entries, made, now=now, tail=tail), write=True)
+            if stored.keys:
+                self.database.emit(partial(_stored, at, tuple(stored.keys)))
+        self._recorded.pop(at, None)
+        self._recorded[at] = _Recorded(conversation, history)
+        _trim(self._recorded)
+        return found  # type: ignore[no-any-return]  # an answer may be anything
+
+    def _entry(self, history: History, place: int, now: int) -> log.Entry:
+        message = records.storable(history.messages[place])
+        return entry_of(dataclasses.replace(message, message_id=history.keys[place]), now)
+
+    # -- finding the context -----------------------------------------------------------------------------------
+
+    def _current(self, history: History, at: log.Address | None, known: Sequence[Header]) -> Work[Context]:
+        """The context that the newest compaction in use gives."""
+        for header in known:
+            if not header.ahead and _is_of(header, history):
+                record = yield from self._loaded(at, header)
+                if record is not None:
+                    return _resolved(record, history)
+        return _whole(history)
+
+    def _ready(
+        self, history: History, at: log.Address | None, known: Sequence[Header], current: Context
+    ) -> Work[Context | None]:
+        """The context of a compaction that was made ahead, if there is one; it is in use from now on."""
+        since = current.record.reached if current.record else 0
+        for header in known:
+            if header.ahead and header.reached > since and _is_of(header, history):
+                record = yield from self._loaded(at, header)
+                if record is not None:
+                    yield Run("compaction.use", partial(records.use, record.id), write=True)
+                    return _resolved(record, history)
+        return None
+
+    def _notice(
+        self,
+        history: History,
+        at: log.Address | None,
+        known: Sequence[Header],
+        context: Context,
+        tokens: int,
+        overhead: int,
+    ) -> None:
+        """Have a context that comes near its threshold compacted ahead of need, once."""
+        if self.ahead is None or at is None or self.model is None or not self.config.active_context.enabled:
+            return
+        if self._is_within(early(self.limit), context, tokens) or _is_ahead(known, context, history):
+            return
+        make = partial(self._making_ahead, history, at, context, tokens, overhead)
+        self.ahead.begin(self.database, at, records.STATE, make)
+
+    def _making_ahead(
+        self, history: History, at: log.Address, context: Context, tokens: int, overhead: int
+    ) -> Work[None]:
+        known: list[Header] = yield Run("compaction.find", lambda: records.headers(at, records.STATE))
+        if _is_ahead(known, context, history):  # another process has done it
+            return
+        base = yield from self._base(history, at, context)
+        situation = self.situation(overhead=overhead, share=usable_share(self.limit, self.target))
+        situation = dataclasses.replace(situation, originals=_originals(base, history))
+        telling = Telling(self.database, at.name, agent_name=self._agent_name)
+        yield from self.compacted(_subject(history, at), base, situation, telling, tokens=tokens, ahead=True)
+
+    def _base(self, history: History, at: log.Address | None, context: Context) -> Work[Context]:
+        """What to go on from: where the last summary was made without a model, from before it, if there is one now."""
+        record = context.record
+        while record is not None and record.provisional and self.model is not None:
+            if record.parent is None:
+                return _whole(history)
+            record = yield from self._loaded(at, Header(record.parent, b"", 0, None, ahead=False))
+        return (
+            context if record is context.record else _whole(history) if record is None else _resolved(record, history)
+        )
+
+    def _loaded(self, at: log.Address | None, header: Header) -> Work[Record | None]:
+        if at is None:
+            return self._loose.get(header.digest)
+        key = (at, header.id)
+        record = self._records.get(key)
+        if record is not None:
+            return record
+        try:
+            read: Record | None = yield Run("compaction.read", lambda: records.load(at, header.id))
+        except StorageError:
+            logger.warning("A compaction cannot be read; the context is compacted anew.", exc_info=True)
+            return None
+        if read is not None:
+            self._records[key] = read
+            _trim(self._records)
+        return read
+
+    # -- sizes -------------------------------------------------------------------------------------------------
+
+    def _tokens(self, context: Context, history: History, overhead: int) -> int:
+        """What a context costs: what was said since its record is added up already."""
+        made = self._tokens_before(context)
+        since = history.tokens[-1] - history.tokens[len(history.messages) - context.grown]
+        return math.ceil((made + since + overhead) * self.counter.factor())
+
+    def _is_within(self, size: Size, context: Context, tokens: int) -> bool:
+        return is_within(size, tokens, len(context.messages), lambda: count_rounds(context.messages))
+
+    def is_due(self, context: Context, tokens: int, grown: int, model: Any) -> bool:
+        """Whether to compact: the context is too large, and enough was said since the last time to gain by it.
+
+        Args:
+            context: The context.
+            tokens: What it costs.
+            grown: What of that was said since it was compacted, uncalibrated.
+            model: What would summarize.
+        """
+        record = context.record
+        if not self.config.active_context.enabled:
+            return False
+        if record is not None and record.provisional and not record.tried and model is not None:
+            return True
+        if self._is_within(self.limit, context, tokens):
+            return False
+        return record is None or self._is_worth_it(context, tokens, grown)
+
+    def _is_worth_it(self, context: Context, tokens: int, grown: int) -> bool:
+        """Whether as much can go as a compaction is to make room for; else the next turn would compact again."""
+        limit, target = self.limit, self.target
+        if limit.tokens is not None and target.tokens is not None and tokens > limit.tokens:
+            room = (limit.tokens - target.tokens) / self.counter.factor()
+            return grown >= room or self._loose_tokens(context) >= room
+        if limit.messages is not None and target.messages is not None and len(context.messages) > limit.messages:
+            return context.grown >= limit.messages - target.messages
+        return True
+
+    def _loose_tokens(self, context: Context) -> int:
+        """What of a context might go."""
+        messages = context.messages
+        config = self.config.active_context.summarization
+        shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=config.include_original_instruction)
+        loose = droppable(messages, shape)
+        return sum(self.counter.count_message(messages[place]) for each in loose for place in range(*each))
+
+    def _learn(self, history: History, context: Context, overhead: int) -> None:
+        """Learn from what the provider reported with the last reply how many tokens a context really has."""
+        first = len(history.messages) - context.grown
+        for place in range(len(history.messages) - 1, first, -1):
+            if isinstance(reply := history.messages[place], AIMessage):
+                if reply.usage_metadata is not None:
+                    head = self._tokens_before(context)
+                    counted = head + history.tokens[place] - history.tokens[first] + overhead
+                    self.counter.learn(counted, reply.usage_metadata["input_tokens"], reply.id)
+                return
+
+    def _tokens_before(self, context: Context) -> int:
+        split = len(context.messages) - context.grown
+        return sum(map(self.counter.count_message, context.messages[:split]))
+
+    # -- compacting --------------------------------------------------------------------------------------------
+
+    def situation(self, *, overhead: int = 0, share: float = 1.0, model: Any = None) -> Situation:
+        """What a compaction has to reach.
+
+        Args:
+            overhead: Tokens that are sent beside the messages.
+            share: Which part of the target may be used.
+            model: What summarizes. Default: this object's model.
+        """
+        tokens = self.target.tokens
+        model = self.model if model is None else model
+        return Situation(
+            target=dataclasses.replace(
+                self.target, tokens=None if tokens is None else int(tokens * share / self.counter.factor())
+            ),
+            counter=self.counter,
+            config=self.config.active_context,
+            model=model,
+            input_tokens=input_tokens_of(self.config, model, self.limit),
+            overhead_tokens=overhead,
+        )
+
+    def compacted(
+        self,
+        subject: Subject,
+        base: Context,
+        situation: Situation,
+        telling: Telling,
+        *,
+        tokens: int,
+        ahead: bool = False,
+    ) -> Work[Made]:
+        """Compact a context, and keep what comes of it.
+
+        Args:
+            subject: Which history.
+            base: Its context, which is to be compacted.
+            situation: What to reach.
+            telling: Who is told.
+            tokens: What the context costs that is to be replaced.
+            ahead: Whether the result is not to be used yet.
+        """
+        before = base.without_last(subject.later)
+        overhead = situation.overhead_tokens + subject.aside
+        situation = dataclasses.replace(situation, overhead_tokens=overhead, archive=_archive(base, subject.at))
+        telling.started(tokens, len(base.messages))
+        try:
+            outcome = yield from compacting(before.messages, situation)
+            if ahead:
+                _check(outcome)
+            kept = yield from self.kept(subject, outcome, before, tried=situation.model is not None, ahead=ahead)
+        except Exception:
+            telling.failed()
+            raise
+        left = math.ceil(outcome.tokens * self.counter.factor())
+        telling.completed(outcome, situation.target, tokens=left, messages=len(outcome.messages) + subject.later)
+        return Made(kept, outcome)
+
+    def kept(
+        self,
+        subject: Subject,
+        outcome: Outcome,
+        before: Context,
+        *,
+        tried: bool,
+        ahead: bool = False,
+        anew: bool = False,
+    ) -> Work[Record]:
+        """Keep what a compaction came to.
+
+        Args:
+            subject: Which history.
+            outcome: What it came to.
+            before: The context that was compacted.
+            tried: Whether a model was asked.
+            ahead: Whether it is not to be used yet.
+            anew: Whether it counts although the same history was compacted before.
+        """
+        record = record_of(
+            outcome,
+            before,
+            reached=subject.reached,
+            digest=subject.digest,
+            places=subject.places,
+            tried=tried,
+            slot=subject.slot,
+            ahead=ahead,
+        )
+        at = subject.at
+        if at is None:
+            self._loose.pop(record.digest, None)
+            self._loose[record.digest] = record
+            _trim(self._loose)
+            return record
+        keep = partial(records.keep, at, subject.lane, record, now=self.database.now(), anew=anew)
+        kept: Record = yield Run("compaction.keep", keep, write=True)
+        self._records[(at, kept.id)] = kept
+        return kept
+
+    def _view(self, context: Context, history: History, tokens: int) -> View:
+        messages = context.messages
+        reached = context.record.reached if context.record else 0
+        sound = history.sound if history.sound >= reached else sound_until(history.messages, reached)
+        if sound < len(history.messages) or not messages or role_of(messages[-1]) == "system":
+            messages = repaired(messages)
+        else:
+            messages = with_distinct_calls(messages)
+        return View(messages, tokens, record=context.record)
+
+
+def _subject(history: History, at: log.Address | None) -> Subject:
+    closed = open_from(history.messages)
+    return Subject(
+        at,
+        records.STATE,
+        closed,
+        history.digests[closed],
+        history.places,
+        later=len(history.messages) - closed,
+        aside=history.tokens[-1] - history.tokens[closed],
+    )
+
+
+def _unrecorded(before: History | None, history: History) -> list[int]:
+    """The places of what has not been recorded yet, or says something else than what was."""
+    if before is None:
+        return [*range(len(history.messages))]
+    if history.digests[: len(before.digests)] == before.digests:
+        return [*range(len(before.messages), len(history.messages))]
+    there = set(before.digests)
+    return [place for place, digest in enumerate(history.digests[1:]) if digest not in there]
+
+
+def _recording(
+    at: log.Address, entries: Sequence[log.Entry], made: Collection[str], *, now: int, tail: int
+) -> Operation[log.Appended]:
+    return lambda: log.record(at, entries, now=now, tail=tail, unless_there=made)
+
+
+def _archive(context: Context, at: log.Address | None) -> Callable[[BaseMessage], str | None]:
+    """By which key a message of a context is brought back; None for what is made, and where nothing is recorded."""
+    keys = {} if at is None else dict(zip(map(id, context.messages), context.keys, strict=True))
+    return lambda message: keys.get(id(message))
+
+
+def _known(at: log.Address) -> Steps[tuple[tuple[int, int] | None, list[Header]]]:
+    return (yield from records.identity(at)), (yield from records.headers(at, records.STATE))
+
+
+def _trim(remembered: OrderedDict[Any, Any]) -> None:
+    while len(remembered) > REMEMBERED:
+        remembered.popitem(last=False)
+
+
+def _stored(at: log.Address, keys: tuple[str, ...]) -> MessagesStored:
+    return MessagesStored(namespace=namespace_of(at.path), conversation_id=at.name, message_ids=keys)
+
+
+def _originals(context: Context, history: History) -> dict[str, BaseMessage]:
+    """What was said, of which a context has shortened copies, by the ids of both."""
+    made = (message.id for message, key in zip(context.messages, context.keys, strict=True) if key is None)
+    return {key: history.messages[history.places[key]] for key in made if key is not None and key in history.places}
+
+
+def _is_of(header: Header, history: History) -> bool:
+    return header.reached <= len(history.messages) and history.digests[header.reached] == header.digest
+
+
+def _check(outcome: Outcome) -> None:
+    """Refuse what came of a failure, since there is time to try again."""
+    if outcome.failures:
+        raise outcome.failures[0].error
+
+
+def _is_ahead(known: Sequence[Header], context: Context, history: History) -> bool:
+    """Whether there is a compaction of a history that goes further than the one in use."""
+    since = context.record.reached if context.record else 0
+    return any(header.reached > since and _is_of(header, history) for header in known)
+
+
+def _whole(history: History) -> Context:
+    return Context(messages=history.messages, keys=[*history.keys], grown=len(history.messages))
+
+
+def _resolved(record: Record, history: History) -> Context:
+    """The context that a record gives with a history."""
+    messages: list[BaseMessage] = []
+    keys: list[str | None] = []
+    for item in record.items:
+        if isinstance(item, Span):
+            span = slice(history.places[item.first], history.places[item.last] + 1)
+            messages += history.messages[span]
+            keys += history.keys[span]
+        else:
+            messages.append(item.model_copy())
+            keys.append(None)
+    messages += history.messages[record.reached :]
+    keys += history.keys[record.reached :]
+    return Context(messages=messages, keys=keys, record=record, grown=len(history.messages) - record.reached)

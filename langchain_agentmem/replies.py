@@ -1,0 +1,296 @@
+"""The JSON that a model meant, in whatever it wrote.
+
+Models wrap JSON in prose and fences, quote as Python does, forget commas, escape nothing, and stop in the middle. The
+reader here takes all that. It reads every stretch of text a bounded number of times, so that no reply takes long, and
+it raises nothing. Strict JSON goes straight through Python's own parser.
+
+(json-repair, the well-kept library for this, needs 7 s for 16 kB of `{"`, four times as long for each doubling, and
+finds lists in prose that has none. A reply is text that others may have chosen.)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_DEEPEST = 100
+"""Nested deeper than this is no answer, and would break whoever walks through it."""
+_READINGS = 4
+_DIGITS = 4
+"""How often, on the whole, each character may be read."""
+
+_FENCE = re.compile(r"```[ \t]*[\w+-]*\s*(?=[{\[])")
+_SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*(?s:.*?)(?:\*/|\Z)|#[^\n]*)*")
+_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
+_WORD = re.compile(r"[A-Za-z_$][\w$-]*")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|u[0-9a-fA-F]{0,3}\Z|.|\Z)", re.DOTALL)
+_QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d"}
+_ENDS = {end: re.compile(rf"\\.|{end}", re.DOTALL) for end in _QUOTES.values()}
+_WORDS = {
+    "true": True, "false": False, "null": None, "True": True, "False": False, "None": None, "undefined": None,
+    "NaN": None,
+}  # fmt: skip
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", '"': '"', "'": "'", "\n": ""}
+
+# What follows a quote that ends a text. Any other quote is one that should have been escaped.
+_AFTER_KEY = re.compile(r"\s*(?::|\Z)")
+_AFTER_VALUE = re.compile(
+    r"""\s*(?: [}\]] | \Z | // | /\* | , \s* (?: ["'\u201c}\]] | \w+ \s* : | // | /\* | \# | \Z )
+    | ["'] [^"'\\\n]{1,80} ["'] \s* : )""",
+    re.VERBOSE,
+)
+_AFTER_ITEM = re.compile(
+    r"""\s*(?: [}\]] | \Z | // | /\* | , \s* (?: ["'\u201c\[{}\]\d-] | true | false | null | True | False | None | //
+    | /\* | \# | \Z ) | \n \s* ["'] )""",
+    re.VERBOSE,
+)
+
+_YES = frozenset({"true", "yes", "y", "t", "1", "on"})
+_NO = frozenset({"false", "no", "n", "f", "0", "off", "none", "null"})
+
+
+def read_json(text: str, *, wanted: type = dict) -> Any | None:
+    """Find the JSON that a model meant.
+
+    Args:
+        text: What it wrote: bare JSON, fenced, amid prose, in Python's notation, with trailing commas, comments,
+            unescaped quotes and line ends, or cut off.
+        wanted: What is looked for, `dict` or `list`. Default `dict`. Where a list is wanted, an object that holds one
+            list and no other stands for it; where an object is wanted, a list of one object does.
+
+    Returns:
+        The first that is complete and not empty; else the first that is cut off, as far as it goes; else an empty one;
+        None if there is none. Nothing in it is nested deeper than 100.
+    """
+    if not isinstance(text, str):
+        return None
+    text = text.strip().lstrip("\ufeff")
+    try:
+        value = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        pass
+    else:
+        if isinstance(value, str) and value[:1] in "{[":  # JSON within JSON
+            return read_json(value, wanted=wanted) if len(value) < len(text) else None
+        return _shaped(value, wanted) if _is_shallow(value) else None
+    if text.endswith("```"):  # so that a text that is cut off in a fence does not hold the fence's end
+        text = text[:-3].rstrip()
+    try:
+        return _search(text, wanted)
+    except RecursionError:
+        return None
+
+
+def truth(value: Any) -> bool | None:
+    """Whether a model meant yes or no.
+
+    Args:
+        value: A bool, 0 or 1, or such words as "true", "No" and "'false'".
+
+    Returns:
+        What it meant; None if it is neither.
+    """
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return bool(value) if value in (0, 1) else None
+    if not isinstance(value, str):
+        return None
+    word = value.strip(" \t\r\n.,;!\"'`*").casefold()
+    return True if word in _YES else False if word in _NO else None
+
+
+def _search(text: str, wanted: type) -> Any | None:
+    allowance = _READINGS * len(text) + 1_000
+    second = empty = None
+    # What stands in a fence is what was meant; the rest is looked at after that.
+    for starts in (_FENCE.finditer(text), re.finditer(r"[{\[]", text)):
+        past = 0
+        for match in starts:
+            start = match.end() if match.group().startswith("`") else match.start()
+            if start < past:
+                continue
+            reader = _Reader(text, start)
+            try:
+                found = reader.value(0)
+            except _UnreadableError:
+                value = None
+            else:
+                value = _shaped(found, wanted)
+                past = reader.at if found or reader.complete else past
+            if value and reader.complete:
+                return value
+            second = second or value
+            empty = value if empty is None else empty
+            allowance -= reader.at - start + 1
+            if allowance < 0:
+                return second or empty
+    return second or empty
+
+
+def _shaped(value: Any, wanted: type) -> Any | None:
+    if isinstance(value, wanted):
+        return value
+    if wanted is dict and isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+        return value[0]
+    if wanted is list and isinstance(value, dict):
+        lists = [each for each in value.values() if isinstance(each, list)]
+        return lists[0] if len(lists) == 1 else None
+    return None
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return True
+    return False
+
+
+class _UnreadableError(Exception):
+    """What stands here is not JSON, however much is forgiven."""
+
+
+class _Reader:
+    """Reads one value from a place in a text, and knows where it ends and whether it was complete."""
+
+    def __init__(self, text: str, at: int) -> None:
+        self._text = text
+        self.at = at
+        self.complete = True
+
+    def value(self, depth: int, after: re.Pattern[str] = _AFTER_ITEM) -> Any:
+        """One value.
+
+        Args:
+            depth: How deeply it is nested.
+            after: What may follow it if it is a text.
+
+        Raises:
+            _UnreadableError: There is none, or it is nested too deeply.
+        """
+        if depth > _DEEPEST:
+            raise _UnreadableError
+        mark = self._next()
+        if mark == "{":
+            return self._object(depth)
+        if mark == "[":
+            return self._list(depth)
+        if mark in _QUOTES:
+            return self._string(after)
+        if number := _NUMBER.match(self._text, self.at):
+            self.at = number.end()
+            return _number(number.group())
+        word = _WORD.match(self._text, self.at)
+        if word and word.group() in _WORDS:
+            self.at = word.end()
+            return _WORDS[word.group()]
+        if word and word.end() == len(self._text):  # "tru", and then it stopped
+            self.at, self.complete = word.end(), False
+        raise _UnreadableError
+
+    def _object(self, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        self.at += 1
+        while not self._closed("}"):
+            key = self._key()
+            if self._next() != ":":
+                if self._ended():
+                    return found
+                raise _UnreadableError
+            self.at += 1
+            if self._next() in {",", "}"}:  # a name without a value
+                found[key] = None
+                continue
+            try:
+                found[key] = self.value(depth + 1, _AFTER_VALUE)
+            except _UnreadableError:
+                if self._ended():
+                    return found
+                raise
+        return found
+
+    def _list(self, depth: int) -> list[Any]:
+        found: list[Any] = []
+        self.at += 1
+        while not self._closed("]"):
+            try:
+                found.append(self.value(depth + 1))
+            except _UnreadableError:
+                if self._ended():
+                    return found
+                raise
+        return found
+
+    def _closed(self, end: str) -> bool:
+        """Whether a list or object ends here: by its mark, by that of what holds it, or because the text does."""
+        while (mark := self._next()) == ",":
+            self.at += 1
+        if mark == end:
+            self.at += 1
+            return True
+        return mark in {"}", "]"} or self._ended()
+
+    def _key(self) -> str:
+        if self._next() in _QUOTES:
+            return self._string(_AFTER_KEY)
+        if word := _WORD.match(self._text, self.at) or _NUMBER.match(self._text, self.at):
+            self.at = word.end()
+            return word.group()
+        raise _UnreadableError
+
+    def _string(self, after: re.Pattern[str]) -> str:
+        text = self._text
+        end = _QUOTES[text[self.at]]
+        ends = _ENDS[end]
+        begin = at = self.at + 1
+        while match := ends.search(text, at):
+            at = match.end()
+            if match.group() == end and after.match(text, at):
+                self.at = at
+                return _unescaped(text[begin : at - 1])
+        self.at, self.complete = len(text), False
+        return _unescaped(text[begin:])
+
+    def _next(self) -> str:
+        """The next character that means something, "" at the end."""
+        self.at = _SPACE.match(self._text, self.at).end()  # type: ignore[union-attr]  # it matches everywhere
+        return self._text[self.at : self.at + 1]
+
+    def _ended(self) -> bool:
+        if self.at < len(self._text):
+            return False
+        self.complete = False
+        return True
+
+
+def _number(text: str) -> Any:
+    text = text.replace("_", "")
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text  # a number too long for Python
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    plain = _ESCAPE.sub(_character, text)
+    # A character beyond 16 bits is written as two.
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _character(match: re.Match[str]) -> str:
+    mark = match.group(1)
+    if mark.startswith("u"):
+        return chr(int(mark[1:], 16)) if len(mark) > _DIGITS else ""
+    return _ESCAPES.get(mark, f"\\{mark}" if mark else "")

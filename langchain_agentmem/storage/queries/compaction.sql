@@ -1,0 +1,87 @@
+-- Compactions: what a context was compacted to.
+
+-- name: compactions
+-- The newest ones of a lane, without their bodies.
+select id, digest, reached, slot, ahead
+from compaction
+where branch_id = :branch and lane = :lane and id < :before
+order by id desc
+limit cast(:limit as bigint);
+
+-- name: compaction
+select c.id, c.digest, c.reached, c.slot, c.ahead, c.created_at, c.checksum, c.body
+from compaction c
+where c.id = :id and c.branch_id = :branch;
+
+-- name: compaction_of
+-- One that reaches to the same place of the same history.
+select id, digest, reached, slot, ahead, checksum, body from compaction
+where branch_id = :branch and lane = :lane and digest = :digest
+order by id desc
+limit 1;
+
+-- name: insert_compaction
+insert into compaction (branch_id, lane, digest, reached, slot, ahead, created_at, checksum, body)
+values (:branch, :lane, :digest, :reached, :slot, :ahead, :now, :checksum, :body)
+returning id;
+
+-- name: use_compaction
+update compaction set ahead = 0 where id = :id;
+
+-- name: delete_compactions
+-- Those of a branch that stand for what is changed or removed: all that reach as far, and all that do not say so.
+delete from compaction where branch_id = :branch and (slot is null or slot >= :slot);
+
+-- name: prune_compactions
+-- All of a lane but the newest.
+delete from compaction
+where branch_id = :branch and lane = :lane and id not in (
+    select id from compaction where branch_id = :branch and lane = :lane order by id desc limit cast(:limit as bigint)
+);
+
+-- name: compactions_after
+-- A page of them, to see that each is as it was written.
+select id, checksum, body from compaction
+where id > :after
+order by id
+limit cast(:limit as bigint);
+
+-- name: dump_compactions
+select id, lane, digest, reached, slot, ahead, created_at, checksum, body
+from compaction
+where branch_id = :branch
+order by id;
+
+-- name: slot_of_key
+select id as slot from entry where branch_id = :branch and key = :key and replaces is null;
+
+-- name: messages_between
+-- Messages from one place of a conversation to another, both included.
+select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
+    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+from entry slot
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round'
+    and slot.id >= :first and slot.id <= :last
+order by slot.position, slot.id;
+
+-- name: key_of_slot
+select key from entry where id = :slot;
+
+-- name: branch_counts
+-- A conversation's newest place, how many messages it has, and the row that was written into it last.
+select b.id, b.created_at, b.head, b.messages,
+    (select e.id from entry e where e.branch_id = b.id order by e.position desc, e.id desc limit 1) as last
+from branch b
+join namespace n on n.id = b.namespace_id
+where n.path = :path and b.kind = :kind and b.name = :name;
+
+-- name: entries_since
+-- Everything that was written into a conversation after one of its rows, in its order: messages, rounds and edits.
+select v.id as slot, v.position, v.replaces, v.kind, v.key, c.body
+from entry v
+join content c on c.id = v.content_id
+where v.branch_id = :branch and v.id > :slot
+order by v.position, v.id;

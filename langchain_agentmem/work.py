@@ -1,0 +1,225 @@
+"""Work that asks a model or the database, written once for those who wait and for those who await.
+
+Work is a generator, as an operation of the storage is: it yields what it wants, an `Ask` for a model or a `Run` for the
+database, is sent the answer, and returns a value. What goes wrong is raised in it, at the place where it asked.
+
+    def haiku(model):
+        text = yield Ask(model, [HumanMessage("A haiku about memory.")], "haiku")
+        return text.splitlines()
+
+    perform(haiku(model))            # or: await aperform(haiku(model))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from langchain_core.messages import BaseMessage
+
+from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.storage import Operation
+
+if TYPE_CHECKING:
+    from langchain_agentmem.database import Database
+
+T = TypeVar("T")
+
+NO_STREAM = "nostream"
+"""LangGraph's tag for a model whose words are no part of the agent's answer."""
+
+
+class Ask(NamedTuple):
+    """A question to a model; the answer is its text.
+
+    Attributes:
+        model: Whatever `usable_model` gives.
+        messages: What it is given.
+        name: What the call is called in a trace.
+        timeout: Seconds to wait for an answer, after which `TimeoutError` is raised; None for ever.
+    """
+
+    model: Any
+    messages: Sequence[BaseMessage]
+    name: str
+    timeout: float | None = None
+
+
+class Run(NamedTuple):
+    """An operation on the database; the answer is its value.
+
+    Attributes:
+        name: What the step is called in a trace, `<part>.<verb>`.
+        make: Makes the operation.
+        write: Whether it writes.
+        inputs: What a trace shows of it.
+    """
+
+    name: str
+    make: Operation[Any]
+    write: bool = False
+    inputs: Callable[[], Mapping[str, Any]] | None = None
+
+
+Work: TypeAlias = Generator[Ask | Run, Any, T]
+"""Yields what it wants to know, is sent the answers, returns a `T`."""
+
+
+def perform(work: Work[T], database: Database | None = None) -> T:
+    """Do the work, waiting for each answer.
+
+    Args:
+        work: What to do.
+        database: Where its operations run; needed only if it has any.
+    """
+    try:
+        wish = next(work)
+        while True:
+            try:
+                answer = _answer(wish, database)
+            except Exception as error:  # noqa: BLE001 - it is the work's to handle
+                wish = work.throw(error)
+            else:
+                wish = work.send(answer)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]  # StopIteration is not generic
+    finally:
+        work.close()
+
+
+async def aperform(work: Work[T], database: Database | None = None) -> T:
+    """`perform`, awaited."""
+    try:
+        wish = next(work)
+        while True:
+            try:
+                answer = await _aanswer(wish, database)
+            except Exception as error:  # noqa: BLE001 - it is the work's to handle
+                wish = work.throw(error)
+            else:
+                wish = work.send(answer)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]  # StopIteration is not generic
+    finally:
+        work.close()
+
+
+def usable_model(given: Any) -> Any:
+    """What can be asked, made of what a user gave.
+
+    Args:
+        given: A LangChain model or any other Runnable that takes messages, a function from messages to text or to a
+            message (awaited or not), the name of a model such as "openai:gpt-5-mini" (extra `[agents]`), or None.
+
+    Returns:
+        The same, or the model of that name; None for None.
+
+    Raises:
+        InvalidInput: It cannot be asked.
+        MissingExtra: A name is given, and langchain is not installed.
+    """
+    if isinstance(given, str):
+        try:
+            from langchain.chat_models import init_chat_model  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise MissingExtra("A model by its name", "agents") from error
+        try:
+            return init_chat_model(given)
+        except (ImportError, ValueError) as error:
+            raise InvalidInput(f"There is no model {given!r}: {error}") from error
+    if given is None or hasattr(given, "invoke") or callable(given):
+        return given
+    raise InvalidInput(
+        f"{type(given).__name__} cannot be asked. Give a LangChain model, a function from messages to text, or the "
+        "name of a model."
+    )
+
+
+def _answer(wish: Ask | Run, database: Database | None) -> Any:
+    if isinstance(wish, Run):
+        run = _of(database).write if wish.write else _of(database).read
+        return run(wish.name, wish.make, wish.inputs)
+    if wish.timeout is None and not _is_in_a_loop():
+        return _asked(wish)
+    return _in_time(wish, wish.timeout)
+
+
+async def _aanswer(wish: Ask | Run, database: Database | None) -> Any:
+    if isinstance(wish, Run):
+        run = _of(database).awrite if wish.write else _of(database).aread
+        return await run(wish.name, wish.make, wish.inputs)
+    async with asyncio.timeout(wish.timeout):
+        if hasattr(wish.model, "ainvoke"):
+            return _text(await wish.model.ainvoke(list(wish.messages), config=_config(wish)))
+        # A function that only waits must not hold up the loop.
+        reply = await asyncio.to_thread(wish.model, list(wish.messages))
+        return _text(await reply if inspect.isawaitable(reply) else reply)
+
+
+def _asked(wish: Ask) -> str:
+    if hasattr(wish.model, "invoke"):
+        return _text(wish.model.invoke(list(wish.messages), config=_config(wish)))
+    reply = wish.model(list(wish.messages))
+    if inspect.isawaitable(reply):
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            reply = runner.run(_awaited(reply))
+    return _text(reply)
+
+
+def _is_in_a_loop() -> bool:
+    """Whether this thread has a loop that runs, beside which there can be no other to await a model in."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _in_time(wish: Ask, timeout: float | None) -> str:
+    """Ask in a thread that is left to itself when time is up: nothing else can end a call that hangs."""
+    answer: list[str] = []
+    failure: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            answer.append(_asked(wish))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the answer is waited for
+            failure.append(error)
+
+    thread = threading.Thread(target=partial(contextvars.copy_context().run, ask), name="agentmem-ask", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if failure:
+        raise failure[0]
+    if not answer:
+        raise TimeoutError(f"The model gave no answer within {timeout:g} s.")
+    return answer[0]
+
+
+async def _awaited(reply: Any) -> Any:
+    return await reply
+
+
+def _config(wish: Ask) -> dict[str, Any]:
+    return {"run_name": wish.name, "tags": [NO_STREAM]}
+
+
+def _text(reply: Any) -> str:
+    """The text of whatever a model gave."""
+    if isinstance(reply, BaseMessage):
+        return str(reply.text)
+    content = getattr(reply, "content", reply)
+    if isinstance(content, list):
+        return "".join(str(block.get("text", "")) if isinstance(block, Mapping) else str(block) for block in content)
+    return "" if content is None else str(content)
+
+
+def _of(database: Database | None) -> Database:
+    if database is None:
+        raise InvalidInput("This work needs a database.")
+    return database

@@ -1,0 +1,29 @@
+"""Scripted models that summarize, for tests."""
+
+from __future__ import annotations
+
+import json
+
+
+class Summarizer:
+    """A model that answers with a short summary, and remembers what it was asked."""
+
+    def __init__(self):
+        self.asked: list[str] = []
+
+    def __call__(self, messages):
+        self.asked.append("\n".join(str(message.content) for message in messages))
+        return json.dumps(
+            {
+                "user_request_summary": "The user counts things.",
+                "summary": f"Summary number {len(self.asked)}: many things were counted, one after the other.",
+                "salient_facts": ["Counting began at nought."],
+                "open_threads": [],
+                "keep_images": [],
+            }
+        )
+
+    @property
+    def everything(self) -> str:
+        """All that it was ever given."""
+        return "\n".join(self.asked)

@@ -1,0 +1,322 @@
+"""A graph's context is compacted before it must be, so that no turn waits for a model that summarizes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_agentmem import AgentMemory, jobs
+from langchain_agentmem.compaction import compactor as module
+from langchain_agentmem.compaction.config import ActiveContextPolicyConfig, ManagedMemoryConfig, SummarizationConfig
+from langchain_agentmem.compaction.dropped import messages_behind
+from langchain_agentmem.compaction.summary import summary_in
+from langchain_agentmem.events import CompactionEvent
+from langchain_agentmem.testing.providers import provider_problems
+
+from .asked import COUNTER, FILLER, REPLY
+
+CONFIG = {"configurable": {"thread_id": "t"}}
+LIMIT = 60
+"""Seconds in which whatever happens in the background has happened."""
+SETTINGS = ManagedMemoryConfig(
+    threshold_tokens=2_000,
+    token_counter="estimate",
+    # Without a timeout the model is asked in the very thread that wants to know.
+    active_context=ActiveContextPolicyConfig(summarization=SummarizationConfig(timeout=None)),
+)
+
+
+class Model:
+    """Answers when it is let, and remembers in which threads it was asked."""
+
+    def __init__(self, *replies):
+        self.replies = list(replies)
+        self.threads = []
+        self.free = threading.Event()
+        self.free.set()
+        self.began = threading.Semaphore(0)
+
+    def __call__(self, messages):
+        self.threads.append(threading.current_thread().name)
+        self.began.release()
+        assert self.free.wait(LIMIT)
+        reply = self.replies.pop(0) if self.replies else REPLY
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    @property
+    def asked_in_a_turn(self):
+        return [name for name in self.threads if name != "agentmem-ahead"]
+
+
+def turns(first, last):
+    for n in range(first, last):
+        yield HumanMessage(f"Question {n:03}. {FILLER}", id=f"q{n}")
+        yield AIMessage(f"Answer {n:03}. {FILLER}", id=f"a{n}")
+
+
+def node_of(memory, model, **options):
+    return memory.compaction(model, SETTINGS, background=True, **options)
+
+
+def until_near(node, model, config=CONFIG, *, at=0):
+    """Turns until a summary is being made in the background. Gives the number of turns."""
+    for n in range(at + 1, at + 200):
+        context = node.invoke([*turns(0, n)], config)
+        assert not any(summary_in(each) for each in context)
+        if node.compactor.ahead._begun or model.threads:
+            assert model.began.acquire(timeout=LIMIT)
+            return n
+    raise AssertionError("nothing was made ahead")
+
+
+def until_passed(node, at, config=CONFIG):
+    """Turns until the context has a summary. Gives the context and the number of turns."""
+    for n in range(at, at + 200):
+        context = node.invoke([*turns(0, n)], config)
+        if any(summary_in(each) for each in context):
+            return context, n
+    raise AssertionError("nothing was compacted")
+
+
+class TestAhead:
+    def test_no_turn_waits_for_the_model(self, memory):
+        model = Model()
+        node = node_of(memory, model)
+        model.free.clear()
+        at = until_near(node, model)  # and goes on while the model is at work
+        assert COUNTER.count([*turns(0, at)]) < 2_000
+        assert not any(summary_in(each) for each in node.invoke([*turns(0, at)], CONFIG))
+        model.free.set()
+        assert node.compactor.ahead.wait(LIMIT)
+        context, _ = until_passed(node, at)
+        assert model.threads == ["agentmem-ahead"]
+        assert COUNTER.count(context) < 2_000
+        assert not provider_problems(context)
+
+    async def test_nor_where_it_is_awaited(self, memory):
+        model = Model()
+        node = node_of(memory, model)
+        for n in range(1, 120):
+            await node.ainvoke([*turns(0, n)], CONFIG)
+            assert node.compactor.ahead.wait(LIMIT)
+        assert len(model.threads) > 1
+        assert model.asked_in_a_turn == []
+
+    def test_as_long_as_it_is_not_needed_the_context_stays_as_it_is(self, memory):
+        model = Model()
+        node = node_of(memory, model)
+        at = until_near(node, model)
+        assert node.compactor.ahead.wait(LIMIT)
+        history = [*turns(0, at)]
+        assert node.invoke(history, CONFIG) == history
+        assert len(model.threads) == 1
+
+    def test_in_a_long_run_the_model_is_never_asked_in_a_turn(self, memory):
+        model = Model()
+        node = node_of(memory, model)
+        for n in range(1, 200):
+            context = node.invoke([*turns(0, n)], CONFIG)
+            assert node.compactor.ahead.wait(LIMIT)
+            assert COUNTER.count(context) <= 2_000
+        assert model.asked_in_a_turn == []
+        total = COUNTER.count([*turns(0, 200)])
+        assert len(model.threads) <= 1 + total / (2_000 * 0.4)
+
+    def test_the_summary_lists_what_it_stands_for(self, memory):
+        model = Model()
+        node = node_of(memory, model)
+        at = until_near(node, model)
+        assert node.compactor.ahead.wait(LIMIT)
+        context, at = until_passed(node, at)
+        kept = {each.id for each in context}
+        summary = next(each for each in context if summary_in(each))
+        behind = [each.message_id for each in messages_behind(memory, summary, conversation_id="t")]
+        assert behind == [each.id for each in turns(0, at) if each.id not in kept]
+
+    def test_hooks_are_told(self, url):
+        told = []
+        with AgentMemory(url, hooks=[told.append]) as memory:
+            model = Model()
+            node = node_of(memory, model)
+            until_near(node, model)
+            assert node.compactor.ahead.wait(LIMIT)
+        assert [each.status for each in told if isinstance(each, CompactionEvent)] == ["started", "completed"]
+
+    def test_a_history_that_nobody_keeps_is_compacted_when_it_must_be(self, memory):
+        model = Model()
+        node = node_of(memory, model)
+        context, _ = until_passed(node, 1, config={})
+        assert model.asked_in_a_turn == model.threads != []
+        assert not provider_problems(context)
+
+    def test_one_that_is_not_ready_in_time_is_not_waited_for(self, memory):
+        model = Model()
+        node = node_of(memory, model)
+        model.free.clear()
+        at = until_near(node, model)
+        model.free.set()  # whoever asks now has an answer, and the one in the background too
+        context, _ = until_passed(node, at)
+        assert COUNTER.count(context) <= 2_000
+        assert node.compactor.ahead.wait(LIMIT)
+
+    def test_on_another_branch_it_is_not_used(self, memory):
+        model = Model()
+        node = node_of(memory, model)
+        at = until_near(node, model)
+        assert node.compactor.ahead.wait(LIMIT)
+        other = [*turns(0, 2), *turns(500, 500 + at)]
+        context = node.invoke([*other, *turns(600, 620)], CONFIG)
+        assert len(model.asked_in_a_turn) == 1
+        assert not provider_problems(context)
+
+
+class TestFailing:
+    def test_a_model_that_fails_breaks_no_turn_and_is_asked_again(self, memory, monkeypatch, caplog):
+        monkeypatch.setattr(jobs, "pause", lambda attempts: 0.0)
+        model = Model(RuntimeError("busy"), "")
+        node = node_of(memory, model)
+        with caplog.at_level(logging.CRITICAL):
+            at = until_near(node, model)
+            for _ in range(3):
+                assert node.compactor.ahead.wait(LIMIT)
+                node.invoke([*turns(0, at)], CONFIG)
+        assert node.compactor.ahead.wait(LIMIT)
+        assert len(model.threads) == 3
+        context, _ = until_passed(node, at)
+        assert model.asked_in_a_turn == []
+        assert not next(summary for each in context if (summary := summary_in(each))).provisional
+
+    def test_what_was_deleted_meanwhile_is_not_kept(self, memory, raw):
+        model = Model()
+        node = node_of(memory, model)
+        model.free.clear()
+        until_near(node, model)
+        memory.conversation("t").reset_memory()
+        model.free.set()
+        assert node.compactor.ahead.wait(LIMIT)
+        assert raw(memory, "select id from compaction") == []
+
+    def test_closing_the_memory_meanwhile_breaks_nothing(self, url):
+        model = Model()
+        with AgentMemory(url) as memory:
+            node = node_of(memory, model)
+            model.free.clear()
+            until_near(node, model)
+        model.free.set()
+        assert node.compactor.ahead.wait(LIMIT)
+        with AgentMemory(url) as memory:
+            assert memory.verify().ok
+
+    def test_many_conversations_at_once(self, memory):
+        model = Model()
+        node = node_of(memory, model)
+        near = next(n for n in range(200) if COUNTER.count([*turns(0, n)]) > 1_700)
+        for n in range(10):
+            node.invoke([*turns(0, near)], {"configurable": {"thread_id": f"t{n}"}})
+        assert node.compactor.ahead.wait(LIMIT)
+        assert len(model.threads) == 10
+        assert model.asked_in_a_turn == []
+
+
+class TestOnce:
+    def test_a_restart_uses_what_was_made_before(self, url):
+        model = Model()
+        with AgentMemory(url) as memory:
+            node = node_of(memory, model)
+            at = until_near(node, model)
+            assert node.compactor.ahead.wait(LIMIT)
+        with AgentMemory(url) as memory:
+            until_passed(node_of(memory, model), at)
+        assert model.threads == ["agentmem-ahead"]
+
+    def test_two_memories_on_one_database_ask_the_model_once(self, url):
+        model = Model()
+        with AgentMemory(url) as one, AgentMemory(url) as other:
+            nodes = [node_of(each, model) for each in (one, other)]
+            model.free.clear()
+            at = until_near(nodes[0], model)
+            nodes[1].invoke([*turns(0, at)], CONFIG)
+            assert nodes[1].compactor.ahead.wait(LIMIT)  # it saw that the other one is at it
+            model.free.set()
+            assert nodes[0].compactor.ahead.wait(LIMIT)
+            nodes[1].invoke([*turns(0, at)], CONFIG)
+            assert nodes[1].compactor.ahead.wait(LIMIT)
+            for node in nodes:
+                until_passed(node, at)
+        assert len(model.threads) == 1
+
+    def test_one_that_begins_when_another_has_just_ended_sees_it(self, url, monkeypatch):
+        model = Model()
+        with AgentMemory(url) as one, AgentMemory(url) as other:
+            late = node_of(other, model)
+            begun = []
+            monkeypatch.setattr(late.compactor.ahead, "begin", lambda *given: begun.append(given))
+            first = node_of(one, model)
+            at = until_near(first, model)
+            assert first.compactor.ahead.wait(LIMIT)
+            monkeypatch.setattr(module, "_is_ahead", lambda *given: False)  # it looks before the other has ended
+            late.invoke([*turns(0, at)], CONFIG)
+            monkeypatch.undo()
+            [(database, address, lane, make)] = begun
+            assert late.compactor.ahead.begin(database, address, lane, make)
+            assert late.compactor.ahead.wait(LIMIT)
+        assert len(model.threads) == 1
+
+    def test_after_kill_9_the_next_process_does_it(self, url, monkeypatch, tmp_path):
+        program = (
+            "import sys, time\n"
+            "from langchain_core.messages import HumanMessage\n"
+            "from langchain_agentmem import AgentMemory\n"
+            "from langchain_agentmem.compaction.config import ManagedMemoryConfig\n"
+            "memory = AgentMemory(sys.argv[1])\n"
+            "def model(messages):\n"
+            "    print('asked', flush=True)\n"
+            "    time.sleep(600)\n"
+            "settings = ManagedMemoryConfig(threshold_tokens=2_000, token_counter='estimate')\n"
+            "node = memory.compaction(model, settings, background=True)\n"
+            "history = [HumanMessage('word ' * 100, id=f'm{n}') for n in range(17)]\n"
+            "node.invoke(history, {'configurable': {'thread_id': 't'}})\n"
+            "time.sleep(600)\n"
+        )
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        with subprocess.Popen([sys.executable, "-c", program, url], stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout.readline() == "asked\n"
+            os.kill(child.pid, signal.SIGKILL)
+        history = [HumanMessage("word " * 100, id=f"m{n}") for n in range(18)]
+        model = Model()
+        with AgentMemory(url) as memory:
+            node = node_of(memory, model)
+            node.invoke(history, CONFIG)
+            assert node.compactor.ahead.wait(LIMIT)
+            assert model.threads == []  # the one that died may still be at it
+            memory.database.worker._now = lambda: time.time_ns() // 1000 + 60_000_000  # its lease has run out
+            node.invoke(history, CONFIG)
+            assert node.compactor.ahead.wait(LIMIT)
+            assert model.threads == ["agentmem-ahead"]
+            assert memory.database.engine.read(jobs.waiting) == 0
+
+
+@pytest.mark.parametrize("thread", range(2))
+def test_shrinking_the_state_waits_for_no_model_either(memory, thread):
+    model = Model()
+    node = node_of(memory, model, shrink=True)
+    config = {"configurable": {"thread_id": f"t{thread}"}}
+    state = []
+    for n in range(150):
+        state += turns(n, n + 1)
+        update = node.invoke({"messages": list(state)}, config)
+        if update:
+            state = list(update["messages"].value)
+        assert node.compactor.ahead.wait(LIMIT)
+    assert model.threads
+    assert model.asked_in_a_turn == []

@@ -1,0 +1,397 @@
+"""Whatever a history looks like: what comes out of compaction is valid, holds what must stay, and lost nothing.
+
+Ten thousand random histories, in chunks that can run side by side. Every message carries marks at its beginning and its
+end, so that it is known again wherever its text went: into the context, or to the model that summarizes.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.compaction.config import (
+    ActiveContextPolicyConfig,
+    BackwardPackingConfig,
+    ManagedMemoryConfig,
+    SlidingWindowConfig,
+    SummarizationConfig,
+    ToolOffloadConfig,
+    ToolTruncationConfig,
+)
+from langchain_agentmem.compaction.node import CompactionNode
+from langchain_agentmem.compaction.pipeline import compacting
+from langchain_agentmem.compaction.processors import backward_packing, sliding_window, tool_offload, tool_truncation
+from langchain_agentmem.compaction.repair import repaired, sound_until
+from langchain_agentmem.compaction.shape import bundles, role_of, shape_of
+from langchain_agentmem.compaction.situation import Situation, Size
+from langchain_agentmem.compaction.summary import sections, summary_in
+from langchain_agentmem.testing import provider_problems
+from langchain_agentmem.work import perform
+
+from .marked import (
+    COUNTER,
+    Model,
+    Sample,
+    all_marks,
+    costs,
+    marked_history,
+    marks,
+    marks_in,
+    places_in,
+    snapshot,
+)
+
+CHUNKS = 20
+HISTORIES = 10_000
+GROWING = 160
+ORDERS = (
+    ("tool_truncation", "summarization", "backward_packing"),
+    ("tool_truncation", "summarization", "backward_packing"),
+    ("tool_offload", "summarization"),
+    ("tool_truncation", "tool_offload", "summarization", "backward_packing"),
+    ("summarization",),
+    ("tool_truncation", "backward_packing"),
+    ("backward_packing",),
+)
+SUMMARY_FRAME = 80
+"""What a summary's message costs beside its texts, at most, in tokens."""
+
+
+@pytest.fixture(scope="module", params=range(CHUNKS))
+def samples(request):
+    made = []
+    for seed in range(request.param, HISTORIES, CHUNKS):
+        given = marked_history(seed)
+        made.append(Sample(seed, given, snapshot(given), repaired(given)))
+    return made
+
+
+# --- What must hold ---------------------------------------------------------------------------------------------------
+
+
+def check_valid(made, seed):
+    problems = provider_problems(made)
+    assert not problems, f"seed {seed}: {problems}"
+
+
+def check_unchanged(sample):
+    assert snapshot(sample.given) == sample.before, f"seed {sample.seed}: the history that was given has changed"
+
+
+def check_order(given, made, seed):
+    """Who said it is as before, and everything stands in its order, but results, which stand with their calls."""
+    shown = places_in(made)
+    assert len(set(shown)) == len(shown), f"seed {seed}: a message is shown twice: {shown}"
+    for kind in ("system", "others"):
+        order = [place for place in shown if _kind(given[place]) == kind]
+        assert order == sorted(order), f"seed {seed}: the order of {kind} is {order}"
+
+
+def _kind(message):
+    if isinstance(message, ToolMessage):
+        return "tool"
+    return "system" if isinstance(message, SystemMessage) else "others"
+
+
+def check_kept(sample, made, *, grace, keep_first=True, exactly=True):
+    """System messages and the first instruction are there as they were, and at the end the protected tail."""
+    seed, given, _, valid = sample
+    texts = [(role_of(message), message.content) for message in made]
+    for message in valid:
+        if role_of(message) == "system":
+            assert ("system", message.content) in texts, f"seed {seed}: a system message is missing"
+    first = next((place for place, each in enumerate(given) if isinstance(each, HumanMessage) and marks(each)), None)
+    if keep_first and first is not None:
+        instruction = next(message for message in valid if marks(message) == marks(given[first]))
+        assert ("user", instruction.content) in texts, f"seed {seed}: the first instruction is missing"
+    if requests := [message for message in valid if is_said_by_user(message)]:
+        assert ("user", requests[-1].content) in texts, f"seed {seed}: the request at hand is missing"
+    begin = tail_of(valid, grace)
+    tail = [(role_of(message), message.content) for message in valid[begin:]]
+    if exactly and tail:
+        assert texts[-len(tail) :] == tail, f"seed {seed}: the protected tail is not what it was"
+    missing = {*places_in(valid[begin:])} - {*places_in(made)}
+    assert not missing, f"seed {seed}: of the protected tail {sorted(missing)} are missing"
+
+
+def tail_of(valid, grace):
+    """Where the protected tail begins, as document 003 has it."""
+    assistants = [place for place, message in enumerate(valid) if isinstance(message, AIMessage)]
+    if grace and assistants:
+        return assistants[max(0, len(assistants) - grace)]
+    users = [place for place, message in enumerate(valid) if is_said_by_user(message)]
+    return users[-1] if users else len(valid)
+
+
+def is_said_by_user(message):
+    """Whether a random history has it as the user's: nothing in it begins with a tag or a bracket."""
+    return isinstance(message, HumanMessage) and message.text[:1] not in ("<", "[")
+
+
+def essential_tokens(valid, *, grace, keep_first=True):
+    """What cannot go."""
+    shape = shape_of(valid, grace=grace, keep_first=keep_first)
+    return sum(
+        COUNTER.count_message(message)
+        for place, message in enumerate(valid)
+        if place in shape.pinned or place >= shape.tail
+    )
+
+
+# --- The promises -----------------------------------------------------------------------------------------------------
+
+
+def test_a_repaired_history_is_valid_and_has_every_text_in_its_order(samples):
+    for sample in samples:
+        seed, given, _, made = sample
+        check_valid(made, seed)
+        check_order(given, made, seed)
+        assert all_marks(made) == all_marks(given), f"seed {seed}: a text is lost"
+        assert list(map(id, repaired(made))) == list(map(id, made)), f"seed {seed}: it is repaired twice"
+        if not provider_problems(given):
+            changed = [old for old, new in zip(given, made, strict=True) if new is not old]
+            assert all(map(calls_in_blocks_only, changed)), f"seed {seed}: what was valid is repaired"
+        check_unchanged(sample)
+
+
+def calls_in_blocks_only(message):
+    """Whether only Anthropic is told of the calls; for all others they are set down as calls too."""
+    blocks = message.content if isinstance(message.content, list) else []
+    return any(block.get("type") == "tool_use" for block in blocks) and not message.tool_calls
+
+
+def test_each_processor_alone_gives_a_valid_smaller_history_and_again_the_same(samples):
+    for sample in samples:
+        seed, given, _, valid = sample
+        dice = random.Random(seed)
+        name = dice.choice([*PROCESSES])
+        room = int(costs(valid) * dice.uniform(0.02, 1.1)) + 1
+        grace = dice.choice((0, 1, 1, 2, 5))
+        process = PROCESSES[name](room, grace)
+        made = process(valid)
+        check_valid(made, seed)
+        check_order(given, made, seed)
+        assert costs(made) <= costs(valid), f"seed {seed}: {name} makes it larger"
+        assert process(made) == made, f"seed {seed}: {name} twice is not {name} once"
+        if name != "sliding_window":
+            check_kept(sample, made, grace=grace)
+        if name == "backward_packing":
+            assert costs(made) <= max(room, essential_tokens(valid, grace=grace)), f"seed {seed}: it could be smaller"
+        if name == "sliding_window":
+            assert costs(made) <= max(room, least_of_a_window(valid)), f"seed {seed}: it could be smaller"
+        check_unchanged(sample)
+
+
+PROCESSES = {
+    "tool_truncation": lambda room, grace: (
+        lambda messages: tool_truncation(
+            messages,
+            config=ToolTruncationConfig(max_tool_message_tokens=room % 300 + 20, grace_recent_messages=grace),
+            counter=COUNTER,
+        )
+    ),
+    "tool_offload": lambda room, grace: (
+        lambda messages: tool_offload(
+            messages,
+            config=ToolOffloadConfig(
+                max_tool_message_tokens=room % 300 + 60, preview_tokens=20, grace_recent_messages=grace
+            ),
+            counter=COUNTER,
+        )
+    ),
+    "backward_packing": lambda room, grace: (
+        lambda messages: backward_packing(
+            messages, max_tokens=room, config=BackwardPackingConfig(grace_recent_messages=grace), counter=COUNTER
+        )
+    ),
+    "sliding_window": lambda room, grace: lambda messages: sliding_window(messages, max_tokens=room, counter=COUNTER),
+}
+
+
+def least_of_a_window(valid):
+    """System messages, the last thing a user said, and the newest message with what belongs to it."""
+    users = [message for message in valid if role_of(message) == "user"][-1:]
+    systems = [message for message in valid if role_of(message) == "system"]
+    pieces = bundles(valid, len(systems), len(valid))
+    last = valid[pieces[-1].start :] if pieces else []
+    return costs({id(message): message for message in (*systems, *users, *last)}.values())
+
+
+def random_policy(dice):
+    grace = dice.choice((0, 1, 1, 2, 4))
+    mode = dice.choices(("compaction", "sliding_window"), (9, 1))[0]
+    limit = dice.randint(20, 400)
+    return ActiveContextPolicyConfig(
+        mode=mode,
+        processor_order=list(dice.choice(ORDERS)),
+        tool_truncation=ToolTruncationConfig(max_tool_message_tokens=limit, grace_recent_messages=grace),
+        tool_offload=ToolOffloadConfig(
+            max_tool_message_tokens=limit + 60, preview_tokens=20, grace_recent_messages=grace
+        ),
+        summarization=SummarizationConfig(
+            grace_recent_messages=grace,
+            include_original_instruction=dice.random() < 0.9,
+            max_retained_images=dice.choice((None, 0, 1, 2)),
+            output_max_tokens=dice.choice((100, 400, 6_000)),
+            timeout=None,
+        ),
+        backward_packing=BackwardPackingConfig(grace_recent_messages=grace),
+        sliding_window=SlidingWindowConfig(headroom_percent=dice.choice((0, 0.1))),
+    )
+
+
+def random_situation(dice, given, model):
+    tokens = int(costs(given) * dice.uniform(0.03, 1.1)) + 1
+    messages = rounds = None
+    if dice.random() < 0.1:
+        messages = dice.randint(1, 20)
+    elif dice.random() < 0.1:
+        rounds = dice.randint(1, 5)
+    if (messages or rounds) and dice.random() < 0.5:
+        tokens = None
+    return Situation(
+        target=Size(tokens=tokens, messages=messages, rounds=rounds),
+        counter=COUNTER,
+        config=random_policy(dice),
+        model=model,
+        input_tokens=dice.choice((700, 3_000, 20_000)),
+        thorough=dice.random() < 0.05,
+        archive=lambda message: message.id or "kept",
+    )
+
+
+def test_any_pipeline_keeps_what_must_stay_and_shows_the_model_what_goes(samples):
+    for sample in samples:
+        seed, given = sample.seed, sample.given
+        dice = random.Random(seed)
+        model = Model(dice.choice(Model.KINDS), seed) if dice.random() < 0.9 else None
+        situation = random_situation(dice, given, model)
+        outcome = perform(compacting(given, situation))
+        made, config = outcome.messages, situation.config
+        check_valid(made, seed)
+        check_order(given, made, seed)
+        check_size(sample, outcome, situation)
+        if config.mode == "compaction":
+            summarization = config.summarization
+            grace, keep_first = summarization.grace_recent_messages, summarization.include_original_instruction
+            check_kept(sample, made, grace=grace, keep_first=keep_first)
+            if "summarization" in config.processor_order:
+                check_summary(given, outcome, model, seed)
+        again = perform(compacting(made, situation))
+        assert again.messages == made, f"seed {seed}: compacted twice is not compacted once"
+        assert again.calls == 0, f"seed {seed}: a second call for the same history"
+        check_unchanged(sample)
+
+
+def check_size(sample, outcome, situation):
+    seed, valid = sample.seed, sample.valid
+    made, target = outcome.messages, situation.target
+    assert outcome.tokens == costs(made)
+    assert (outcome.reason is None) == situation.fits(made), f"seed {seed}: {outcome.reason}"
+    limits = (target.tokens, target.messages, target.rounds)
+    assert all(str(limit) in (outcome.reason or str(limits)) for limit in limits if limit is not None)
+    if outcome.reason is None or target.tokens is None or target.messages or target.rounds:
+        return
+    config = situation.config
+    if config.mode == "sliding_window":
+        least = least_of_a_window(valid) * 1.12 + 2  # the headroom
+    else:
+        grace, first = config.summarization.grace_recent_messages, config.summarization.include_original_instruction
+        least = essential_tokens(valid, grace=grace, keep_first=first)
+        if "summarization" in config.processor_order:
+            least += situation.summary_tokens + SUMMARY_FRAME
+    assert least > target.tokens, (
+        f"seed {seed}: {outcome.tokens} tokens, {least:.0f} would do, the target is {target.tokens}: {outcome.reason}"
+    )
+
+
+def check_summary(given, outcome, model, seed):
+    """What is not shown was shown to the model, and what stands for it tells something."""
+    shown = {*places_in(outcome.messages)}
+    gone = {place for place, message in enumerate(given) if marks(message)} - shown
+    summaries = [found for message in outcome.messages if (found := summary_in(message)) is not None]
+    assert len(summaries) == bool(gone) or (not gone and len(summaries) <= 1), (
+        f"seed {seed}: {len(summaries)} summaries"
+    )
+    if not summaries:
+        return
+    [summary] = summaries
+    assert summary == outcome.summary
+    assert summary.stands_for >= len(gone), f"seed {seed}: it stands for {summary.stands_for} of {len(gone)}"
+    text = sections(summary)
+    assert sum(map(str.isalpha, text)) >= 12, f"seed {seed}: a summary that tells nothing: {text!r}"
+    if model is not None and model.is_good:
+        assert not outcome.failures, f"seed {seed}: {outcome.failures}"
+        assert not summary.provisional
+        first_marks = {mark for place in gone for mark in marks(given[place]) if not mark.endswith("bx")}
+        unseen = first_marks - marks_in(model.asked)
+        assert not unseen, f"seed {seed}: the model never saw {sorted(unseen)}"
+    else:
+        assert summary.provisional == (model is None or bool(outcome.failures))
+        failing = model is not None and (model.kind != "late" or len(model.asked) > 1)
+        assert bool(outcome.failures) == failing, f"seed {seed}: {outcome.failures}"
+
+
+# --- The node, turn by turn -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_node_that_follows_a_growing_history_shows_or_summarizes_all_of_it(chunk):
+    with AgentMemory(":memory:") as memory:
+        for seed in range(chunk, GROWING, CHUNKS):
+            follow(memory, seed)
+
+
+def follow(memory, seed):
+    """Give a node ever more of a history; now and then it is another node, as after a restart."""
+    dice = random.Random(seed)
+    given = marked_history(seed)
+    model = Model(dice.choice(("good", "images", "prose", "small")), seed)
+    config = ManagedMemoryConfig(
+        threshold_tokens=int(costs(given) * dice.uniform(0.1, 0.8)) + 200,
+        token_counter=COUNTER,
+        image_token_estimate=800,
+        active_context=ActiveContextPolicyConfig(
+            processor_order=["summarization"],
+            min_reduction_ratio=dice.choice((0.2, 0.4, 0.7)),
+            summarization=SummarizationConfig(timeout=None, grace_recent_messages=dice.choice((0, 1, 3))),
+        ),
+    )
+    node, run = CompactionNode(memory, model, config), {"configurable": {"thread_id": f"thread-{seed}"}}
+    length, before, sound_before, calls_before = 0, [], False, 0
+    while length < len(given):
+        length = min(len(given), length + dice.randint(1, 8))
+        history = marked_history(seed)[:length] if dice.random() < 0.3 else given[:length]
+        if not repaired(history):
+            continue  # nothing has been said yet
+        if dice.random() < 0.2:
+            node = CompactionNode(memory, model, config)
+        made = node.invoke(history, run)
+        check_valid(made, seed)
+        check_order(given, made, seed)
+        check_kept(
+            Sample(seed, given[:length], b"", repaired(given[:length])),
+            made,
+            grace=config.active_context.summarization.grace_recent_messages,
+            exactly=False,  # a result that comes late, after its call was compacted as one without, is told in words
+        )
+        check_none_lost(given[:length], made, model, seed)
+        sound = sound_until(history) == len(history) and any(isinstance(each, HumanMessage) for each in history)
+        if sound and sound_before and len(model.asked) == calls_before:
+            assert made[: len(before)] == before, f"seed {seed}, {length} messages: the prefix is another"
+        calls = len(model.asked)
+        assert node.invoke(list(history), run) == made, f"seed {seed}, {length} messages: the second time is another"
+        assert len(model.asked) == calls, f"seed {seed}, {length} messages: a second call for the same history"
+        before, sound_before, calls_before = made, sound, calls
+    assert given == marked_history(seed), f"seed {seed}: the history that was given has changed"
+
+
+def check_none_lost(given, made, model, seed):
+    shown = {*places_in(made)}
+    gone = {place for place, message in enumerate(given) if marks(message)} - shown
+    unseen = {mark for place in gone for mark in marks(given[place]) if not mark.endswith("bx")} - marks_in(model.asked)
+    assert not unseen, f"seed {seed}: neither shown nor summarized: {sorted(unseen)}"
+    assert not gone or sum(summary_in(message) is not None for message in made) == 1, f"seed {seed}: no summary"

@@ -1,0 +1,533 @@
+"""Summaries are made in the background: nobody waits for a model, nothing is done twice, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from langchain_agentmem import AgentMemory, InvalidInput, jobs
+from langchain_agentmem.compaction import background, rounds
+from langchain_agentmem.compaction.background import CompactedMessage, CompactorConfig, ContextCompactor
+from langchain_agentmem.conversations.rounds import temporal
+from langchain_agentmem.model import Attachment
+
+SUMMARY = "The user asked about quince trees, and was told."
+LIMIT = 60
+"""Seconds in which whatever happens in the background has happened."""
+
+
+class Model:
+    """Answers when it is let, and remembers what it was asked."""
+
+    def __init__(self, *replies):
+        self.replies = list(replies)
+        self.asked = []
+        self.free = threading.Event()
+        self.free.set()
+        self.began = threading.Semaphore(0)
+
+    def __call__(self, messages):
+        self.asked.append("\n".join(message.text for message in messages))
+        self.began.release()
+        assert self.free.wait(LIMIT)
+        reply = self.replies.pop(0) if self.replies else f"{SUMMARY} ({len(self.asked)})"
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+@pytest.fixture
+def session(memory):
+    return memory.session("s")
+
+
+@pytest.fixture
+def started():
+    """Starts compactors, and stops them at the end."""
+    all_ = []
+
+    def start(session, model=None, role="Planner", *, threshold=3, retain=1, **options):
+        config = CompactorConfig(threshold=threshold, retain_recent=retain, **options)
+        all_.append(ContextCompactor(session, role, model, config))
+        all_[-1].start()
+        return all_[-1]
+
+    yield start
+    for each in all_:
+        each.stop()
+        if isinstance(each._model, Model):
+            each._model.free.set()
+        assert each.wait(LIMIT)
+
+
+def converse(session, *numbers, role="Planner"):
+    """Rounds with a word of their own, which are whole before anybody hears of them."""
+    for n in numbers:
+        watchers, session._watchers = session._watchers, {}
+        new = session.create_round(f"query{n:03}x")
+        session.add_post(new.id, send_from="User", send_to=role, message=f"question{n:03}x of the user")
+        session.add_post(new.id, send_from=role, send_to="User", message=f"answer{n:03}x of the planner")
+        session.finish_round(new.id)
+        session._watchers = watchers
+        session._rounds_changed()
+
+
+def queries(rounds_):
+    return [each.user_query for each in rounds_]
+
+
+def names(*numbers):
+    return [f"query{n:03}x" for n in numbers]
+
+
+def seen(session, role="Planner", **options):
+    kept, summary = session.get_role_rounds_with_compaction(role, **options)
+    return queries(kept), summary
+
+
+def quiet(compactor):
+    assert compactor.wait(LIMIT)
+
+
+class TestConfig:
+    def test_defaults_are_those_of_document_000(self):
+        assert CompactorConfig() == CompactorConfig(
+            threshold=10, retain_recent=3, prompt_template_path="", enabled=True
+        )
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"retain_recent": 0},
+            {"retain_recent": -1},
+            {"threshold": 3, "retain_recent": 3},
+            {"threshold": 2},
+            {"threshold": "10"},
+            {"threshold": True, "retain_recent": 1},
+            {"enabled": 1},
+            {"prompt_template_path": None},
+        ],
+    )
+    def test_what_cannot_work_is_refused_when_it_is_built(self, wrong):
+        with pytest.raises(InvalidInput):
+            CompactorConfig(**wrong)
+
+    def test_a_compactor_refuses_what_it_cannot_use(self, memory, session):
+        for arguments in ((memory, "Planner"), (session, ""), (session, "Planner", 3), (session, "Planner", None, {})):
+            with pytest.raises(InvalidInput):
+                ContextCompactor(*arguments)
+
+    def test_the_summary_is_a_system_message_as_in_document_000(self):
+        message = CompactedMessage(end_index=7, summary="Trees were planted.", round_ids=("a",))
+        assert message.start_index == 1
+        assert message.to_system_message() == "[Conversation History Summary (Rounds 1-7)]\nTrees were planted."
+        assert CompactedMessage.from_dict(json.loads(message.to_json())) == message
+        with pytest.raises(InvalidInput):
+            CompactedMessage.from_dict({"summary": 3})
+
+
+class TestTrigger:
+    def test_below_the_threshold_nothing_happens(self, session, started):
+        model = Model()
+        compactor = started(session, model)
+        converse(session, 1, 2)
+        quiet(compactor)
+        assert (model.asked, seen(session)) == ([], (names(1, 2), None))
+
+    def test_at_the_threshold_all_but_the_newest_are_summarized(self, session, started):
+        compactor = started(session, Model())
+        converse(session, 1, 2, 3)
+        quiet(compactor)
+        left, summary = seen(session)
+        assert left == names(3)
+        assert (summary.start_index, summary.end_index, summary.summary) == (1, 2, f"{SUMMARY} (1)")
+        assert list(summary.round_ids) == [each.id for each in session.rounds[:2]]
+
+    def test_the_rounds_themselves_stay_as_they_are(self, session, started):
+        converse(session, *range(5))
+        before = session.to_conversation()
+        quiet(started(session, Model()))
+        assert session.to_conversation() == before
+        assert queries(session.get_role_rounds("Planner")) == names(*range(5))
+
+    def test_it_goes_on_from_the_summary_before(self, session, started):
+        model = Model()
+        converse(session, *range(1, 6))
+        compactor = started(session, model)
+        quiet(compactor)
+        assert seen(session)[1].end_index == 4
+        converse(session, *range(6, 11))
+        quiet(compactor)
+        left, summary = seen(session)
+        assert (left[-1], summary.end_index + len(left)) == ("query010x", 10)
+        assert summary.summary == f"{SUMMARY} ({len(model.asked)})"
+        assert f"{SUMMARY} (1)" in model.asked[1]
+        assert "question005x" in model.asked[1]
+        assert "question001x" in model.asked[0]
+        assert "question001x" not in model.asked[1]
+
+    def test_every_post_and_every_attachment_reaches_the_model(self, session, started):
+        model = Model()
+        new = session.create_round("Plot it.")
+        session.add_post(
+            new.id,
+            send_from="Planner",
+            send_to="Worker",
+            message="long " * 1_000 + "tailword",
+            attachments=[
+                Attachment.create("plan", "1. planword"),
+                Attachment.create("execution_result", "resultword", extra={"key": "extraword"}),
+                Attachment.create("image_url", "data:image/png;base64,AAAA"),
+            ],
+        )
+        converse(session, 2, 3)
+        quiet(started(session, model))
+        for word in ("Plot it.", "Planner -> Worker", "tailword", "planword", "resultword", "extraword", "img_"):
+            assert word in model.asked[0]
+        assert "AAAA" not in model.asked[0]
+
+    def test_what_only_its_own_round_shows_is_not_summarized(self, session, started):
+        model = Model()
+        new = session.create_round("q")
+        session.add_post(new.id, send_from="Planner", send_to="User", message=f"said {temporal('briefly')}")
+        converse(session, 2, 3)
+        quiet(started(session, model))
+        assert "said" in model.asked[0]
+        assert "briefly" not in model.asked[0]
+
+    def test_each_role_has_its_own(self, session, started):
+        new = session.create_round("q")
+        session.add_post(new.id, send_from="Planner", send_to="Coder", message="planword of the planner")
+        session.add_post(new.id, send_from="Coder", send_to="Tester", message="codeword of the coder")
+        converse(session, 2, 3)
+        planner, tester = Model(), Model()
+        quiet(started(session, planner, "Planner"))
+        assert seen(session, "Tester")[1] is None
+        quiet(started(session, tester, "Tester"))
+        assert "planword" in planner.asked[0]
+        assert "codeword" not in planner.asked[0]
+        assert "codeword" in tester.asked[0]
+        assert "planword" not in tester.asked[0]
+
+    def test_without_a_model_what_was_said_is_told(self, session, started):
+        converse(session, 1, 2, 3)
+        quiet(started(session))
+        assert "query001x" in seen(session)[1].summary
+
+    def test_what_is_turned_off_does_nothing(self, session, started):
+        model = Model()
+        converse(session, *range(20))
+        compactor = started(session, model, enabled=False)
+        compactor.notify_rounds_changed()
+        quiet(compactor)
+        assert (model.asked, seen(session)[1]) == ([], None)
+
+    async def test_it_can_be_awaited(self, session, started):
+        compactor = started(session, Model())
+        for n in range(3):
+            await session.acreate_round(f"{n}")
+        quiet(compactor)
+        left, summary = await session.aget_role_rounds_with_compaction("Planner")
+        assert (queries(left), summary.end_index) == (["2"], 2)
+
+
+class TestByIds:
+    def test_failed_rounds_move_no_other(self, session, started):
+        converse(session, *range(6))
+        session.fail_round(session.rounds[1].id)
+        quiet(started(session, Model()))
+        left, summary = seen(session)
+        assert (left, summary.end_index) == (names(5), 4)
+        assert seen(session, include_failure_rounds=True)[0] == names(1, 5)  # it was in no summary
+
+    def test_a_round_that_fails_afterwards_is_still_known(self, session, started):
+        converse(session, *range(6))
+        compactor = started(session, Model())
+        quiet(compactor)
+        session.fail_round(session.rounds[1].id)
+        assert seen(session)[0] == names(5)
+        assert seen(session, include_failure_rounds=True)[0] == names(5)
+
+    def test_a_round_that_is_added_to_afterwards_comes_back(self, session, started):
+        converse(session, *range(4))
+        model = Model()
+        compactor = started(session, model)
+        quiet(compactor)
+        session.add_post(session.rounds[0].id, send_from="Planner", send_to="User", message="lateword")
+        assert seen(session)[0] == names(0, 3)
+        assert list(seen(session)[1].round_ids) == [each.id for each in session.rounds[1:3]]
+        converse(session, 4)
+        quiet(compactor)
+        assert seen(session)[0] == names(4)
+        assert "lateword" in model.asked[-1]
+
+    def test_who_edits_what_was_summarized_has_it_summarized_anew(self, memory, session, started):
+        converse(session, *range(4))
+        quiet(started(session, Model()))
+        post = session.rounds[0].post_list[0]
+        memory.conversation("s").update(post.id, content="something else")
+        assert seen(session) == (names(*range(4)), None)
+
+    def test_an_edit_of_a_newer_round_leaves_the_summary(self, memory, session, started):
+        converse(session, *range(4))
+        quiet(started(session, Model()))
+        memory.conversation("s").update(session.rounds[3].post_list[0].id, content="something else")
+        assert seen(session)[1].end_index == 3
+
+    def test_a_reset_takes_the_summary_too(self, session, started):
+        converse(session, *range(4))
+        quiet(started(session, Model()))
+        session.reset_memory()
+        assert seen(session) == ([], None)
+
+    def test_few_compactions_are_kept(self, memory, session, started, raw):
+        compactor = started(session, Model())
+        for n in range(20):
+            converse(session, n)
+            quiet(compactor)
+        assert len(raw(memory, "select id from compaction")) == rounds.KEPT
+        assert seen(session)[1].end_index >= 18
+
+
+class TestFailing:
+    @pytest.mark.parametrize("reply", [RuntimeError("busy"), "", "   ", "[]"])
+    def test_it_leaves_everything_as_it_was_and_is_tried_again(self, session, started, reply, monkeypatch):
+        monkeypatch.setattr(jobs, "pause", lambda attempts: 0.05)
+        model = Model(reply, reply)
+        converse(session, *range(4))
+        compactor = started(session, model)
+        quiet(compactor)
+        assert len(model.asked) == 3
+        assert seen(session)[1].summary == f"{SUMMARY} (3)"
+
+    def test_it_gives_up_until_the_next_round(self, session, started, monkeypatch):
+        monkeypatch.setattr(jobs, "pause", lambda attempts: 0.001)
+        monkeypatch.setattr(background, "RETRIES", 2)
+        model = Model(*[RuntimeError("busy")] * 3)
+        converse(session, *range(4))
+        compactor = started(session, model)
+        quiet(compactor)
+        assert (len(model.asked), seen(session)) == (3, (names(*range(4)), None))
+        converse(session, 4)
+        quiet(compactor)
+        assert seen(session)[1].end_index == 4
+
+    @pytest.mark.parametrize("text", ["content: 3", "other: x", "content: without a place", "{", None, "- a"])
+    def test_a_template_that_cannot_be_used_is_passed_over(self, session, started, tmp_path, text):
+        path = tmp_path / "template.yaml"
+        if text is not None:
+            path.write_text(text)
+        model = Model()
+        converse(session, *range(4))
+        quiet(started(session, model, prompt_template_path=str(path)))
+        assert "You keep the record" in model.asked[0]
+        assert seen(session)[1].end_index == 3
+
+    def test_braces_in_a_template_mean_themselves(self, session, started, tmp_path):
+        path = tmp_path / "template.yaml"
+        path.write_text('content: |\n  Answer {"ConversationSummary": {}}.\n  {PREVIOUS_SUMMARY}|{content}\n')
+        model = Model(json.dumps({"ConversationSummary": "Trees were planted.", "Variables": [{"name": "df"}]}))
+        converse(session, *range(4))
+        quiet(started(session, model, prompt_template_path=str(path)))
+        assert 'Answer {"ConversationSummary": {}}.' in model.asked[0]
+        assert "question001x" in model.asked[0]
+        summary = seen(session)[1].summary
+        assert "Trees were planted." in summary
+        assert "df" in summary
+
+    def test_what_was_erased_meanwhile_is_not_kept(self, memory, session, started):
+        model = Model()
+        model.free.clear()
+        converse(session, *range(4))
+        compactor = started(session, model)
+        assert model.began.acquire(timeout=LIMIT)
+        session.reset_memory()
+        converse(session, 7)
+        model.free.set()
+        quiet(compactor)
+        assert seen(session) == (names(7), None)
+
+    def test_what_is_added_to_meanwhile_is_summarized_with_what_was_added(self, session, started):
+        model = Model()
+        model.free.clear()
+        converse(session, *range(4))
+        compactor = started(session, model)
+        assert model.began.acquire(timeout=LIMIT)
+        session.add_post(session.rounds[0].id, send_from="Planner", send_to="User", message="lateword")
+        model.free.set()
+        quiet(compactor)
+        assert ["lateword" in asked for asked in model.asked] == [False, True]
+        assert seen(session)[1].summary == f"{SUMMARY} (2)"
+
+
+class TestLifecycle:
+    def test_a_turn_does_not_wait_for_the_model(self, session, started):
+        model = Model()
+        model.free.clear()
+        compactor = started(session, model)
+        converse(session, *range(10))  # would hang here
+        assert seen(session)[1] is None
+        model.free.set()
+        quiet(compactor)
+        assert seen(session)[1] is not None
+
+    def test_it_begins_with_what_is_there(self, session, started):
+        converse(session, *range(4))
+        quiet(started(session, Model()))
+        assert seen(session)[1].end_index == 3
+
+    def test_before_start_and_after_stop_nothing_happens(self, session):
+        model = Model()
+        compactor = ContextCompactor(session, "Planner", model, CompactorConfig(threshold=3, retain_recent=1))
+        converse(session, *range(4))
+        compactor.notify_rounds_changed()
+        compactor.stop()
+        compactor.start()
+        quiet(compactor)
+        compactor.stop()
+        compactor.stop()
+        converse(session, *range(4, 10))
+        compactor.notify_rounds_changed()
+        quiet(compactor)
+        assert len(model.asked) == 1
+
+    def test_starting_twice_is_starting_once(self, session, started):
+        model = Model()
+        model.free.clear()
+        converse(session, *range(4))
+        compactor = started(session, model)
+        compactor.start()
+        assert model.began.acquire(timeout=LIMIT)
+        compactor.start()
+        assert sum(thread.name == "agentmem-rounds" for thread in threading.enumerate()) == 1
+        model.free.set()
+        quiet(compactor)
+        assert len(model.asked) == 1
+
+    def test_stop_while_the_model_is_asked_neither_waits_nor_leaves_a_second_worker(self, session, started):
+        model = Model()
+        model.free.clear()
+        converse(session, *range(4))
+        compactor = started(session, model)
+        assert model.began.acquire(timeout=LIMIT)
+        compactor.stop()
+        assert not model.free.is_set()
+        compactor.start()
+        compactor.notify_rounds_changed()
+        assert sum(thread.name == "agentmem-rounds" for thread in threading.enumerate()) == 1
+        model.free.set()
+        quiet(compactor)
+        assert len(model.asked) == 1
+        assert seen(session)[1].end_index == 3
+
+    def test_a_thread_lives_only_while_there_is_something_to_do(self, session, started):
+        compactor = started(session, Model())
+        quiet(compactor)
+        assert not any(thread.name == "agentmem-rounds" for thread in threading.enumerate())
+
+    def test_closing_the_memory_while_the_model_is_asked_breaks_nothing(self, url):
+        model = Model()
+        model.free.clear()
+        with AgentMemory(url) as memory:
+            session = memory.session("s")
+            converse(session, *range(4))
+            compactor = ContextCompactor(session, "Planner", model, CompactorConfig(threshold=3, retain_recent=1))
+            compactor.start()
+            assert model.began.acquire(timeout=LIMIT)
+        model.free.set()
+        quiet(compactor)
+        with AgentMemory(url) as memory:
+            assert memory.verify().ok
+            session = memory.session("s")
+            compactor = ContextCompactor(session, "Planner", Model(), CompactorConfig(threshold=3, retain_recent=1))
+            compactor.start()
+            quiet(compactor)
+            assert seen(session)[1].end_index == 3
+
+    def test_a_restart_goes_on(self, url):
+        with AgentMemory(url) as memory:
+            session = memory.session("s")
+            converse(session, *range(4))
+            compactor = ContextCompactor(session, "Planner", Model(), CompactorConfig(threshold=3, retain_recent=1))
+            compactor.start()
+            quiet(compactor)
+        with AgentMemory(url) as memory:
+            model, session = Model(), memory.session("s")
+            assert seen(session)[1].end_index == 3
+            compactor = ContextCompactor(session, "Planner", model, CompactorConfig(threshold=3, retain_recent=1))
+            compactor.start()
+            converse(session, 4, 5)
+            quiet(compactor)
+            assert len(model.asked) == 1
+            assert "question001x" not in model.asked[0]
+            assert seen(session)[1].end_index == 5
+
+    def test_two_memories_on_one_database_ask_the_model_once(self, url):
+        model = Model()
+        model.free.clear()
+        with AgentMemory(url) as one, AgentMemory(url) as other:
+            converse(one.session("s"), *range(4))
+            compactors = [
+                ContextCompactor(each.session("s"), "Planner", model, CompactorConfig(threshold=3, retain_recent=1))
+                for each in (one, other)
+            ]
+            for each in compactors:
+                each.start()
+            assert model.began.acquire(timeout=LIMIT)
+            assert not model.began.acquire(timeout=0.5)
+            model.free.set()
+            for each in compactors:
+                quiet(each)
+            assert len(model.asked) == 1
+            assert seen(other.session("s"))[1].end_index == 3
+
+    def test_after_kill_9_the_next_process_does_it(self, url, monkeypatch):
+        program = (
+            "import sys, time\n"
+            "from langchain_agentmem import AgentMemory\n"
+            "from langchain_agentmem.compaction.background import CompactorConfig, ContextCompactor\n"
+            "memory = AgentMemory(sys.argv[1])\n"
+            "session = memory.session('s')\n"
+            "for n in range(4):\n"
+            "    session.create_round(f'query{n:03}x of some length')\n"
+            "def model(messages):\n"
+            "    print('asked', flush=True)\n"
+            "    time.sleep(600)\n"
+            "compactor = ContextCompactor(session, 'Planner', model, CompactorConfig(threshold=3, retain_recent=1))\n"
+            "compactor.start()\n"
+            "time.sleep(600)\n"
+        )
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        with subprocess.Popen([sys.executable, "-c", program, url], stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout.readline() == "asked\n"
+            os.kill(child.pid, signal.SIGKILL)
+        with AgentMemory(url) as memory:
+            memory.database.worker._now = lambda: time.time_ns() // 1000 + 60_000_000  # its lease has run out
+            session = memory.session("s")
+            assert seen(session)[1] is None
+            compactor = ContextCompactor(session, "Planner", Model(), CompactorConfig(threshold=3, retain_recent=1))
+            compactor.start()
+            quiet(compactor)
+            assert seen(session)[1].end_index == 3
+            assert memory.database.engine.read(jobs.waiting) == 0
+
+    def test_many_who_write_at_once_lose_nothing(self, session, started):
+        compactor = started(session, Model(), threshold=5, retain=2)
+        threads = [threading.Thread(target=converse, args=(session, n, n + 1, n + 2)) for n in range(0, 12, 3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        compactor.notify_rounds_changed()
+        quiet(compactor)
+        left, summary = session.get_role_rounds_with_compaction("Planner")
+        ids = [*summary.round_ids, *(each.id for each in left)]
+        assert sorted(ids) == sorted(each.id for each in session.rounds)
+        assert len(set(ids)) == 12

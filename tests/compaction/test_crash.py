@@ -1,0 +1,101 @@
+"""`kill -9` anywhere in a compaction: the next run continues, nothing is lost, no model is asked twice for the same."""
+
+import random
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.compaction import ManagedMemoryConfig
+from langchain_agentmem.testing import assert_valid_for_providers
+from tests.compaction.summarizers import Summarizer
+
+KILLS = 8
+
+# A graph that talks until it is killed. It says what it has done, and what its model was asked.
+TALK = """
+    import sys, time
+    from langchain_core.messages import AIMessage, HumanMessage
+    from langgraph.graph import START, StateGraph
+    from langchain_agentmem import AgentMemory
+    from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
+
+    url, asked = sys.argv[1:]
+
+    def model(messages):
+        text = "|".join(str(message.content) for message in messages)
+        time.sleep(0.03)
+        with open(asked, "a") as file:
+            file.write(repr(text) + "\\n")
+        return '{"user_request_summary": "Talk.", "summary": "There was talk of many things, and of some more."}'
+
+    def answer(state):
+        assert state["llm_input_messages"][0].content.startswith("said 0 ")
+        turn = len(state["messages"]) // 2
+        return {"messages": [AIMessage(f"heard {turn} " + "and thought about it " * 6, id=f"a-{turn}")]}
+
+    with AgentMemory(url) as memory:
+        node = memory.compaction(model, ManagedMemoryConfig(threshold_tokens=500, token_counter="estimate"))
+        builder = StateGraph(CompactionState).add_node("compact", node).add_node("answer", answer)
+        builder.add_edge(START, "compact").add_edge("compact", "answer")
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        thread = {"configurable": {"thread_id": "t"}}
+        print("ready", flush=True)
+        for _ in range(10_000):
+            state = graph.get_state(thread)
+            if state.tasks:  # also those that are done and whose step is not
+                graph.invoke(None, thread, durability="sync")
+            else:
+                turn = len(state.values.get("messages", [])) // 2
+                said = HumanMessage(f"said {turn} " + "to whoever listens " * 6, id=f"q-{turn}")
+                graph.invoke({"messages": [said]}, thread, durability="sync")
+            print("turn", flush=True)
+"""
+
+
+def killed(url: str, asked: Path, seconds: float) -> int:
+    """How many turns a process made before it was killed after so many seconds."""
+    script = textwrap.dedent(TALK)
+    with subprocess.Popen(
+        [sys.executable, "-c", script, url, str(asked)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        time.sleep(seconds)
+        process.kill()
+        out, errors = process.communicate()
+    assert (ready, errors) == ("ready\n", "")
+    return out.count("turn")
+
+
+@pytest.mark.timeout(180)
+def test_killed_again_and_again_it_goes_on(url, tmp_path):
+    luck = random.Random(7)
+    asked = tmp_path / "asked.txt"
+    asked.touch()
+    turns = sum(killed(url, asked, luck.uniform(0.2, 0.9)) for _ in range(KILLS))
+    assert turns > 20
+    with AgentMemory(url) as memory:
+        assert memory.verify().problems == ()
+        stored = memory.checkpointer.get_tuple({"configurable": {"thread_id": "t"}})
+        state = stored.checkpoint["channel_values"]["messages"]
+        assert len(state) >= 2 * turns
+        model_calls = asked.read_text().splitlines()
+        # A call whose answer was not kept yet when the process was killed is repeated, and no other.
+        assert len(model_calls) - len(set(model_calls)) <= KILLS
+        said = [message.id for message in memory.conversation("t").messages]
+        assert said == list(dict.fromkeys(said))
+        assert set(said) >= {message.id for message in state[:-2]}
+        model = Summarizer()
+        node = memory.compaction(model, ManagedMemoryConfig(threshold_tokens=500, token_counter="estimate"))
+        context = node.invoke([*state, HumanMessage("and now?")], {"configurable": {"thread_id": "t"}})
+        assert_valid_for_providers(context)
+        everything = "".join(model_calls) + model.everything
+        shown = "".join(str(message.content) for message in context)
+        begun = [" ".join(str(message.content).split()[:2]) + " " for message in state]
+        assert [words for words in begun if words not in everything + shown] == []

@@ -1,0 +1,556 @@
+"""`ManagedConversationMemory`: what a model is shown stays in a budget, what was said stays whole."""
+
+import asyncio
+import json
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_agentmem import AgentMemory, ManagedConversationMemory
+from langchain_agentmem.compaction import (
+    ActiveContextPolicyConfig,
+    ManagedMemoryConfig,
+    SummarizationConfig,
+    summary_in,
+)
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.events import CompactionEvent, CompactionFellShort, CompactionStageFailed
+from langchain_agentmem.testing import assert_valid_for_providers
+from tests.compaction.summarizers import Summarizer
+
+SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+QUIET = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate", trigger_events=[])
+
+
+def fill(chat, turns, start=0):
+    for turn in range(start, start + turns):
+        chat.add(role="user", content=f"question-{turn:03} " + "how many are there in this basket " * 2)
+        chat.add(role="assistant", content=f"answer-{turn:03} " + "there are this many in the basket " * 2)
+
+
+def texts(messages):
+    return [message["content"] for message in messages]
+
+
+class TestTwoViews:
+    def test_the_context_is_within_the_budget_and_the_log_is_whole(self, memory):
+        model = Summarizer()
+        chat = memory.managed_conversation("c", config=SMALL, model=model)
+        fill(chat, 30)
+        shown = chat.get_messages()
+        assert_valid_for_providers(shown)
+        assert len(shown) < 30
+        assert chat.get_cache_stats()["context_tokens"] <= 600
+        raw = chat.get_raw_messages()
+        assert len(raw) == len(chat.messages) == 60
+        assert texts(raw)[0].startswith("question-000")
+        assert shown[0]["content"] == raw[0]["content"], "the first instruction is pinned"
+        assert shown[-1]["content"] == raw[-1]["content"]
+
+    def test_ids_stay_and_a_compacted_message_can_be_updated_and_found(self, memory):
+        chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
+        first = chat.add(role="user", content="My sister Ana lives in Lisbon.")
+        second = chat.add(role="assistant", content="Lisbon is lovely.")
+        fill(chat, 30)
+        chat.get_messages()
+        assert chat.retrieve_by_id(second)["content"] == "Lisbon is lovely."
+        chat.update(second, content="Lisbon is sunny.")
+        assert chat.retrieve_by_id(second)["content"] == "Lisbon is sunny."
+        [found] = memory.search("Where does Ana live?", limit=1)
+        assert found.id == first
+
+    def test_a_plain_conversation_of_the_same_id_sees_the_same_log(self, memory):
+        chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
+        fill(chat, 20)
+        chat.get_messages()
+        assert [each.content for each in memory.conversation("c").messages] == texts(chat.get_raw_messages())
+
+    def test_the_description_stays_first(self, memory):
+        chat = memory.managed_conversation("c", config=SMALL, model=Summarizer(), description="You count.")
+        fill(chat, 30)
+        shown = chat.get_messages()
+        assert shown[0] == {"role": "system", "content": "You count."}
+        assert shown[1]["content"].startswith("question-000")
+
+    def test_it_can_be_made_as_the_document_makes_it(self):
+        chat = ManagedConversationMemory(config=SMALL, description="You count.")
+        assert chat.get_messages() == [{"role": "system", "content": "You count."}]
+        assert chat.compact_if_needed() is False
+        assert chat.compact_for_payload_error() is False
+
+    def test_an_empty_one_shows_nothing(self, memory):
+        chat = memory.managed_conversation("c", config=SMALL)
+        assert chat.get_messages() == []
+        assert chat.get_raw_messages() == []
+        assert chat.compact_if_needed() is False
+
+    def test_the_facade_makes_it_by_its_name(self, memory):
+        chat = memory.create("managed_conversation", conversation_id="c", config=SMALL)
+        assert isinstance(chat, ManagedConversationMemory)
+        assert chat.memory_type == "managed_conversation"
+
+
+class TestTriggers:
+    def test_adding_triggers(self, memory):
+        model = Summarizer()
+        config = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate", trigger_events=["add"])
+        chat = memory.managed_conversation("c", config=config, model=model)
+        fill(chat, 20)
+        assert model.asked
+
+    def test_without_events_only_a_call_compacts(self, memory):
+        model = Summarizer()
+        chat = memory.managed_conversation("c", config=QUIET, model=model)
+        fill(chat, 20)
+        assert len(chat.get_messages()) == 40
+        assert not model.asked
+        assert chat.compact_if_needed() is True
+        assert len(model.asked) == 1
+        assert len(chat.get_messages()) < 40
+        assert chat.compact_if_needed() is False
+        assert len(model.asked) == 1
+
+    def test_the_runtime_brings_a_model(self, memory):
+        chat = memory.managed_conversation("c", config=QUIET)
+        fill(chat, 20)
+        model = Summarizer()
+        assert chat.compact_if_needed({"compaction_model": model}) is True
+        assert len(model.asked) == 1
+
+    def test_a_summary_without_a_model_is_made_anew_once_there_is_one(self, memory):
+        chat = memory.managed_conversation("c", config=SMALL)
+        fill(chat, 30)
+        [summary] = [found for each in chat.get_context() if (found := summary_in(each))]
+        assert summary.provisional
+        model = Summarizer()
+        assert chat.compact_if_needed({"compaction_model": model}) is True
+        [summary] = [found for each in chat.get_context() if (found := summary_in(each))]
+        assert not summary.provisional
+        asked = "\n".join(model.asked)
+        shown = "\n".join(str(each.content) for each in chat.get_context())
+        for turn in range(30):
+            for word in (f"question-{turn:03}", f"answer-{turn:03}"):
+                assert word in asked or word in shown
+        assert chat.compact_if_needed({"compaction_model": model}) is False
+
+    def test_a_strategy_of_ones_own_decides(self, memory):
+        seen = []
+
+        def trigger(state):
+            seen.append((state.event, state.due, len(state.messages)))
+            return state.event == "get_messages" and len(state.messages) >= 10
+
+        model = Summarizer()
+        chat = memory.managed_conversation("c", model=model, trigger_strategy=trigger)
+        fill(chat, 10)
+        shown = chat.get_messages()
+        assert len(shown) < 20
+        assert len(model.asked) == 1
+        assert ("add", False, 1) in seen
+
+    def test_a_process_of_ones_own_compacts(self, memory):
+        chat = memory.managed_conversation(
+            "c", config=SMALL, process_strategy=lambda messages, situation: messages[:1] + messages[-2:]
+        )
+        fill(chat, 20)
+        assert len(chat.get_messages()) < 20
+        assert len(chat.get_raw_messages()) == 40
+
+    def test_a_process_that_fails_is_told_and_nothing_is_lost(self, url, clock):
+        def broken(messages, situation):
+            raise RuntimeError("no")
+
+        events = []
+        with AgentMemory(url, clock=clock, hooks=[events.append]) as memory:
+            chat = memory.managed_conversation("c", config=SMALL, process_strategy=broken)
+            fill(chat, 20)
+            assert len(chat.get_messages()) == 40
+        assert any(isinstance(each, CompactionStageFailed) and each.stage == "broken" for each in events)
+        assert any(isinstance(each, CompactionFellShort) for each in events)
+
+    def test_a_retrieval_of_ones_own_shows(self, memory):
+        chat = memory.managed_conversation("c", retrieval_strategy=lambda messages, config: messages[-3:])
+        fill(chat, 3)
+        shown = chat.get_messages()
+        assert_valid_for_providers(shown)
+        assert texts(shown)[-2:] == texts(chat.get_raw_messages())[-2:]
+        assert len(chat.get_raw_messages()) == 6
+
+    @pytest.mark.parametrize("name", ["trigger_strategy", "process_strategy", "retrieval_strategy"])
+    def test_what_is_no_function_is_no_strategy(self, memory, name):
+        with pytest.raises(InvalidInput, match=name):
+            memory.managed_conversation("c", **{name: 3})
+
+
+class TestCache:
+    def test_adding_extends_it(self, memory):
+        chat = memory.managed_conversation("c")
+        fill(chat, 3)
+        chat.get_messages()
+        before = chat.get_cache_stats()
+        chat.add(role="user", content="more")
+        chat.get_messages()
+        after = chat.get_cache_stats()
+        assert after["misses"] == before["misses"]
+        assert after["extensions"] == before["extensions"] + 1
+        assert after["context_messages"] == 7
+        chat.get_messages()
+        assert chat.get_cache_stats()["hits"] == after["hits"] + 1
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda chat, key: chat.update(key, content="changed"),
+            lambda chat, key: chat.remove_by_id(key),
+            lambda chat, key: chat.delete_memory(1),
+            lambda chat, key: chat.replace_memory(1, role="user", content="changed"),
+            lambda chat, key: chat.clear(),
+            lambda chat, key: chat.reset_memory(),
+        ],
+    )
+    @pytest.mark.parametrize("elsewhere", [False, True])
+    def test_it_is_never_stale(self, memory, change, elsewhere):
+        chat = memory.managed_conversation("c")
+        chat.add(role="user", content="nought")
+        chat.add(role="assistant", content="one")
+        key = chat.add(role="user", content="two")
+        chat.get_messages()
+        change(memory.conversation("c") if elsewhere else chat, key)
+        assert chat.get_messages() == chat.get_raw_messages()
+        chat.add(role="user", content="three")
+        assert chat.get_messages() == chat.get_raw_messages()
+
+    def test_a_message_taken_out_and_another_put_in_is_noticed(self, memory):
+        chat = memory.managed_conversation("c")
+        chat.add(role="user", content="one")
+        key = chat.add(role="user", content="two")
+        chat.get_messages()
+        other = memory.conversation("c")
+        other.remove_by_id(key)
+        other.add(role="user", content="three")
+        assert texts(chat.get_messages()) == ["one", "three"]
+
+    def test_what_another_object_adds_is_seen(self, memory):
+        chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
+        fill(chat, 10)
+        chat.get_messages()
+        memory.conversation("c").add(role="user", content="from elsewhere")
+        assert chat.get_messages()[-1]["content"] == "from elsewhere"
+
+    def test_rounds_of_the_session_disturb_nothing(self, memory):
+        chat = memory.managed_conversation("c")
+        fill(chat, 2)
+        chat.get_messages()
+        session = memory.session("c")
+        task = session.create_round("Count.")
+        session.add_post(task.id, send_from="User", send_to="Planner", message="Count.")
+        session.finish_round(task.id)
+        assert texts(chat.get_messages()) == texts(chat.get_raw_messages())
+
+
+class TestRemembering:
+    def test_another_object_goes_on_without_a_model(self, memory):
+        model = Summarizer()
+        chat = memory.managed_conversation("c", config=SMALL, model=model)
+        fill(chat, 30)
+        shown, calls = chat.get_messages(), len(model.asked)
+        assert memory.managed_conversation("c", config=SMALL, model=model).get_messages() == shown
+        assert len(model.asked) == calls
+
+    def test_a_restart_goes_on(self, new_database, url, clock):
+        model = Summarizer()
+        with AgentMemory(url, clock=clock) as memory:
+            chat = memory.managed_conversation("c", config=SMALL, model=model)
+            fill(chat, 30)
+            shown, calls = chat.get_messages(), len(model.asked)
+        with AgentMemory(url, clock=clock) as memory:
+            assert memory.managed_conversation("c", config=SMALL, model=model).get_messages() == shown
+        assert len(model.asked) == calls
+
+    def test_the_summary_goes_on_from_the_summary_before(self, memory):
+        model = Summarizer()
+        chat = memory.managed_conversation("c", config=SMALL, model=model)
+        fill(chat, 60)
+        assert len(model.asked) > 2
+        assert "Summary number 1:" in model.asked[1]
+        assert "question-002" not in model.asked[-1]
+
+    def test_removing_what_a_summary_stands_for_takes_the_summary_away(self, memory):
+        model = Summarizer()
+        chat = memory.managed_conversation("c", config=SMALL, model=model)
+        chat.add(role="user", content="question")
+        secret = chat.add(role="assistant", content="The secret is Xyzzy.")
+        fill(chat, 30)
+        chat.get_messages()
+        calls = len(model.asked)
+        assert chat.remove_by_id(secret)
+        chat.get_messages()
+        assert len(model.asked) > calls
+        assert "Xyzzy" not in "".join(model.asked[calls:])
+
+    def test_editing_what_is_still_shown_shows_the_edit(self, memory):
+        chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
+        fill(chat, 30)
+        key = chat.add(role="user", content="the last word")
+        chat.get_messages()
+        chat.update(key, content="the very last word")
+        assert chat.get_messages()[-1]["content"] == "the very last word"
+
+    def test_retention_drops_messages_and_not_the_summary(self, memory):
+        from langchain_agentmem.model import Retention
+
+        model = Summarizer()
+        chat = memory.managed_conversation("c", config=SMALL, model=model, retention=Retention(keep_last=12))
+        fill(chat, 40)
+        shown = chat.get_messages()
+        assert_valid_for_providers(shown)
+        assert len(chat.get_raw_messages()) == 12
+        assert texts(shown)[-1].startswith("answer-039")
+
+
+class TestPayloadErrors:
+    def test_it_says_whether_the_bytes_are_fewer(self, memory):
+        model = Summarizer()
+        chat = memory.managed_conversation("c", model=model)
+        fill(chat, 10)
+        before = len(json.dumps(chat.get_messages()))
+        assert chat.compact_for_payload_error({"provider": "openai"}) is True
+        shown = chat.get_messages()
+        assert len(json.dumps(shown)) < before
+        assert_valid_for_providers(shown)
+        assert texts(shown)[-1].startswith("answer-009")
+        assert len(chat.get_raw_messages()) == 20
+
+    def test_nothing_to_gain_changes_nothing(self, memory):
+        chat = memory.managed_conversation("c", model=Summarizer())
+        chat.add(role="user", content="only this")
+        assert chat.compact_for_payload_error() is False
+        assert texts(chat.get_messages()) == ["only this"]
+
+    def test_images_are_kept_within_half_of_what_the_provider_takes(self, memory, monkeypatch):
+        from langchain_agentmem.compaction import recovery
+
+        monkeypatch.setattr(recovery, "PAYLOAD_LIMITS", {"tiny": 10_000})
+        ids = []
+
+        def keeps_all(messages):
+            import re
+
+            text = "\n".join(str(message.content) for message in messages)
+            ids.extend(sorted(set(re.findall(r"img_[0-9a-f]{8}", text)) - {"img_1a2b3c4d"}))
+            images = [{"image_id": each, "context": "a chart"} for each in dict.fromkeys(ids)]
+            return json.dumps(
+                {"user_request_summary": "Look at charts.", "summary": "Charts were seen.", "keep_images": images}
+            )
+
+        chat = memory.managed_conversation("c", model=keeps_all)
+        for number in range(6):
+            image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{number}" + "A" * 4000}}
+            chat.add(role="user", content=[{"type": "text", "text": f"chart {number}"}, image])
+            chat.add(role="assistant", content=f"seen {number}")
+        chat.add(role="user", content="and now?")
+        assert chat.compact_for_payload_error({"provider": "tiny"}) is True
+        [summary] = [found for each in chat.get_context() if (found := summary_in(each))]
+        assert len(summary.kept_images) == 1, "of 4 kB each, one is within half of 10 kB"
+        assert summary.kept_images[0].block["image_url"]["url"].startswith("data:image/png;base64,5")
+
+    def test_a_runtime_is_a_dictionary(self, memory):
+        chat = memory.managed_conversation("c")
+        with pytest.raises(InvalidInput, match="dictionary"):
+            chat.compact_for_payload_error(3)
+        with pytest.raises(InvalidInput, match="cannot be asked"):
+            chat.compact_if_needed({"compaction_model": 3})
+
+
+class TestSlidingWindow:
+    CONFIG = ManagedMemoryConfig(
+        threshold_tokens=600,
+        token_counter="estimate",
+        active_context=ActiveContextPolicyConfig(mode="sliding_window"),
+    )
+
+    def test_the_newest_are_shown_and_no_model_is_asked(self, memory):
+        model = Summarizer()
+        chat = memory.managed_conversation("c", config=self.CONFIG, model=model, description="You count.")
+        fill(chat, 40)
+        shown = chat.get_messages()
+        assert_valid_for_providers(shown)
+        assert not model.asked
+        assert shown[0]["role"] == "system"
+        assert texts(shown)[-1].startswith("answer-039")
+        assert not any("question-000" in text for text in texts(shown))
+        assert len(chat.get_raw_messages()) == 81
+
+    def test_calls_stay_with_their_results(self, memory):
+        chat = memory.managed_conversation("c", config=self.CONFIG)
+        chat.add(role="user", content="begin")
+        for turn in range(40):
+            calls = [{"name": "count", "args": {"n": turn}, "id": f"call-{turn}-{part}"} for part in range(3)]
+            results = [
+                ToolMessage(f"result {turn} " * 5, tool_call_id=call["id"], name="count", id=f"r-{call['id']}")
+                for call in calls
+            ]
+            chat.add_messages([AIMessage("", tool_calls=calls, id=f"ai-{turn}"), *results])
+            assert_valid_for_providers(chat.get_context())
+
+
+class TestAsync:
+    async def test_everything_has_a_twin(self, memory):
+        async def model(messages):
+            await asyncio.sleep(0)
+            return json.dumps(
+                {"user_request_summary": "Count.", "summary": "Things were counted.", "salient_facts": []}
+            )
+
+        chat = memory.managed_conversation("c", config=SMALL, model=model)
+        for turn in range(20):
+            await chat.aadd(role="user", content=f"question {turn} " * 8)
+            await chat.aadd_messages([AIMessage(f"answer {turn} " * 8)])
+        shown = await chat.aget_message_dicts()
+        assert shown == chat.get_messages()
+        assert [each.content for each in await chat.aget_context()] == texts(shown)
+        assert len(await chat.aget_raw_messages()) == len(await chat.aget_messages()) == 40
+        assert any(summary_in(each) for each in await chat.aget_context())
+        assert await chat.acompact_if_needed() is False
+        assert await chat.acompact_for_payload_error() is True
+
+
+class TestFailingModels:
+    @pytest.mark.parametrize(
+        "answer",
+        ["", "   ", "[1, 2, 3]", "[]", "null", "word " * 5000, RuntimeError("down"), TimeoutError("slow"), 7, None],
+        ids=str,
+    )
+    def test_the_run_goes_on_and_says_so(self, url, clock, answer):
+        def model(messages):
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        events = []
+        with AgentMemory(url, clock=clock, hooks=[events.append]) as memory:
+            chat = memory.managed_conversation("c", config=SMALL, model=model)
+            fill(chat, 20)
+            shown = chat.get_messages()
+            assert_valid_for_providers(shown)
+            assert chat.get_cache_stats()["context_tokens"] <= 600
+            assert len(chat.get_raw_messages()) == 40
+            [summary] = [found for each in chat.get_context() if (found := summary_in(each))]
+            assert summary.provisional
+            assert "question-00" in summary.summary + summary.user_request
+        assert any(isinstance(each, CompactionEvent) and each.status == "failed" for each in events)
+        assert any(isinstance(each, CompactionEvent) and each.status == "completed" for each in events)
+
+    def test_what_a_failing_model_missed_reaches_the_next_summary(self, memory):
+        model = Summarizer()
+        broken = [True]
+
+        def moody(messages):
+            if broken:
+                raise RuntimeError("down")
+            return model(messages)
+
+        chat = memory.managed_conversation("c", config=SMALL, model=moody)
+        fill(chat, 20)
+        chat.get_messages()
+        broken.clear()
+        fill(chat, 20, start=20)
+        chat.get_messages()
+        asked = "\n".join(model.asked)
+        assert all(f"question-{turn:03}" in asked for turn in range(1, 15))
+
+
+class TestEvents:
+    def test_they_have_the_fields_of_the_document(self, url, clock):
+        heard, hooked = [], []
+        with AgentMemory(url, clock=clock, hooks=[hooked.append]) as memory:
+            chat = memory.managed_conversation("c", config=QUIET, model=Summarizer())
+            chat.set_event_context("Researcher", heard.append, session_id="run_123")
+            fill(chat, 20)
+            heard.clear()
+            assert chat.compact_if_needed()
+        started, completed = [each for each in heard if isinstance(each, CompactionEvent)]
+        assert (started.session_id, started.agent_name, started.status) == ("run_123", "Researcher", "started")
+        assert started.pre_messages == 40
+        assert started.pre_tokens > 600
+        assert (started.post_tokens, started.post_messages, started.duration, started.stages_run) == (0, 0, None, None)
+        assert completed.status == "completed"
+        assert 0 < completed.post_tokens <= 360
+        assert 0 < completed.post_messages < 40
+        assert completed.duration >= 0
+        assert completed.stages_run == ["tool_truncation", "summarization"]
+        assert [each for each in hooked if isinstance(each, CompactionEvent)] == [started, completed]
+
+    def test_a_context_that_cannot_be_made_small_says_why(self, url, clock):
+        events = []
+        with AgentMemory(url, clock=clock, hooks=[events.append]) as memory:
+            model = Summarizer()
+            chat = memory.managed_conversation("c", config=QUIET, model=model)
+            chat.add(role="user", content="Read this: " + "a long instruction that must stay " * 200)
+            for turn in range(40):
+                chat.add(role="assistant", content=f"reading on, page {turn} of the whole thing")
+            assert chat.compact_if_needed()
+            for turn in range(10):
+                chat.add(role="assistant", content=f"reading on, page {turn} of the appendix")
+                assert not chat.compact_if_needed(), "what must stay is no reason to compact every turn"
+            assert len(model.asked) == 1
+        reasons = [each.reason for each in events if isinstance(each, CompactionFellShort)]
+        assert reasons
+        assert "the first instruction" in reasons[-1]
+
+
+class TestThresholds:
+    def test_rounds(self, memory):
+        config = ManagedMemoryConfig(threshold_rounds=10, retain_rounds=3)
+        model = Summarizer()
+        chat = memory.managed_conversation("c", config=config, model=model)
+        fill(chat, 9)
+        assert not model.asked
+        chat.add(role="user", content="question-009")
+        assert len(model.asked) == 1
+        shown = texts(chat.get_messages())
+        assert [text[:12] for text in shown if text.startswith("question")] == [
+            "question-000",
+            "question-007",
+            "question-008",
+            "question-009",
+        ]
+
+    def test_messages(self, memory):
+        config = ManagedMemoryConfig(threshold_messages=20, retain_messages=8)
+        model = Summarizer()
+        chat = memory.managed_conversation("c", config=config, model=model)
+        fill(chat, 10)
+        assert not model.asked
+        chat.add(role="user", content="one more")
+        assert len(model.asked) == 1
+        assert len(chat.get_messages()) <= 8
+
+    def test_a_share_of_a_window_that_is_known(self, memory):
+        model = Summarizer()
+        model.profile = {"max_input_tokens": 1000}
+        config = ManagedMemoryConfig(threshold_fraction=0.5, token_counter="estimate")
+        chat = memory.managed_conversation("c", config=config, model=model)
+        fill(chat, 20)
+        chat.get_messages()
+        assert model.asked
+        assert chat.get_cache_stats()["context_tokens"] <= 500
+
+    def test_a_share_of_a_window_that_nobody_knows_is_refused_at_once(self, memory):
+        with pytest.raises(InvalidInput, match="window"):
+            memory.managed_conversation("c", config=ManagedMemoryConfig(threshold_fraction=0.5), model=Summarizer())
+
+    def test_the_first_instruction_goes_where_that_is_wished(self, memory):
+        config = ManagedMemoryConfig(
+            threshold_tokens=600,
+            token_counter="estimate",
+            active_context=ActiveContextPolicyConfig(
+                summarization=SummarizationConfig(include_original_instruction=False)
+            ),
+        )
+        chat = memory.managed_conversation("c", config=config, model=Summarizer())
+        fill(chat, 30)
+        shown = chat.get_context()
+        assert_valid_for_providers(shown)
+        assert summary_in(shown[0]) is not None
+        assert not any(isinstance(each, HumanMessage) and "question-000" in str(each.content) for each in shown)

@@ -1,0 +1,520 @@
+"""`CompactionNode`: in graphs, in chains, over restarts, forks and other people's schemas."""
+
+import asyncio
+from typing import Annotated, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import _messages_delta_reducer
+
+from langchain_agentmem import AgentMemory, CompactionNode
+from langchain_agentmem.compaction import (
+    ActiveContextPolicyConfig,
+    CompactionState,
+    ManagedMemoryConfig,
+    SummarizationConfig,
+    ToolOffloadConfig,
+    ToolTruncationConfig,
+    summary_in,
+)
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.events import CompactionEvent, CompactionStageFailed, MessagesStored
+from langchain_agentmem.testing import assert_valid_for_providers
+from tests.compaction.summarizers import Summarizer
+
+SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+
+
+def at(thread="t", namespace=None):
+    more = {} if namespace is None else {"agentmem_namespace": namespace}
+    return {"configurable": {"thread_id": thread, **more}}
+
+
+def question(turn):
+    return HumanMessage(f"question-{turn:03} " + "how many are there in this basket " * 2, id=f"q-{turn}")
+
+
+def talk(turns):
+    said = []
+    for turn in range(turns):
+        said += [question(turn), AIMessage(f"answer-{turn:03} " + "this many are in it " * 3, id=f"a-{turn}")]
+    return said
+
+
+def build(memory, node, schema=CompactionState, checkpointer=None):
+    """A graph whose model records what it was shown."""
+    shown = []
+
+    def answer(state):
+        shown.append(state.get("llm_input_messages", state["messages"]))
+        turn = len(shown) - 1
+        return {"messages": [AIMessage(f"answer-{turn:03} " + "this many are in it " * 3, id=f"a-{turn}")]}
+
+    builder = StateGraph(schema).add_node("compact", node).add_node("answer", answer)
+    builder.add_edge(START, "compact").add_edge("compact", "answer")
+    return builder.compile(checkpointer=checkpointer or memory.checkpointer), shown
+
+
+class TestInAGraph:
+    def test_the_history_stays_and_the_model_is_shown_the_context(self, memory):
+        model = Summarizer()
+        graph, shown = build(memory, memory.compaction(model, SMALL))
+        for turn in range(30):
+            graph.invoke({"messages": [question(turn)]}, at())
+            assert_valid_for_providers(shown[-1])
+            assert shown[-1][0].content == question(0).content
+            assert shown[-1][-1].content == question(turn).content
+        assert len(graph.get_state(at()).values["messages"]) == 60
+        assert len(shown[-1]) < 30
+        assert any(summary_in(message) for message in shown[-1])
+        for turn in range(29):
+            text = "\n".join(str(message.content) for message in shown[-1])
+            assert f"question-{turn:03}" in model.everything + text
+
+    def test_every_message_is_recorded_once_and_can_be_found(self, url, clock):
+        events = []
+        with AgentMemory(url, clock=clock, hooks=[events.append]) as memory:
+            graph, _ = build(memory, memory.compaction(Summarizer(), SMALL))
+            for turn in range(15):
+                graph.invoke({"messages": [question(turn)]}, at())
+            recorded = memory.conversation("t").messages
+            assert [message.id for message in recorded][:4] == ["q-0", "a-0", "q-1", "a-1"]
+            assert len(recorded) == len({message.id for message in recorded}) == 29
+            [found] = memory.search("question-003", limit=1)
+            assert (found.id, found.conversation_id) == ("q-3", "t")
+        stored = [key for each in events if isinstance(each, MessagesStored) for key in each.message_ids]
+        assert len(stored) == len(set(stored)) == 29
+
+    def test_threads_and_namespaces_are_apart(self, memory):
+        graph, _ = build(memory, memory.compaction(Summarizer(), SMALL))
+        for turn in range(3):
+            graph.invoke({"messages": [question(turn)]}, at("one", ("alice",)))
+        assert len(memory.conversation("one", ("alice",))) == 5
+        assert len(memory.conversation("one")) == 0
+        assert len(memory.conversation("two", ("alice",))) == 0
+
+    def test_a_state_without_the_key_is_refused(self, memory):
+        graph, _ = build(memory, memory.compaction(Summarizer(), SMALL), schema=MessagesState)
+        with pytest.raises(InvalidInput, match=r"llm_input_messages.*CompactionState"):
+            graph.invoke({"messages": [question(0)]}, at())
+
+    def test_the_keys_have_other_names(self, memory):
+        class State(TypedDict):
+            talk: Annotated[list[BaseMessage], _messages_delta_reducer]
+            context: list[BaseMessage]
+
+        node = memory.compaction(None, SMALL, input_messages_key="talk", output_messages_key="context")
+        builder = StateGraph(State).add_node("compact", node).add_edge(START, "compact")
+        given = builder.compile().invoke({"talk": talk(20)}, at())
+        assert len(given["context"]) < 30
+        assert_valid_for_providers(given["context"])
+
+    def test_a_state_without_messages_is_refused(self, memory):
+        node = memory.compaction(None, SMALL)
+        for wrong in ({}, {"messages": None}, {"messages": "text"}, 7, None):
+            with pytest.raises(InvalidInput, match="no messages"):
+                node.invoke(wrong)
+
+    async def test_awaited(self, memory):
+        async def model(messages):
+            await asyncio.sleep(0)
+            return Summarizer()(messages)
+
+        graph, shown = build(memory, memory.compaction(model, SMALL))
+        for turn in range(15):
+            await graph.ainvoke({"messages": [question(turn)]}, at())
+        assert any(summary_in(message) for message in shown[-1])
+        assert len(memory.conversation("t")) == 29
+
+    def test_nothing_leaks_into_the_stream_of_messages(self, memory):
+        from langchain_core.language_models import GenericFakeChatModel
+
+        model = GenericFakeChatModel(messages=(AIMessage(Summarizer()([])) for _ in iter(int, 1)))
+        graph, _ = build(memory, memory.compaction(model, SMALL))
+        streamed = []
+        for turn in range(20):
+            given = {"messages": [question(turn)]}
+            streamed += [message.id for message, _ in graph.stream(given, at(), stream_mode="messages")]
+        assert streamed == [f"a-{turn}" for turn in range(20)]
+
+    def test_the_custom_stream_tells_of_compactions(self, memory):
+        graph, _ = build(memory, memory.compaction(Summarizer(), SMALL))
+        told = []
+        for turn in range(20):
+            told += list(graph.stream({"messages": [question(turn)]}, at(), stream_mode="custom"))
+        assert {"started", "completed"} == {each["status"] for each in told}
+        assert all(each["event"] == "CompactionEvent" and each["session_id"] == "t" for each in told)
+
+    def test_a_checkpointer_of_somebody_else_does_as_well(self, memory):
+        model = Summarizer()
+        graph, shown = build(memory, memory.compaction(model, SMALL), checkpointer=InMemorySaver())
+        for turn in range(20):
+            graph.invoke({"messages": [question(turn)]}, at())
+        assert model.asked
+        assert len(shown[-1]) < 25
+
+    def test_the_prebuilt_agent_takes_it_as_a_hook(self, memory):
+        import warnings
+
+        from langchain_core.language_models import GenericFakeChatModel
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from langgraph.prebuilt import create_react_agent
+
+            given = []
+
+            class Model(GenericFakeChatModel):
+                def _generate(self, messages, *args, **kwargs):
+                    given.append(messages)
+                    return super()._generate(messages, *args, **kwargs)
+
+            chat = Model(messages=(AIMessage("this many " * 20) for _ in iter(int, 1)))
+            agent = create_react_agent(
+                chat, [], pre_model_hook=memory.compaction(Summarizer(), SMALL), checkpointer=memory.checkpointer
+            )
+        for turn in range(15):
+            agent.invoke({"messages": [question(turn)]}, at())
+        assert any(summary_in(message) for message in given[-1])
+        assert len(agent.get_state(at()).values["messages"]) == 30
+
+
+class TestInAChain:
+    def test_messages_in_messages_out(self, memory):
+        node = memory.compaction(Summarizer(), SMALL)
+        chain = node | RunnableLambda(lambda messages: (len(messages), messages[-1].content))
+        assert chain.invoke([HumanMessage("hello")]) == (1, "hello")
+        count, last = chain.invoke(talk(30))
+        assert count < 30
+        assert last.startswith("answer-029")
+
+    def test_a_prompt_comes_before_it(self, memory):
+        prompt = ChatPromptTemplate.from_messages([("system", "You count."), ("placeholder", "{history}")])
+        chain = prompt | memory.compaction(Summarizer(), SMALL)
+        messages = chain.invoke({"history": talk(30)})
+        assert isinstance(messages[0], SystemMessage)
+        assert_valid_for_providers(messages)
+        assert len(messages) < 30
+
+    def test_without_a_thread_nothing_is_recorded_and_the_object_remembers(self, memory):
+        model = Summarizer()
+        node = memory.compaction(model, SMALL)
+        once = node.invoke(talk(30))
+        assert len(model.asked) == 1
+        assert node.invoke(talk(30)) == once
+        assert len(model.asked) == 1
+        assert memory.stats()["messages"] == memory.stats()["compactions"] == 0
+
+    def test_a_thread_in_the_config_makes_it_lasting(self, memory):
+        model = Summarizer()
+        once = memory.compaction(model, SMALL).invoke(talk(30), at())
+        again = memory.compaction(model, SMALL).invoke(talk(30), at())
+        assert again == once
+        assert len(model.asked) == 1
+        assert len(memory.conversation("t")) == 60
+
+    def test_messages_without_ids(self, memory):
+        model = Summarizer()
+        said = [type(message)(content=message.content) for message in talk(30)]
+        once = memory.compaction(model, SMALL).invoke(said, at())
+        assert memory.compaction(model, SMALL).invoke(said, at()) == once
+        assert len(model.asked) == 1
+        assert all(message.id is None for message in said)
+        assert len(memory.conversation("t")) == 60
+
+    def test_a_state_as_an_object(self, memory):
+        class State:
+            messages = talk(30)
+
+        update = memory.compaction(Summarizer(), SMALL).invoke(State())
+        assert list(update) == ["llm_input_messages"]
+        assert len(update["llm_input_messages"]) < 30
+
+    def test_other_forms_of_messages(self, memory):
+        node = memory.compaction()
+        assert node.invoke([("user", "hi"), {"role": "assistant", "content": "ho"}]) == [
+            HumanMessage("hi"),
+            AIMessage("ho"),
+        ]
+        assert node.invoke([]) == []
+
+    def test_what_is_given_is_not_changed(self, memory):
+        said = talk(30)
+        copies = [message.model_copy(deep=True) for message in said]
+        memory.compaction(Summarizer(), SMALL).invoke(said, at())
+        assert said == copies
+
+    def test_what_is_done_to_a_context_does_not_come_back(self, memory):
+        node = memory.compaction(Summarizer(), SMALL)
+        for _ in range(2):
+            context = node.invoke(talk(30), at())
+            [summary] = [message for message in context if summary_in(message)]
+            assert summary.content.startswith("This is a record")
+            summary.content = "spoiled"
+
+
+class TestRemembering:
+    def test_a_restart_goes_on(self, url, clock):
+        model = Summarizer()
+        with AgentMemory(url, clock=clock) as memory:
+            graph, shown = build(memory, memory.compaction(model, SMALL))
+            turn = 0
+            while not model.asked:
+                graph.invoke({"messages": [question(turn)]}, at())
+                turn += 1
+            before, calls = shown[-1], len(model.asked)
+        with AgentMemory(url, clock=clock) as memory:
+            graph, shown = build(memory, memory.compaction(model, SMALL))
+            graph.invoke({"messages": [question(turn)]}, at())
+            assert len(model.asked) == calls
+            assert shown[-1][: len(before)] == before
+
+    def test_a_fork_before_the_compaction_does_not_see_it(self, memory):
+        model = Summarizer()
+        graph, shown = build(memory, memory.compaction(model, SMALL))
+        for turn in range(20):
+            graph.invoke({"messages": [question(turn)]}, at())
+        assert model.asked
+        early = next(
+            each for each in graph.get_state_history(at()) if len(each.values["messages"]) == 6 and not each.next
+        )
+        graph.invoke({"messages": [HumanMessage("another way", id="other")]}, early.config)
+        assert not any(summary_in(message) for message in shown[-1])
+        assert [message.id for message in shown[-1]] == ["q-0", "a-0", "q-1", "a-1", "q-2", "a-2", "other"]
+
+    def test_a_fork_after_the_compaction_uses_it(self, memory):
+        model = Summarizer()
+        graph, shown = build(memory, memory.compaction(model, SMALL))
+        for turn in range(20):
+            graph.invoke({"messages": [question(turn)]}, at())
+        calls = len(model.asked)
+        late = next(
+            each for each in graph.get_state_history(at()) if len(each.values["messages"]) == 38 and not each.next
+        )
+        graph.invoke({"messages": [HumanMessage("another way", id="other")]}, late.config)
+        assert any(summary_in(message) for message in shown[-1])
+        assert shown[-1][-1].id == "other"
+        assert len(model.asked) == calls
+
+    def test_editing_what_was_summarized_makes_the_summary_untrue(self, memory):
+        model = Summarizer()
+        graph, _ = build(memory, memory.compaction(model, SMALL))
+        for turn in range(20):
+            graph.invoke({"messages": [question(turn)]}, at())
+        calls = len(model.asked)
+        graph.update_state(at(), {"messages": [HumanMessage("question-002 was never asked", id="q-2")]})
+        graph.invoke({"messages": [question(20)]}, at())
+        assert len(model.asked) > calls
+        assert "never asked" in "\n".join(model.asked[calls:])
+        assert memory.conversation("t").retrieve_by_id("q-2")["content"] == "question-002 was never asked"
+        assert len(memory.conversation("t").history_of("q-2")) == 2
+
+    def test_a_damaged_compaction_is_made_anew(self, memory, raw):
+        model = Summarizer()
+        node = memory.compaction(model, SMALL)
+        once = node.invoke(talk(30), at())
+        raw(memory, "update compaction set checksum = checksum + 1")
+        assert memory.verify().problems
+        again = memory.compaction(model, SMALL).invoke(talk(30), at())
+        assert [message.id for message in again] == [message.id for message in once]
+        assert len(model.asked) == 2
+
+    def test_removing_a_recorded_message_takes_the_summary_away(self, memory):
+        model = Summarizer()
+        memory.compaction(model, SMALL).invoke(talk(30), at())
+        assert memory.stats()["compactions"] == 1
+        memory.conversation("t").remove_by_id("q-3")
+        assert memory.stats()["compactions"] == 0
+
+
+class TestErasing:
+    def test_nothing_is_remembered_of_what_was_erased(self, memory):
+        model = Summarizer()
+        node = memory.compaction(model, SMALL)
+        node.invoke(talk(30), at())
+        node.invoke(talk(30))
+        memory.erase(thread_id="t")
+        assert memory.stats()["compactions"] == memory.stats()["messages"] == 0
+        ledger, compactor = node.compactor._ledger, node.compactor
+        assert not ledger._known
+        assert not compactor._records
+        assert not compactor._loose
+        context = node.invoke(talk(30), at())
+        assert_valid_for_providers(context)
+        assert memory.stats()["messages"] == 60, "who says it again is recorded again"
+
+
+class TestShrinking:
+    class Delta(TypedDict):
+        messages: Annotated[list[BaseMessage], DeltaChannel(_messages_delta_reducer)]
+
+    @pytest.mark.parametrize("schema", [MessagesState, Delta], ids=["add_messages", "DeltaChannel"])
+    def test_the_state_itself_is_in_the_budget(self, memory, schema):
+        model = Summarizer()
+        graph, shown = build(memory, memory.compaction(model, SMALL, shrink=True), schema=schema)
+        streamed = []
+        for turn in range(40):
+            given = {"messages": [question(turn)]}
+            streamed += [message.id for message, _ in graph.stream(given, at(), stream_mode="messages")]
+            assert_valid_for_providers(shown[-1])
+        state = graph.get_state(at()).values["messages"]
+        assert len(state) < 40
+        assert state[0].id == "q-0"
+        assert sum(summary_in(message) is not None for message in state) == 1
+        assert streamed == [f"a-{turn}" for turn in range(40)]
+        recorded = memory.conversation("t").messages
+        assert [message.id for message in recorded] == [message.id for message in talk(40)][:-1]
+        assert "Summary number 1:" in model.asked[1]
+
+    def test_what_was_cut_is_whole_in_the_log(self, memory):
+        config = ManagedMemoryConfig(
+            threshold_tokens=600,
+            token_counter="estimate",
+            active_context=ActiveContextPolicyConfig(
+                tool_truncation=ToolTruncationConfig(max_tool_message_tokens=50),
+                processor_order=["tool_truncation"],
+            ),
+        )
+        said = [
+            HumanMessage("go", id="go"),
+            AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}], id="ai-1"),
+            ToolMessage("word " * 1000, tool_call_id="c1", id="tool-1"),
+            AIMessage("done", id="ai-2"),
+        ]
+        graph, _ = build(memory, memory.compaction(None, config, shrink=True), schema=MessagesState)
+        graph.invoke({"messages": said}, at())
+        graph.invoke({"messages": [question(1)]}, at())
+        assert len(graph.get_state(at()).values["messages"][2].content) < 400
+        assert len(memory.conversation("t").retrieve_by_id("tool-1")["content"]) == 5000
+        assert len(memory.conversation("t").history_of("tool-1")) == 1
+
+    def test_it_needs_no_key_of_its_own(self, memory):
+        graph, _ = build(memory, memory.compaction(None, SMALL, shrink=True), schema=MessagesState)
+        assert len(graph.invoke({"messages": talk(2)}, at())["messages"]) == 4
+
+
+class TestOffloading:
+    CONFIG = ManagedMemoryConfig(
+        threshold_tokens=600,
+        token_counter="estimate",
+        active_context=ActiveContextPolicyConfig(
+            tool_offload=ToolOffloadConfig(max_tool_message_tokens=100, preview_tokens=10),
+            processor_order=["tool_offload", "summarization"],
+        ),
+    )
+
+    def test_a_stub_stays_and_the_log_has_the_whole(self, memory):
+        said = [
+            HumanMessage("go", id="go"),
+            AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}], id="ai-1"),
+            ToolMessage("word " * 1000, tool_call_id="c1", id="tool-1"),
+            AIMessage("done", id="ai-2"),
+            HumanMessage("and now?", id="now"),
+        ]
+        model = Summarizer()
+        context = memory.compaction(model, self.CONFIG).invoke(said, at())
+        assert not model.asked
+        assert_valid_for_providers(context)
+        assert 'expand("tool-1")' in context[2].content
+        assert context[2].content.endswith("word word …") or "word" in context[2].content
+        assert len(context[2].content) < 200
+        assert len(memory.conversation("t").retrieve_by_id("tool-1")["content"]) == 5000
+
+
+class TestFailures:
+    @pytest.mark.parametrize("answer", ["", "[]", 7, RuntimeError("down")], ids=str)
+    def test_a_model_that_fails_breaks_no_run(self, url, clock, answer):
+        def model(messages):
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        events = []
+        with AgentMemory(url, clock=clock, hooks=[events.append]) as memory:
+            graph, shown = build(memory, memory.compaction(model, SMALL))
+            for turn in range(20):
+                graph.invoke({"messages": [question(turn)]}, at())
+                assert_valid_for_providers(shown[-1])
+            assert len(memory.conversation("t")) == 39
+        statuses = [each.status for each in events if isinstance(each, CompactionEvent)]
+        assert statuses[:3] == ["started", "failed", "completed"]
+        assert any(isinstance(each, CompactionStageFailed) for each in events)
+
+    def test_a_model_that_hangs_is_given_up(self, memory):
+        import threading
+
+        release = threading.Event()
+        config = ManagedMemoryConfig(
+            threshold_tokens=600,
+            token_counter="estimate",
+            active_context=ActiveContextPolicyConfig(summarization=SummarizationConfig(timeout=0.05)),
+        )
+        context = memory.compaction(lambda messages: release.wait(20), config).invoke(talk(30), at())
+        release.set()
+        [summary] = [found for message in context if (found := summary_in(message))]
+        assert summary.provisional
+
+    def test_messages_that_no_database_can_hold_are_recorded_as_far_as_it_can(self, memory):
+        said = [
+            HumanMessage("go", id="go", additional_kwargs={"client": object()}),
+            AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}], id="ai-1"),
+            ToolMessage("found", tool_call_id="c1", id="tool-1", artifact=object()),
+        ]
+        context = memory.compaction(None, SMALL).invoke(said, at())
+        assert context == said
+        assert [message.content for message in memory.conversation("t").messages] == ["go", "", "found"]
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"config": 3},
+            {"model": 3},
+            {"nonsense": 3},
+            {"input_messages_key": ""},
+            {"output_messages_key": "messages"},
+            {"conversation_id": ""},
+            {"namespace": "text"},
+            {"config": ManagedMemoryConfig(threshold_fraction=0.5)},
+        ],
+        ids=str,
+    )
+    def test_wrong_options_are_refused_when_it_is_built(self, memory, options):
+        with pytest.raises(InvalidInput):
+            memory.compaction(**options)
+
+    def test_it_can_be_built_from_a_path(self, tmp_path):
+        node = CompactionNode(str(tmp_path / "own.db"), Summarizer(), SMALL)
+        assert len(node.invoke(talk(30), at())) < 30
+        with AgentMemory(tmp_path / "own.db") as memory:
+            assert len(memory.conversation("t")) == 60
+
+
+class TestCalibration:
+    def test_what_the_provider_reports_is_learned_from(self, memory):
+        node = memory.compaction(None, ManagedMemoryConfig(token_counter="estimate"))
+        said = talk(20)
+        counted = node.compactor.counter.count(said)
+        said.append(question(20))
+        reported = int(counted * 1.4)
+        said.append(
+            AIMessage(
+                "yes", id="a-20", usage_metadata={"input_tokens": reported, "output_tokens": 1, "total_tokens": 1}
+            )
+        )
+        node.invoke(said, at())
+        assert 1.3 < node.compactor.counter.factor() < 1.4
+        node.invoke([*said, question(21)], at())
+        assert 1.3 < node.compactor.counter.factor() < 1.4, "one reply teaches once"
+
+    def test_tools_and_system_count(self, memory):
+        tools = [{"name": "look", "description": "look " * 300, "parameters": {"type": "object", "properties": {}}}]
+        model = Summarizer()
+        memory.compaction(model, SMALL).invoke(talk(6), at("one"))
+        assert not model.asked
+        memory.compaction(model, SMALL, tools=tools, system="You count.").invoke(talk(6), at("two"))
+        assert model.asked

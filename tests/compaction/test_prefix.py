@@ -1,0 +1,291 @@
+"""Consecutive prompts begin alike, byte for byte, for providers' prompt caches; and forks show what is true there."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage, message_to_dict
+from langgraph.graph import END, START, StateGraph
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.compaction.config import (
+    ActiveContextPolicyConfig,
+    ManagedMemoryConfig,
+    SummarizationConfig,
+    ToolTruncationConfig,
+)
+from langchain_agentmem.compaction.node import CompactionNode
+from langchain_agentmem.compaction.state import CompactionState
+from langchain_agentmem.compaction.summary import summary_in
+from langchain_agentmem.events import CompactionEvent
+from langchain_agentmem.testing import assert_valid_for_providers
+from langchain_agentmem.tokens import TokenCounter
+
+COUNTER = TokenCounter("estimate")
+WORDS = "the invoice of the kettle from Oslo was paid on Tuesday and the receipt is in the blue folder"
+RUN = {"configurable": {"thread_id": "chat"}}
+
+
+class Model:
+    """Summarizes in few words, and counts how often."""
+
+    def __init__(self):
+        self.calls = 0
+        self.seen = ""
+
+    def __call__(self, messages):
+        self.calls += 1
+        self.seen += "\n".join(message.text for message in messages)
+        return json.dumps({"summary": f"All that was said until call {self.calls}.", "keep_images": []})
+
+
+@pytest.fixture
+def model():
+    return Model()
+
+
+def config(threshold=2_000, ratio=0.4, **more):
+    policy = ActiveContextPolicyConfig(
+        min_reduction_ratio=ratio,
+        tool_truncation=ToolTruncationConfig(enabled=False),
+        summarization=SummarizationConfig(timeout=None),
+    )
+    return ManagedMemoryConfig(threshold_tokens=threshold, token_counter=COUNTER, active_context=policy, **more)
+
+
+def turn(number, tool_output=""):
+    """What a turn adds to a history: a question, a round of tools, and an answer."""
+    call = {"name": "look", "args": {"number": number}, "id": f"call-{number}"}
+    return [
+        HumanMessage(f"question {number}: {WORDS}", id=f"user-{number}"),
+        AIMessage("", tool_calls=[call], id=f"calls-{number}"),
+        ToolMessage(tool_output or f"result {number}: {WORDS}", tool_call_id=f"call-{number}", id=f"result-{number}"),
+        AIMessage(f"answer {number}: {WORDS}", id=f"answer-{number}"),
+    ]
+
+
+def prompts_of(node, turns, *, run=RUN):
+    """The prompts of a run: at each turn one before the tools and one after them, of new objects each time."""
+    history = [SystemMessage("You keep the books.", id="system")]
+    for number in range(turns):
+        question, calls, result, answer = turn(number)
+        for new in ([question], [calls, result]):
+            history += new
+            yield node.invoke([message.model_copy(deep=True) for message in history], run)
+        history.append(answer)
+
+
+def written(messages):
+    return "\n".join(json.dumps(message_to_dict(message), sort_keys=True) for message in messages)
+
+
+def shared(one, other):
+    """How much of the second text the first one begins with, as a share of the shorter."""
+    common = next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(map(len, (one, other)))
+    )
+    return common / min(len(one), len(other))
+
+
+def cost(messages):
+    return sum(map(COUNTER.count_message, messages))
+
+
+class TestThePrefix:
+    def test_it_is_shared_by_95_percent_over_sixty_turns_and_whole_between_compactions(self, memory, model):
+        shares, whole = [], 0
+        calls = 0
+        before = ""
+        for prompt in prompts_of(CompactionNode(memory, model, config(6_000)), 60):
+            assert_valid_for_providers(prompt)
+            now = written(prompt)
+            if before:
+                shares.append(shared(before, now))
+                if model.calls == calls:
+                    assert now.startswith(before)
+                    whole += 1
+            before, calls = now, model.calls
+        assert 1 <= model.calls <= 3
+        assert whole == len(shares) - model.calls
+        assert sum(shares) / len(shares) >= 0.95
+
+    def test_steady_growth_costs_at_most_one_compaction_for_what_a_compaction_makes_room_for(self, memory, model):
+        limits = config(2_000, 0.4)
+        turns = 60
+        *_, last = prompts_of(CompactionNode(memory, model, limits), turns)
+        said = cost([message for number in range(turns) for message in turn(number)])
+        assert model.calls >= 2
+        assert model.calls <= said / (2_000 * 0.4)
+        assert cost(last) <= 2_000
+
+    def test_an_unchanged_history_costs_no_second_call(self, memory, model):
+        node = CompactionNode(memory, model, config(1_000))
+        history = [message for number in range(20) for message in turn(number)]
+        first = node.invoke(history, RUN)
+        for _ in range(5):
+            assert written(node.invoke([each.model_copy() for each in history], RUN)) == written(first)
+        assert model.calls == 1
+
+    def test_a_tail_that_is_too_large_does_not_compact_at_every_turn(self, url, model):
+        told = []
+        with AgentMemory(url, hooks=[told.append]) as memory:
+            sizes = self.sizes_behind_a_large_output(CompactionNode(memory, model, config(1_000)))
+        begun = [event for event in told if isinstance(event, CompactionEvent) and event.status == "started"]
+        assert sizes[0] > 1_000, "the tool's output alone is larger than the threshold"
+        assert sizes[-1] < 1_000, "it has left the context as soon as it might"
+        assert len(begun) <= 2
+        assert model.calls <= 2
+
+    def sizes_behind_a_large_output(self, node):
+        history = [message for number in range(10) for message in turn(number)]
+        history += turn(10, tool_output=f"{WORDS} " * 200)[:3]
+        sizes = []
+        for number in range(11, 20):
+            view = node.invoke(history, RUN)
+            assert_valid_for_providers(view)
+            sizes.append(cost(view))
+            history += [AIMessage("", tool_calls=[call(number)]), ToolMessage("ok", tool_call_id=f"call-{number}")]
+        return sizes
+
+    def test_a_request_that_is_too_large_does_not_compact_at_every_turn(self, url, model):
+        told = []
+        with AgentMemory(url, hooks=[told.append]) as memory:
+            node = CompactionNode(memory, model, config(1_000))
+            history = [HumanMessage(f"{WORDS} " * 100, id="task")]
+            for number in range(20):
+                view = node.invoke(history, RUN)
+                assert view[0] == history[0]
+                history += turn(number)[1:3]
+        begun = [event for event in told if isinstance(event, CompactionEvent) and event.status == "started"]
+        assert len(begun) <= 1 + cost(history[1:]) / 400
+
+    def test_a_restart_goes_on_without_asking_again(self, url, model):
+        history = [message for number in range(20) for message in turn(number)]
+        with AgentMemory(url) as memory:
+            first = CompactionNode(memory, model, config(1_000)).invoke(history, RUN)
+        with AgentMemory(url) as memory:
+            node = CompactionNode(memory, model, config(1_000))
+            again = node.invoke([message.model_copy(deep=True) for message in history], RUN)
+            later = node.invoke([*history, *turn(20)[:1]], RUN)
+        assert model.calls == 1
+        assert written(again) == written(first)
+        assert written(later).startswith(written(first))
+
+
+def call(number):
+    return {"name": "look", "args": {"number": number}, "id": f"call-{number}"}
+
+
+class TestForks:
+    @pytest.fixture
+    def graph(self, memory, model):
+        def answer(state):
+            shown = state["llm_input_messages"]
+            assert_valid_for_providers(shown)
+            number = len(state["messages"])
+            return {"messages": [AIMessage(f"reply {number}: {WORDS}", id=f"reply-{number}-{shown[-1].id}")]}
+
+        builder = StateGraph(CompactionState)
+        builder.add_node("compact", CompactionNode(memory, model, config(400)))
+        builder.add_node("answer", answer)
+        builder.add_edge(START, "compact")
+        builder.add_edge("compact", "answer")
+        builder.add_edge("answer", END)
+        return builder.compile(checkpointer=memory.checkpointer)
+
+    def chat(self, graph, numbers, run=RUN, text=""):
+        for number in numbers:
+            state = graph.invoke(
+                {"messages": [HumanMessage(f"{text}question {number}: {WORDS}", id=f"{text}user-{number}")]}, run
+            )
+        return state
+
+    def summaries(self, state):
+        return [found for each in state["llm_input_messages"] if (found := summary_in(each)) is not None]
+
+    def checkpoint_with(self, graph, messages):
+        return next(
+            each for each in graph.get_state_history(RUN) if len(each.values["messages"]) == messages and not each.next
+        )
+
+    def test_a_fork_from_before_the_compaction_shows_the_history_itself(self, graph, model):
+        self.chat(graph, range(12))
+        assert model.calls >= 1
+        early = self.checkpoint_with(graph, 4)
+        calls = model.calls
+        state = self.chat(graph, [100], early.config)
+        assert model.calls == calls
+        assert self.summaries(state) == []
+        assert [message.id for message in state["llm_input_messages"]] == [each.id for each in state["messages"][:-1]]
+
+    def test_a_fork_from_behind_the_compaction_shares_it(self, graph, model):
+        end = self.chat(graph, range(12))
+        late = self.checkpoint_with(graph, 22)
+        there = late.values["llm_input_messages"]
+        calls = model.calls
+        state = self.chat(graph, [100], late.config)
+        if model.calls == calls:
+            assert written(state["llm_input_messages"]).startswith(written(there))
+        assert self.summaries(state)
+        assert end["messages"][-1].id not in {message.id for message in state["messages"]}
+
+    def test_two_forks_that_grow_apart_have_summaries_of_their_own(self, graph, model):
+        self.chat(graph, range(4))
+        fork = self.checkpoint_with(graph, 8).config
+        self.chat(graph, [10], fork, "left ")
+        one = self.chat(graph, range(11, 20), RUN, "left ")
+        seen, model.seen = model.seen, ""
+        assert "left question 10" in seen
+        self.chat(graph, [30], fork, "right ")
+        other = self.chat(graph, range(31, 40), RUN, "right ")
+        assert "left question" not in model.seen
+        assert "right question 30" in model.seen
+        assert self.summaries(one)
+        assert self.summaries(other)
+        assert not [each for each in other["messages"] if str(each.id).startswith("left")]
+
+    def test_a_message_that_is_edited_under_its_id_is_compacted_as_it_is_now(self, graph, model):
+        self.chat(graph, range(12))
+        graph.update_state(RUN, {"messages": [HumanMessage(f"question 1, said otherwise: {WORDS}", id="user-1")]})
+        model.seen = ""
+        state = self.chat(graph, [12])
+        text = written(state["llm_input_messages"])
+        assert "question 1, said otherwise" in model.seen + text
+        assert "question 1: " not in model.seen + text
+
+    def test_a_message_that_is_removed_is_in_no_summary_that_is_made_from_then_on(self, graph, model):
+        self.chat(graph, range(12))
+        graph.update_state(RUN, {"messages": [RemoveMessage(id="user-1")]})
+        model.seen = ""
+        state = self.chat(graph, [12])
+        assert model.seen, "what was compacted before is of another history"
+        assert "question 1: " not in model.seen + written(state["llm_input_messages"])
+
+    def test_an_edit_of_what_is_still_shown_keeps_the_compaction(self, graph, model):
+        state = self.chat(graph, range(12))
+        last = state["messages"][-1]
+        [summary] = self.summaries(state)
+        graph.update_state(RUN, {"messages": [AIMessage("another reply", id=last.id)]})
+        calls = model.calls
+        state = self.chat(graph, [12])
+        assert "another reply" in written(state["llm_input_messages"])
+        if model.calls == calls:
+            assert self.summaries(state) == [summary]
+
+    def test_to_go_back_and_forth_between_forks_asks_the_model_no_second_time(self, graph, memory, model):
+        self.chat(graph, range(12))
+        node = CompactionNode(memory, model, config(400))
+        histories = [self.checkpoint_with(graph, length).values["messages"] for length in (24, 6, 22, 4, 24, 8)]
+        views = [written(node.invoke(history, RUN)) for history in histories]
+        calls = model.calls
+        assert [written(node.invoke(history, RUN)) for history in reversed(histories)] == views[::-1]
+        assert model.calls == calls
+        assert views[0] == views[4]
+
+
+def test_prompts_are_compared_as_text():
+    assert shared("abcdef", "abcxef") == 0.5
+    assert shared("abc", "abcdef") == 1
+    assert [shared(*pair) for pair in pairwise(["a", "ab", "abc"])] == [1, 1]

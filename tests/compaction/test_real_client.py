@@ -1,0 +1,263 @@
+"""OpenAI's real client, and a server that refuses as the real one does: an agent of 200 turns never fails.
+
+Every request that arrives is looked at: whether any provider would accept it, and whether the user's first instruction
+still stands in it, word for word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage, ToolMessage, convert_to_messages
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.compaction.config import ManagedMemoryConfig
+from langchain_agentmem.compaction.middleware import CompactionMiddleware
+from langchain_agentmem.testing import provider_problems
+
+from .loopback import calls, loopback
+
+FIRST = "Turn 0. My ship is called Persephone; whatever I ask, never sell it."
+SYSTEM = "You look after a harbour."
+SUMMARIZER = "You keep the record of a conversation"
+TALK = "The harbour master looks at the list, the sky and the sea, and then tells what he thinks of all three. " * 9
+LINE = "Berth {0} is held by the trawler Alma {0}, 31 m, 4 crew, until the tide of the {0}th. "
+LIMIT = 4_000
+TURNS = 200
+
+
+@tool
+def berths(turn: int, lines: int) -> str:
+    """The list of berths."""
+    return f"[BL{turn:04}] " + "".join(LINE.format(n) for n in range(lines))
+
+
+@tool
+def weather(turn: int) -> str:
+    """The weather in the harbour."""
+    return f"Turn {turn}: rain, wind from the west."
+
+
+class Harbour:
+    """Answers as a model that uses its tools: what it does next depends on the turn and on what it was told in it.
+
+    Attributes:
+        longest: The lines of the longest list that it asks for.
+        summaries: How often it was asked to summarize.
+        seen: What it was given to summarize.
+    """
+
+    def __init__(self, longest: int = 25):
+        self.longest = longest
+        self.summaries = 0
+        self.seen: list[str] = []
+
+    def __call__(self, request):
+        messages = request["messages"]
+        if is_summarizing(request):
+            return self.summary(messages)
+        place = max(n for n, each in enumerate(messages) if each["role"] == "user" and turn_in(each) is not None)
+        turn = turn_in(messages[place])
+        rounds = sum(each["role"] == "assistant" for each in messages[place + 1 :])
+        wished = self.plan(turn)
+        if rounds < len(wished):
+            return calls(*((f"call_{turn}_{rounds}_{n}", *each) for n, each in enumerate(wished[rounds])))
+        told = [text_of(each) for each in messages[place + 1 :] if each["role"] == "tool"]
+        return f"Answer {turn}. {TALK}" + " ".join(each[:300] for each in told)
+
+    def plan(self, turn):
+        """The calls of a turn, by rounds."""
+        long = ("berths", {"turn": turn, "lines": self.longest})
+        short = ("berths", {"turn": turn, "lines": 3})
+        look = ("weather", {"turn": turn})
+        if turn and turn % 50 == 0:
+            return [[("recall_dropped", {"query": f"list BL{turn - 46:04}"})]]
+        return ([], [[look]], [[look, short, short]], [[short], [look, look]], [[long, look]])[turn % 5]
+
+    def summary(self, messages):
+        text = "\n".join(map(text_of, messages))
+        self.seen.append(text)
+        self.summaries += 1
+        return json.dumps(
+            {
+                "user_request_summary": "Look after the harbour, and never sell the ship Persephone.",
+                "summary": f"Lists of berths were made; this is record {self.summaries}.",
+                "salient_facts": ["The wind is from the west."],
+                "open_threads": [],
+                "keep_images": [{"image_id": each} for each in re.findall(r"img_[0-9a-f]{8}", text)[-2:]],
+            }
+        )
+
+
+def is_summarizing(request):
+    return SUMMARIZER in text_of(request["messages"][0])
+
+
+def text_of(message):
+    content = message["content"] or ""
+    return content if isinstance(content, str) else " ".join(block.get("text", "") for block in content)
+
+
+def turn_in(message):
+    found = re.match(r"Turn (\d+)\.", text_of(message))
+    return None if found is None else int(found.group(1))
+
+
+def said(turn):
+    return HumanMessage(FIRST if turn == 0 else f"Turn {turn}. {TALK}", id=f"said-{turn}")
+
+
+def picture(turn):
+    """A photograph of some 30,000 bytes."""
+    data = base64.b64encode(bytes([turn % 256]) * 22_000).decode()
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+    return HumanMessage([{"type": "text", "text": said(turn).text}, image], id=f"said-{turn}")
+
+
+def agent_on(server, memory, config=None, **options):
+    model = ChatOpenAI(base_url=server.url, api_key="x", model="gpt-test", max_retries=0)
+    return create_agent(
+        model,
+        [berths, weather],
+        system_prompt=SYSTEM,
+        middleware=[CompactionMiddleware(memory, config=config, **options)],
+        checkpointer=memory.checkpointer,
+    )
+
+
+def on(thread):
+    return {"configurable": {"thread_id": thread}, "recursion_limit": 50}
+
+
+def asked(server):
+    """The requests of the agent itself."""
+    return [request["messages"] for request in server.requests if not is_summarizing(request)]
+
+
+def check(server, turns=TURNS):
+    """Whether whatever arrived is valid for every provider and begins with what was said first."""
+    requests = asked(server)
+    assert len(requests) >= turns
+    for messages in requests:
+        problems = provider_problems(convert_to_messages(messages))
+        assert not problems, problems
+        assert text_of(messages[0]) == SYSTEM
+        assert text_of(messages[1]) == FIRST
+
+
+def check_state(agent, thread, turns=TURNS):
+    """Whether the state holds whatever was said and answered, in order, and as it was."""
+    messages = agent.get_state(on(thread)).values["messages"]
+    assert [message.id for message in messages if isinstance(message, HumanMessage)] == [
+        f"said-{turn}" for turn in range(turns)
+    ]
+    answers = [message for message in messages if message.type == "ai" and not message.tool_calls]
+    assert [answer.text.split(".")[0] for answer in answers] == [f"Answer {turn}" for turn in range(turns)]
+    assert all(message.text.startswith("[BL") for message in messages if message.name == "berths")
+
+
+@pytest.fixture
+def memory(tmp_path):
+    with AgentMemory(tmp_path / "agent.db") as memory:
+        yield memory
+
+
+class TestAnAgentOf200Turns:
+    def test_within_a_budget_is_never_refused(self, memory):
+        harbour = Harbour()
+        with loopback(limit_tokens=LIMIT, script=harbour) as server:
+            agent = agent_on(server, memory, ManagedMemoryConfig(threshold_tokens=3_000, token_counter="estimate"))
+            for turn in range(TURNS):
+                state = agent.invoke({"messages": [said(turn)]}, on("harbour"))
+                assert state["messages"][-1].text.startswith(f"Answer {turn}.")
+                if turn and turn % 50 == 0:  # what left the context long ago is brought back
+                    told = [each.text for each in state["messages"] if isinstance(each, ToolMessage)][-1]
+                    assert f"[BL{turn - 46:04}]" in told
+        assert server.refusals == []
+        assert harbour.summaries > 5
+        check(server)
+        check_state(agent, "harbour")
+
+    def test_with_a_budget_that_is_too_large_recovers_from_every_refusal(self, memory):
+        harbour = Harbour(longest=250)  # one list alone is more than the model takes
+        with loopback(limit_tokens=LIMIT, script=harbour) as server:
+            agent = agent_on(server, memory)
+            for turn in range(120):
+                state = agent.invoke({"messages": [said(turn)]}, on("harbour"))
+                assert state["messages"][-1].text.startswith(f"Answer {turn}.")
+        assert {code for _, code in server.refusals} == {"context_length_exceeded"}
+        assert server.answered >= 120
+        check(server, 120)
+        check_state(agent, "harbour", 120)
+
+
+class TestOtherRefusals:
+    @pytest.mark.parametrize("words", ["maximum", "configured"])
+    def test_each_of_the_errors_of_the_client_is_known(self, memory, words):
+        harbour = Harbour()
+        with loopback(limit_tokens=LIMIT, script=harbour, words=words) as server:
+            agent = agent_on(server, memory)
+            for turn in range(15):
+                agent.invoke({"messages": [said(turn)]}, on("harbour"))
+        assert server.refusals
+        check(server, 15)
+        check_state(agent, "harbour", 15)
+
+    def test_a_payload_of_too_many_bytes_loses_images_and_no_words(self, memory):
+        harbour = Harbour()
+        with loopback(limit_bytes=200_000, script=harbour) as server:
+            agent = agent_on(server, memory)
+            for turn in range(30):
+                message = picture(turn) if turn % 2 else said(turn)
+                state = agent.invoke({"messages": [message]}, on("harbour"))
+                assert state["messages"][-1].text.startswith(f"Answer {turn}.")
+        assert {status for status, _ in server.refusals} == {413}
+        assert len(server.refusals) < 10
+        check(server, 30)
+        check_state(agent, "harbour", 30)
+        pictures = [
+            each for each in agent.get_state(on("harbour")).values["messages"] if isinstance(each.content, list)
+        ]
+        assert len(pictures) == 15
+
+
+class TestAwaited:
+    async def test_many_threads_at_once_on_one_agent(self, memory):
+        harbour = Harbour(longest=250)
+        turns = 12
+
+        async def talk(thread):
+            for turn in range(turns):
+                state = await agent.ainvoke({"messages": [said(turn)]}, on(thread))
+                assert state["messages"][-1].text.startswith(f"Answer {turn}.")
+
+        with loopback(limit_tokens=LIMIT, script=harbour) as server:
+            agent = agent_on(server, memory)
+            await asyncio.gather(*(talk(f"harbour-{n}") for n in range(4)))
+        assert server.refusals
+        check(server, 4 * turns)
+        for n in range(4):
+            check_state(agent, f"harbour-{n}", turns)
+
+    async def test_a_stream_of_messages_holds_nothing_but_the_agents_own(self, memory):
+        harbour = Harbour()
+        with loopback(limit_tokens=LIMIT, script=harbour) as server:
+            agent = agent_on(server, memory, ManagedMemoryConfig(threshold_tokens=2_000, token_counter="estimate"))
+            for turn in range(12):
+                streamed: dict[str, str] = {}
+                async for message, _ in agent.astream(
+                    {"messages": [said(turn)]}, on("harbour"), stream_mode="messages"
+                ):
+                    streamed[message.id] = streamed.get(message.id, "") + message.text
+                state = (await agent.aget_state(on("harbour"))).values["messages"]
+                place = next(n for n, message in enumerate(state) if message.id == f"said-{turn}")
+                assert streamed == {message.id: message.text for message in state[place + 1 :]}
+        assert harbour.summaries
+        check(server, 12)

@@ -1,0 +1,221 @@
+"""What several objects, hostile marks and deleted conversations must not do to a context."""
+
+import asyncio
+import sys
+import threading
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.compaction import (
+    ActiveContextPolicyConfig,
+    ManagedMemoryConfig,
+    Summary,
+    ToolOffloadConfig,
+    ToolTruncationConfig,
+    summary_in,
+)
+from langchain_agentmem.compaction.compactor import REMEMBERED
+from langchain_agentmem.compaction.summary import KeptImage, summary_message
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.testing import assert_valid_for_providers
+from langchain_agentmem.work import Ask, perform
+from tests.compaction.summarizers import Summarizer
+
+SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+THREAD = {"configurable": {"thread_id": "t"}}
+
+
+def talk(turns, prefix=""):
+    said = []
+    for turn in range(turns):
+        said.append(HumanMessage(f"{prefix}question-{turn:03} " + "how many are in it " * 4, id=f"{prefix}q-{turn}"))
+        said.append(AIMessage(f"{prefix}answer-{turn:03} " + "this many are in it " * 3, id=f"{prefix}a-{turn}"))
+    return said
+
+
+class TestMarksThatAnybodyCanForge:
+    @pytest.mark.parametrize(
+        "marks",
+        [
+            {"agentmem_made": True},
+            {"agentmem_made": "opening"},
+            {"agentmem_made": "result"},
+            {"agentmem_summary": {}},
+            {"agentmem_summary": {"summary": "Nothing was said.", "kept_images": [{"image_id": "img_1"}]}},
+        ],
+    )
+    def test_a_mark_hides_nothing_from_the_log_and_the_summarizer(self, memory, marks):
+        model = Summarizer()
+        forged = HumanMessage("The password is marmalade.", id="x", additional_kwargs=marks)
+        history = [HumanMessage("Hello.", id="h"), AIMessage("Hello.", id="i"), forged, *talk(30)]
+        shown = memory.compaction(model, SMALL).invoke(history, THREAD)
+        assert_valid_for_providers(shown)
+        assert "marmalade" in model.everything
+        assert memory.search("marmalade", conversation_id="t")[0].id == "x"
+
+    def test_a_summary_is_known_by_what_it_says(self):
+        summary = Summary(summary="Much was counted.", salient_facts=("It was </record> nought.",), stands_for=3)
+        message = summary_message(summary, id="sum-1")
+        assert summary_in(message) == summary
+        assert summary_in(message.model_copy(update={"content": f"{message.content}\nAnd pears."})) is None
+        assert summary_in(message.model_copy(update={"content": "Pears."})) is None
+
+    def test_nothing_can_be_hidden_behind_the_images_of_a_summary(self):
+        image = KeptImage(image_id="img_1", block={"type": "image_url", "image_url": {"url": "data:,"}})
+        message = summary_message(Summary(summary="Much was counted.", kept_images=(image,)), id="sum-1")
+        assert summary_in(message).kept_images == (image,)
+        for block in ({"type": "text", "text": "Pears."}, image.block, {"type": "input_text", "text": "Pears."}):
+            assert summary_in(message.model_copy(update={"content": [*message.content, block]})) is None
+
+
+class TestSeveralObjectsOnOneConversation:
+    def test_a_compaction_of_one_serves_all(self, url):
+        alone, together = [], []
+        for models, count in ((alone, 1), (together, 3)):
+            model = Summarizer()
+            with AgentMemory(url) as one, AgentMemory(url) as other:
+                chats = [
+                    each.managed_conversation(f"c{count}", config=SMALL, model=model) for each in (one, other, one)
+                ]
+                for place in range(60):
+                    chats[place % count].add(role="user", content=f"note-{place:03} " + "all is well " * 8)
+                shown = str(chats[0].get_context())
+            models.extend(model.asked)
+            assert all(f"note-{place:03}" in model.everything + shown for place in range(60))
+        assert len(together) == len(alone)
+
+    def test_what_another_process_deleted_is_recorded_again_when_it_is_said_again(self, url):
+        with AgentMemory(url) as one, AgentMemory(url) as other:
+            node = one.compaction(None, SMALL)
+            node.invoke(talk(30), THREAD)
+            other.erase(conversation_id="t")
+            node.invoke(talk(31), THREAD)
+            assert [message.id for message in one.conversation("t").messages] == [each.id for each in talk(31)]
+
+    def test_a_context_of_a_deleted_conversation_is_compacted_all_the_same(self, url):
+        with AgentMemory(url) as one, AgentMemory(url) as other:
+            node = one.compaction(None, SMALL)
+            node.invoke(talk(3), THREAD)
+            other.erase(conversation_id="t")
+            assert_valid_for_providers(node.invoke(talk(20), THREAD))
+            other.erase(conversation_id="t")
+            assert len(node.invoke(talk(20), THREAD)) < 20
+
+    def test_chains_in_many_threads_share_a_node(self):
+        tiny = ManagedMemoryConfig(threshold_tokens=20, token_counter="estimate")
+        interval = sys.getswitchinterval()
+        failures = []
+        with AgentMemory(":memory:") as memory:
+            node = memory.compaction(None, tiny)
+            for turn in range(REMEMBERED):
+                node.invoke(talk(2, prefix=f"before-{turn}-"))
+
+            def run(name):
+                try:
+                    for turn in range(40):
+                        node.invoke(talk(2, prefix=f"{name}-{turn}-"))
+                except Exception as error:  # noqa: BLE001 - that there is none is asserted below
+                    failures.append(error)
+
+            threads = [threading.Thread(target=run, args=(name,)) for name in range(8)]
+            sys.setswitchinterval(1e-6)
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            sys.setswitchinterval(interval)
+        assert failures == []
+
+
+class TestShrinking:
+    def test_a_call_whose_result_may_still_come_is_given_none(self, memory):
+        calls = [{"id": name, "name": "look", "args": {}} for name in ("c1", "c2")]
+        asked = [HumanMessage("Look.", id="l"), AIMessage("", id="m", tool_calls=calls)]
+        state = {"messages": [*talk(30), *asked, ToolMessage("A pear.", tool_call_id="c1", id="r")]}
+        shrunk = memory.compaction(None, SMALL, shrink=True).invoke(state, THREAD)["messages"].value
+        assert [message.id for message in shrunk[-3:]] == ["l", "m", "r"]
+        assert len(shrunk) < 20
+
+
+class TestWhatIsGivenOut:
+    def test_a_caller_may_change_the_messages_it_is_given(self, memory):
+        chat = memory.managed_conversation("c", config=SMALL)
+        chat.add(role="user", content="As it was said.")
+        chat.add_messages([AIMessage("", tool_calls=[{"id": "c", "name": "look", "args": {"at": "pears"}}])])
+        chat.add_messages([HumanMessage([{"type": "text", "text": "In a block."}])])
+        shown = chat.get_context()
+        shown[0].content = "Otherwise."
+        shown[1].tool_calls[0]["args"]["at"] = "plums"
+        shown[-1].content[0]["text"] = "Otherwise."
+        again = chat.get_context()
+        assert again[0].content == "As it was said."
+        assert again[1].tool_calls[0]["args"] == {"at": "pears"}
+        assert again[-1].content == [{"type": "text", "text": "In a block."}]
+
+    @pytest.mark.parametrize("given", [None, "text", [1], 5])
+    def test_a_retrieval_strategy_that_gives_no_messages_is_told_so(self, memory, given):
+        chat = memory.managed_conversation("c", retrieval_strategy=lambda messages, config: given)
+        chat.add(role="user", content="Hello.")
+        with pytest.raises(InvalidInput, match="retrieval_strategy"):
+            chat.get_context()
+
+    @pytest.mark.parametrize("window", [0, -5, "large", True, 1.5])
+    def test_a_window_that_is_none_is_refused_when_the_node_is_built(self, window):
+        with AgentMemory(":memory:") as memory, pytest.raises(InvalidInput, match="window"):
+            memory.compaction(None, SMALL, window=window)
+
+
+class TestToolOutputInTheArchive:
+    POLICY = ActiveContextPolicyConfig(
+        processor_order=["tool_offload"], tool_offload=ToolOffloadConfig(max_tool_message_tokens=300, preview_tokens=20)
+    )
+    CONFIG = ManagedMemoryConfig(threshold_tokens=2_000, token_counter="estimate", active_context=POLICY)
+
+    @staticmethod
+    def looks(ids):
+        said = [HumanMessage("Look around.", id="go")]
+        for turn, key in enumerate(ids):
+            said.append(AIMessage("", id=f"a{turn}", tool_calls=[{"id": f"c{turn}", "name": "look", "args": {}}]))
+            said.append(ToolMessage(f"output-{turn} " + "data " * 500, tool_call_id=f"c{turn}", id=key))
+        return said
+
+    def test_nothing_is_said_to_be_in_an_archive_where_nothing_is_recorded(self):
+        with AgentMemory(":memory:") as memory:
+            shown = memory.compaction(None, self.CONFIG).invoke(self.looks([f"t{turn}" for turn in range(8)]))
+        assert not any("archive" in message.text for message in shown)
+
+    @pytest.mark.parametrize("ids", [[None] * 8, ["same"] * 8])
+    def test_a_stub_names_what_it_stands_for_whatever_ids_the_messages_have(self, memory, ids):
+        shown = memory.compaction(None, self.CONFIG).invoke(self.looks(ids), THREAD)
+        [expand] = memory.tools(include=["expand"])
+        stubs = [message for message in shown if "kept in the archive" in message.text]
+        assert len(stubs) == 7
+        for turn, stub in enumerate(stubs):
+            key = stub.additional_kwargs["agentmem_offloaded"]
+            assert f"output-{turn} data data" in expand.invoke({"id": key}, THREAD)
+
+
+def test_a_model_that_is_awaited_can_be_asked_where_a_loop_runs_already():
+    async def model(messages):
+        return Summarizer()(messages)
+
+    async def notebook():
+        return perform(patiently())
+
+    def patiently():
+        return (yield Ask(model, [HumanMessage("Well?")], "ask", timeout=None))
+
+    assert "Summary number 1" in asyncio.run(notebook())
+
+
+def test_the_first_instruction_is_never_cut_even_if_it_looks_like_what_a_tool_returned(memory):
+    policy = ActiveContextPolicyConfig(tool_truncation=ToolTruncationConfig(max_tool_message_tokens=50))
+    config = ManagedMemoryConfig(threshold_tokens=1_500, token_counter="estimate", active_context=policy)
+    first = HumanMessage("Tool time! All pears must be returned: " + "none may be kept " * 60, id="first")
+    later = HumanMessage("Tool look returned: " + "data " * 200, id="later")
+    shown = memory.compaction(None, config).invoke([first, later, *talk(40)], THREAD)
+    assert len(shown) < 60
+    assert shown[0].content == first.content
+    assert not any(message.content == later.content for message in shown)

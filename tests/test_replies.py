@@ -1,0 +1,200 @@
+"""A model's answer is read as it was meant, however it was written, and nothing it writes can hurt."""
+
+from __future__ import annotations
+
+import json
+from sys import setrecursionlimit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langchain_agentmem.replies import read_json, truth
+
+ANSWER = {"summary": "Maya planted two quince trees.", "facts": ["two trees", "Maya"], "sure": True, "who": None}
+PLAIN = json.dumps(ANSWER)
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+class TestWhatModelsWrite:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            PLAIN,
+            f"\ufeff  {PLAIN}\n",
+            f"```json\n{PLAIN}\n```",
+            f"```\n{PLAIN}\n```",
+            f"```JSON {PLAIN}```",
+            f"Sure! Here is the summary you asked for:\n\n{PLAIN}\n\nLet me know if {{you}} need [more].",
+            f"Use {{braces}} like [this] or {{x: y}}.\n```python\nprint({{}})\n```\nThe answer:\n```json\n{PLAIN}\n```",
+            f"<think>I could write {{}} or [].</think>{PLAIN}",
+            json.dumps(ANSWER, indent=2),
+            str(ANSWER),
+            json.dumps(PLAIN),
+            f"[{PLAIN}]",
+            PLAIN.replace("}", ",}").replace("]", " , ]"),
+            PLAIN.replace('"facts"', "facts").replace('"sure"', "'sure'"),
+            PLAIN.replace(", ", "\n// and\n, /* now */ ").replace("{", "{ # first\n"),
+            PLAIN.replace(", ", "\n"),
+            PLAIN.replace('"', "\u201c", 1).replace('"', "\u201d", 1),
+        ],
+    )
+    def test_is_read_as_it_was_meant(self, text):
+        assert read_json(text) == ANSWER
+
+    def test_line_ends_and_quotes_that_nobody_escaped(self):
+        assert read_json('{"a": "one\ntwo\ttabs", "b": "He said "hello, you" and left", "c": ["a "b" c", "d"]}') == {
+            "a": "one\ntwo\ttabs",
+            "b": 'He said "hello, you" and left',
+            "c": ['a "b" c', "d"],
+        }
+
+    def test_apostrophes_in_python_s_notation(self):
+        assert read_json("{'a': 'it's Maya's', \"b\": 'x'}") == {"a": "it's Maya's", "b": "x"}
+
+    def test_escapes_that_json_knows_and_some_that_it_does_not(self):
+        assert read_json(r"""{"a": "\u00e9\n\"x\" \ud83d\ude00", "b": "C:\dir \_", }""") == {
+            "a": 'é\n"x" 😀',
+            "b": "C:\\dir \\_",
+        }
+
+    def test_a_fence_within_a_text_is_no_end(self):
+        inner = {"summary": "Run:\n```json\n{}\n```\nthen stop."}
+        assert read_json(f"Here:\n```json\n{json.dumps(inner)}\n```") == inner
+
+    @pytest.mark.parametrize(
+        ("text", "meant"),
+        [
+            ('{"summary": "It was', {"summary": "It was"}),
+            ('{"summary": "It was\\', {"summary": "It was"}),
+            ('{"summary": "It was\\u00', {"summary": "It was"}),
+            ('{"a": 1, "facts": ["one", "tw', {"a": 1, "facts": ["one", "tw"]}),
+            ('{"a": 1, "facts": ["one"', {"a": 1, "facts": ["one"]}),
+            ('{"a": {"b": [1, 2], "c": {"d": 1}, "e": tr', {"a": {"b": [1, 2], "c": {"d": 1}}}),
+            ('{"a": 1, "b":', {"a": 1}),
+            ('{"a": 1, "b', {"a": 1}),
+            ('```json\n{"a": "x y\n```', {"a": "x y"}),
+            ("[{'a': 1}, {'b': 2}", None),
+        ],
+    )
+    def test_what_is_cut_off_is_read_as_far_as_it_goes(self, text, meant):
+        assert read_json(text) == meant
+
+    @given(st.dictionaries(st.text(), VALUES, min_size=1), st.sampled_from([None, 2]))
+    def test_what_is_json_is_read_exactly(self, value, indent):
+        text = json.dumps(value, indent=indent, ensure_ascii=False)
+        assert read_json(text) == value
+
+    @given(st.dictionaries(st.text(st.characters(codec="utf-8")), VALUES, min_size=1))
+    def test_prose_around_json_changes_nothing(self, value):
+        text = json.dumps(value)
+        assert read_json(f"Yes. {text}\nDone.") == value
+
+    @given(st.data())
+    def test_however_it_is_cut_off_what_came_first_is_kept(self, data):
+        text = json.dumps({"first": "kept", **ANSWER})
+        cut = data.draw(st.integers(text.index("kept") + 6, len(text)))
+        assert read_json(text[:cut])["first"] == "kept"
+
+
+class TestWhatIsWanted:
+    def test_a_list_or_an_object_that_holds_it(self):
+        assert read_json("Facts: ['a', 'b']", wanted=list) == ["a", "b"]
+        assert read_json('{"facts": [{"a": 1}]}', wanted=list) == [{"a": 1}]
+        assert read_json('{"facts": [1], "others": [2]}', wanted=list) is None
+
+    def test_an_object_or_a_list_of_one(self):
+        assert read_json('[{"a": 1}]') == {"a": 1}
+        assert read_json('[{"a": 1}, {"b": 1}]') is None
+
+    def test_an_empty_one_only_if_there_is_no_other(self):
+        assert read_json("{}") == {}
+        assert read_json("None: []", wanted=list) == []
+        assert read_json('First {} and then {"a": 1}') == {"a": 1}
+
+    @pytest.mark.parametrize(
+        "text", ["", "  ", "No.", "7", "true", '"{"', "{", "I like {x} and [y].", "}{", '{"a"', ":"]
+    )
+    def test_nothing_where_there_is_none(self, text):
+        assert not read_json(text)
+
+    def test_nothing_of_what_is_no_text(self):
+        assert read_json(None) is None
+
+
+class TestSafety:
+    @given(st.text(st.sampled_from("{}[]\"':,\\/*#\n `atru1-.e\u201c\u201d\ud800") | st.characters(), max_size=200))
+    @settings(max_examples=500)
+    def test_no_text_raises(self, text):
+        for wanted in (dict, list):
+            assert isinstance(read_json(text, wanted=wanted), wanted | None)
+
+    @pytest.mark.parametrize("piece", ["[", "{", '{"a":', '[{"a":'])
+    def test_deep_nesting_is_refused(self, piece):
+        assert not read_json(piece * 100_000)
+        closed = "]" if piece[0] == "[" else "}"
+        assert read_json("[" * 500 + "]" * 500, wanted=list) is None
+        assert not read_json(f"x {piece * 200}1{closed * 200}")
+
+    @pytest.mark.parametrize(
+        "piece",
+        ['{"', '"}', '["a",', '"x" y ', '{"a": [', "{", '{"a": "b" c ', "/*", "// \n", "```json\n{", "```", "'", "\\",
+         '{"a": "', " ", "\n", '" ', ", ", '",', '": ', "{'a', ", "a", "1", "{}", "[1],", '",a', '","'],
+    )  # fmt: skip
+    @pytest.mark.parametrize("before", ["", '{"a": "', '{"a": [', "{"])
+    def test_the_work_grows_with_the_length_and_not_faster(self, piece, before, monkeypatch):
+        def work(length: int) -> int:
+            steps = 0
+            from langchain_agentmem import replies
+
+            class Counting(replies._Reader):
+                def _next(self):
+                    nonlocal steps
+                    steps += 1
+                    return super()._next()
+
+                def _string(self, after):
+                    nonlocal steps
+                    before = self.at
+                    found = super()._string(after)
+                    steps += self.at - before
+                    return found
+
+            with monkeypatch.context() as patch:
+                patch.setattr(replies, "_Reader", Counting)
+                read_json(before + piece * (length // len(piece)))
+            return steps
+
+        assert work(40_000) <= 6 * work(10_000) + 30_000
+
+    def test_a_large_answer_is_read(self):
+        value = {"facts": [f'fact {n}: it\'s "so"' for n in range(50_000)]}
+        assert read_json(f"Here: {json.dumps(value)}") == value
+        assert read_json(f"Here: {value}") == value
+
+    def test_it_works_where_the_stack_is_nearly_used_up(self):
+        def down(n: int):
+            return read_json(f"x {'[' * 90}{']' * 90}", wanted=list) if n == 0 else down(n - 1)
+
+        setrecursionlimit(1_000)
+        for depth in range(500, 900, 50):
+            assert isinstance(down(depth), list | None)
+
+
+class TestTruth:
+    @pytest.mark.parametrize("yes", [True, 1, 1.0, "true", "True.", " YES ", "'true'", '"yes"', "1", "y"])
+    def test_yes(self, yes):
+        assert truth(yes) is True
+
+    @pytest.mark.parametrize("no", [False, 0, 0.0, "false", "False", "No!", "'false'", "0", "`no`", "null"])
+    def test_no(self, no):
+        assert truth(no) is False
+
+    @pytest.mark.parametrize("neither", [None, "", "maybe", 2, [], {}, "true and false", float("nan")])
+    def test_neither(self, neither):
+        assert truth(neither) is None

@@ -1,0 +1,335 @@
+"""What OpenAI, Anthropic or Gemini refuse is noticed, each under the words with which it is refused."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langchain_agentmem.testing import assert_valid_for_providers, provider_problems
+
+ASK = HumanMessage("What is the weather in Oslo and in Rome?")
+OSLO = {"name": "weather", "args": {"city": "Oslo"}, "id": "call_1"}
+ROME = {"name": "weather", "args": {"city": "Rome"}, "id": "call_2"}
+BOTH = AIMessage("", tool_calls=[OSLO, ROME])
+RAIN = ToolMessage("Rain.", tool_call_id="call_1")
+SUN = ToolMessage("Sun.", tool_call_id="call_2")
+ANSWER = AIMessage("Rain in Oslo, sun in Rome.")
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
+THOUGHT = {"type": "thinking", "thinking": "Two cities.", "signature": "EqQBCgIYAhIM"}
+SAYING = {"type": "text", "text": "Let me look."}
+USE = {"type": "tool_use", "id": "call_1", "name": "weather", "input": {"city": "Oslo"}}
+BROKEN = {"type": "invalid_tool_call", "name": "weather", "args": '{"city": ', "id": "call_9", "error": "cut off"}
+
+
+def with_hidden_calls():
+    """As code that only empties `tool_calls` leaves a message: langchain-openai still sends what was under them."""
+    raw = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    message = AIMessage("Later.", additional_kwargs={"tool_calls": [raw]})
+    return message.model_copy(update={"tool_calls": []})
+
+
+def openai(role, content=None, **more):
+    return {"role": role, "content": content, **more}
+
+
+def openai_call(call_id="call_1"):
+    return {"id": call_id, "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+
+
+# (who refuses with which words, what is refused, what is said of it)
+REFUSED = [
+    ("Anthropic: messages: at least one message is required", [], "There is no message."),
+    ("Anthropic: messages: at least one message is required (system only)", [SystemMessage("Be brief.")], "the user's"),
+    ('Anthropic: messages: first message must use the "user" role', [AIMessage("Hello."), ASK], "before any user"),
+    (
+        "Gemini: Please ensure that function call turn comes immediately after a user turn",
+        [SystemMessage("Be brief."), BOTH, RAIN, SUN, ASK],
+        "Message 1 (assistant) comes before any user message",
+    ),
+    ("Anthropic: no user at all", [AIMessage("Hello."), ANSWER], "none is the user's"),
+    (
+        "langchain-anthropic: Received multiple non-consecutive system messages.",
+        [SystemMessage("Be brief."), ASK, SystemMessage("Be kind."), ANSWER],
+        "Message 2 (system) is a system message after others",
+    ),
+    ("langchain-anthropic: system after user", [ASK, SystemMessage("Be brief.")], "after others"),
+    (
+        "OpenAI: An assistant message with 'tool_calls' must be followed by tool messages responding to each",
+        [ASK, BOTH, RAIN],
+        "Message 1 (assistant) makes call 'call_2', which is not answered right after it",
+    ),
+    (
+        "Anthropic: `tool_use` ids were found without `tool_result` blocks immediately after: call_2",
+        [ASK, BOTH, RAIN, HumanMessage("And?"), SUN, ANSWER],
+        "makes call 'call_2', which is not answered",
+    ),
+    (
+        "Gemini: Please ensure that the number of function response parts is equal to the number of function call",
+        [ASK, BOTH, RAIN, ANSWER],
+        "makes call 'call_2', which is not answered",
+    ),
+    (
+        "OpenAI: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'",
+        [ASK, RAIN, ANSWER],
+        "Message 1 (tool) answers 'call_1', and the assistant message before it makes no such call",
+    ),
+    (
+        "Anthropic: unexpected `tool_use_id` found in `tool_result` blocks: call_1",
+        [ASK, BOTH, RAIN, SUN, HumanMessage("Thanks."), RAIN],
+        "Message 5 (tool) answers 'call_1', and the assistant message before it makes no such call",
+    ),
+    (
+        "Gemini: Please ensure that function response turn comes immediately after a function call turn",
+        [ASK, AIMessage("", tool_calls=[OSLO]), RAIN, AIMessage("", tool_calls=[ROME]), RAIN, SUN, ANSWER],
+        "Message 4 (tool) answers 'call_1'",
+    ),
+    (
+        "OpenAI: Duplicate value for 'tool_call_id' of 'call_1', in messages[2] and messages[3].",
+        [ASK, BOTH, RAIN, RAIN, SUN],
+        "Message 3 (tool) answers call 'call_1' a second time",
+    ),
+    (
+        "Anthropic: each tool_use must have a single result. Found multiple `tool_result` blocks with id: call_2",
+        [ASK, BOTH, RAIN, SUN, SUN],
+        "Message 4 (tool) answers call 'call_2' a second time",
+    ),
+    (
+        "Anthropic: messages.1.content.1: `tool_use` ids must be unique",
+        [ASK, AIMessage("", tool_calls=[OSLO, {**ROME, "id": "call_1"}]), RAIN, ANSWER],
+        "makes 2 calls of the id 'call_1'",
+    ),
+    (
+        "Anthropic: `tool_use` ids must be unique (a block said twice)",
+        [ASK, AIMessage([USE, USE], tool_calls=[OSLO]), RAIN],
+        "makes 2 calls of the id 'call_1'",
+    ),
+    (
+        "Anthropic: tool_use without tool_result (a block that `tool_calls` does not have)",
+        [ASK, AIMessage([SAYING, {**USE, "id": "call_7"}]), ANSWER],
+        "makes call 'call_7'",
+    ),
+    (
+        "OpenAI: did not have response messages (an item of the Responses API)",
+        [ASK, AIMessage([{"type": "function_call", "id": "fc_1", "call_id": "call_7", "name": "weather"}]), ANSWER],
+        "makes call 'call_7'",
+    ),
+    (
+        "OpenAI: did not have response messages: call_9 (an invalid call)",
+        [ASK, AIMessage("", invalid_tool_calls=[BROKEN]), HumanMessage("And?")],
+        "makes call 'call_9'",
+    ),
+    (
+        "OpenAI: did not have response messages (calls that only additional_kwargs still has)",
+        [ASK, with_hidden_calls(), HumanMessage("And?")],
+        "makes call 'call_1'",
+    ),
+    (
+        "OpenAI: Missing required parameter: 'messages[1].tool_calls[0].id'.",
+        [ASK, AIMessage("", tool_calls=[{**OSLO, "id": None}]), ANSWER],
+        "makes a call without an id",
+    ),
+    (
+        "OpenAI: Invalid 'messages[1].tool_calls[0].function.name': empty string",
+        [ASK, AIMessage("", tool_calls=[{**OSLO, "name": ""}]), RAIN],
+        "makes a call of a tool named ''",
+    ),
+    (
+        "OpenAI: Invalid 'messages[1].tool_calls[0].function.name': string does not match pattern.",
+        [ASK, AIMessage("", tool_calls=[{**OSLO, "name": "the weather"}]), RAIN],
+        "makes a call of a tool named 'the weather'",
+    ),
+    (
+        "OpenAI: Invalid 'messages[0].name': string does not match pattern '^[a-zA-Z0-9_-]+$'.",
+        [HumanMessage("Hello.", name="Dr. Who")],
+        "is named 'Dr. Who'",
+    ),
+    (
+        "Anthropic: messages.1: all messages must have non-empty content except for the optional final assistant",
+        [ASK, AIMessage(""), HumanMessage("And?")],
+        "Message 1 (assistant) is empty",
+    ),
+    ("Gemini: it must include at least one parts field", [HumanMessage("")], "Message 0 (user) is empty"),
+    ("Gemini: it must include at least one parts field (a list)", [HumanMessage([])], "is empty"),
+    ("Anthropic: system: text content blocks must be non-empty", [SystemMessage(""), ASK], "(system) is empty"),
+    (
+        "Anthropic: messages: text content blocks must contain non-whitespace text",
+        [ASK, AIMessage("\n\n"), HumanMessage("And?")],
+        "is empty",
+    ),
+    (
+        "Anthropic: messages: text content blocks must be non-empty",
+        [HumanMessage([{"type": "text", "text": ""}, IMAGE])],
+        "has an empty text block",
+    ),
+    ("Anthropic: text content blocks must be non-empty (a plain string)", [HumanMessage(["", "Hello."])], "empty text"),
+    (
+        "Anthropic: messages.2.content.0.tool_result.content.0.text: text content blocks must be non-empty",
+        [ASK, AIMessage("", tool_calls=[OSLO]), ToolMessage([{"type": "text", "text": " "}], tool_call_id="call_1")],
+        "Message 2 (tool) has an empty text block",
+    ),
+    (
+        "OpenAI: Image URLs are only allowed for messages with role 'user', but this message with role 'assistant'",
+        [ASK, AIMessage([SAYING, IMAGE])],
+        "Message 1 (assistant) shows an image",
+    ),
+    (
+        "OpenAI: Image URLs are only allowed for messages with role 'user', but this message with role 'system'",
+        [SystemMessage([SAYING, {"type": "image", "url": "https://example.org/a.png"}]), ASK],
+        "Message 0 (system) shows an image",
+    ),
+    (
+        "Anthropic: messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`",
+        [ASK, AIMessage([USE, THOUGHT], tool_calls=[OSLO]), RAIN],
+        "reasons after it has begun to answer",
+    ),
+    (
+        "Anthropic: Expected `thinking` or `redacted_thinking`, but found `text`",
+        [ASK, AIMessage([SAYING, {"type": "redacted_thinking", "data": "EmwKAhgB"}])],
+        "reasons after it has begun to answer",
+    ),
+    (
+        "Anthropic: messages.1: The final block in an assistant message cannot be `thinking`.",
+        [ASK, AIMessage([THOUGHT]), HumanMessage("And?")],
+        "reasons, and says nothing",
+    ),
+    (
+        "Anthropic: messages.1.content.0.thinking.signature: Field required",
+        [ASK, AIMessage([{"type": "thinking", "thinking": "Hm."}, SAYING])],
+        "has a thinking block without its signature",
+    ),
+    (
+        "Anthropic: messages.1.content.0.redacted_thinking.data: Field required",
+        [ASK, AIMessage([{"type": "redacted_thinking"}, SAYING])],
+        "has a redacted_thinking block without its data",
+    ),
+    ("Anthropic: thinking blocks may only be in assistant messages", [HumanMessage([THOUGHT, SAYING])], "reasons"),
+    ("langchain-anthropic: no such type (a removal)", [ASK, RemoveMessage(id="1")], "(remove) is none of system"),
+    ("langchain-anthropic: no such type (a function)", [ASK, FunctionMessage("1", name="f")], "(function) is none of"),
+    ("langchain: unexpected message type", [ASK, 7], "(int) is none of"),
+    (
+        "OpenAI: Invalid value for 'content': expected a string, got null.",
+        [openai("user", "Hello."), openai("assistant")],
+        "Message 1 (assistant) is empty",
+    ),
+    (
+        "OpenAI: An assistant message with 'tool_calls' must be followed (its own form)",
+        [openai("user", "Hello."), openai("assistant", tool_calls=[openai_call()]), openai("user", "And?")],
+        "makes call 'call_1'",
+    ),
+    (
+        "OpenAI: messages with role 'tool' must be a response (its own form)",
+        [openai("user", "Hello."), openai("tool", "Rain.", tool_call_id="call_1")],
+        "answers 'call_1'",
+    ),
+    (
+        "Anthropic: messages.4.content.0: `tool_use` ids must be unique",
+        [*[ASK, AIMessage("", tool_calls=[OSLO]), RAIN, ANSWER], *[ASK, AIMessage("", tool_calls=[OSLO]), RAIN]],
+        "makes call 'call_1', whose id an earlier call has",
+    ),
+    ("OpenAI: Invalid value: 'bot'. Supported values are: 'system', ...", [openai("bot", "Hello.")], "(bot) is none"),
+]
+
+VALID = {
+    "one user message": [ASK],
+    "parallel calls, answered in another order": [ASK, BOTH, SUN, RAIN, ANSWER],
+    "a second round of calls": [ASK, AIMessage("", tool_calls=[OSLO]), RAIN, AIMessage("", tool_calls=[ROME]), SUN],
+    "several system messages at the beginning": [SystemMessage("Be brief."), SystemMessage("Be kind."), ASK, ANSWER],
+    "several user messages in a row": [HumanMessage("Hello."), ASK, ANSWER],
+    "several answers in a row": [ASK, AIMessage("One moment."), ANSWER, HumanMessage("Thanks.")],
+    "a tool that says nothing": [ASK, AIMessage("", tool_calls=[OSLO]), ToolMessage("", tool_call_id="call_1")],
+    "calls that the content repeats": [ASK, AIMessage([SAYING, USE], tool_calls=[OSLO]), RAIN],
+    "a call that only the content makes": [ASK, AIMessage([SAYING, USE]), RAIN],
+    "an item of the Responses API beside its call": [
+        ASK,
+        AIMessage(
+            [{"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "weather", "arguments": "{}"}],
+            tool_calls=[OSLO],
+        ),
+        RAIN,
+    ],
+    "an invalid call that was answered": [
+        ASK,
+        AIMessage("", invalid_tool_calls=[BROKEN]),
+        ToolMessage("These are no arguments.", tool_call_id="call_9"),
+    ],
+    "reasoning before a call": [ASK, AIMessage([THOUGHT, SAYING, USE], tool_calls=[OSLO]), RAIN, ANSWER],
+    "reasoning, and calls in their field": [ASK, AIMessage([THOUGHT], tool_calls=[OSLO]), RAIN, ANSWER],
+    "two thoughts, one of them hidden": [ASK, AIMessage([THOUGHT, {"type": "redacted_thinking", "data": "E"}, SAYING])],
+    "reasoning of OpenAI": [ASK, AIMessage([{"type": "reasoning", "id": "rs_1", "summary": []}, SAYING])],
+    "reasoning after the result of a tool of the provider's": [
+        ASK,
+        AIMessage(
+            [
+                THOUGHT,
+                SAYING,
+                {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
+                {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+                THOUGHT,
+                {"type": "text", "text": "Rain."},
+            ]
+        ),
+    ],
+    "images of the user": [HumanMessage([{"type": "text", "text": "What is this?"}, IMAGE]), ANSWER],
+    "an image and no word": [HumanMessage([IMAGE])],
+    "an image of a tool": [ASK, AIMessage("", tool_calls=[OSLO]), ToolMessage([IMAGE], tool_call_id="call_1")],
+    "names": [HumanMessage("Hello.", name="Ada_L-1"), AIMessage("Hello.", name="agent")],
+    "a tool's name, which is not sent": [
+        ASK,
+        AIMessage("", tool_calls=[OSLO]),
+        ToolMessage("Rain.", tool_call_id="call_1", name="the weather"),
+    ],
+    "content of plain strings": [HumanMessage(["Hello.", "And good day."])],
+    "a chunk": [ASK, AIMessageChunk("", tool_calls=[OSLO]), RAIN],
+    "roles that are given by name": [ChatMessage("Be brief.", role="system"), ChatMessage("Hello.", role="user")],
+    "OpenAI's own form": [
+        openai("developer", "Be brief."),
+        openai("user", [{"type": "text", "text": "Hello."}, IMAGE]),
+        openai("assistant", tool_calls=[openai_call("call_1"), openai_call("call_2")]),
+        openai("tool", "", tool_call_id="call_2"),
+        openai("tool", "Rain.", tool_call_id="call_1"),
+        openai("assistant", "Rain."),
+    ],
+}
+
+
+@pytest.mark.parametrize(("messages", "said"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_what_a_provider_refuses_is_noticed(messages, said):
+    problems = provider_problems(messages)
+    assert any(said in problem for problem in problems), problems
+    assert all(problem.endswith(".") for problem in problems)
+    with pytest.raises(AssertionError) as failure:
+        assert_valid_for_providers(messages)
+    assert problems[0] in str(failure.value)
+
+
+@pytest.mark.parametrize("messages", VALID.values(), ids=VALID)
+def test_what_every_provider_takes_passes(messages):
+    assert provider_problems(messages) == []
+    assert_valid_for_providers(iter(messages))
+
+
+def test_each_problem_is_told_once_and_in_the_order_of_the_messages():
+    messages = [ASK, BOTH, RAIN, RAIN, HumanMessage(""), SUN, SystemMessage("Be brief.")]
+    assert provider_problems(messages) == [
+        "Message 1 (assistant) makes call 'call_2', which is not answered right after it.",
+        "Message 3 (tool) answers call 'call_1' a second time.",
+        "Message 4 (user) is empty.",
+        "Message 5 (tool) answers 'call_2', and the assistant message before it makes no such call.",
+        "Message 6 (system) is a system message after others.",
+    ]
+
+
+def test_looking_changes_nothing():
+    messages = [ASK, AIMessage([THOUGHT, USE], tool_calls=[OSLO]), RAIN]
+    before = [message.model_dump() for message in messages]
+    provider_problems(messages)
+    assert [message.model_dump() for message in messages] == before
