@@ -12,8 +12,9 @@ import dataclasses
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -85,6 +86,7 @@ class Subject(NamedTuple):
         later: How many messages come after that.
         aside: What those cost, in tokens.
         slot: The row of the last message that is covered, in a log.
+        originals: By their ids, messages as they were said, of which the context has shortened copies.
     """
 
     at: log.Address | None
@@ -95,6 +97,7 @@ class Subject(NamedTuple):
     later: int = 0
     aside: int = 0
     slot: int | None = None
+    originals: Mapping[str, BaseMessage] = MappingProxyType({})
 
 
 class _Recorded(NamedTuple):
@@ -181,15 +184,14 @@ class Compactor:
         base = yield from self._base(history, at, context)
         telling = Telling(self.database, at.name if at else "", agent_name=self._agent_name)
         situation = self.situation(overhead=overhead)
-        situation = dataclasses.replace(situation, originals=_originals(base, history))
-        made = yield from self.compacted(_subject(history, at), base, situation, telling, tokens=tokens)
+        made = yield from self.compacted(_subject(history, at, base), base, situation, telling, tokens=tokens)
         context = _resolved(made.record, history)
         return self._view(context, history, self._tokens(context, history, overhead))._replace(compacted=True)
 
     def current(self, messages: Sequence[BaseMessage], at: log.Address | None) -> Work[tuple[Subject, Context]]:
         """The context of a history as it is, with what a compaction of it would be of; arguments as for `viewing`."""
         history, _, context = yield from self._found(messages, at)
-        return _subject(history, at), context
+        return _subject(history, at, context), context
 
     def shown(
         self, messages: Sequence[BaseMessage], at: log.Address | None, record: Record, *, overhead: int = 0
@@ -300,9 +302,8 @@ class Compactor:
             return
         base = yield from self._base(history, at, context)
         situation = self.situation(overhead=overhead, share=usable_share(self.limit, self.target))
-        situation = dataclasses.replace(situation, originals=_originals(base, history))
         telling = Telling(self.database, at.name, agent_name=self._agent_name)
-        yield from self.compacted(_subject(history, at), base, situation, telling, tokens=tokens, ahead=True)
+        yield from self.compacted(_subject(history, at, base), base, situation, telling, tokens=tokens, ahead=True)
 
     def _base(self, history: History, at: log.Address | None, context: Context) -> Work[Context]:
         """What to go on from: where the last summary was made without a model, from before it, if there is one now."""
@@ -439,7 +440,12 @@ class Compactor:
         """
         before = base.without_last(subject.later)
         overhead = situation.overhead_tokens + subject.aside
-        situation = dataclasses.replace(situation, overhead_tokens=overhead, archive=_archive(base, subject.at))
+        situation = dataclasses.replace(
+            situation,
+            overhead_tokens=overhead,
+            archive=_archive(base, subject.at),
+            originals=subject.originals,
+        )
         telling.started(tokens, len(base.messages))
         try:
             outcome = yield from compacting(before.messages, situation)
@@ -505,7 +511,7 @@ class Compactor:
         return View(messages, tokens, record=context.record)
 
 
-def _subject(history: History, at: log.Address | None) -> Subject:
+def _subject(history: History, at: log.Address | None, context: Context) -> Subject:
     closed = open_from(history.messages)
     return Subject(
         at,
@@ -515,6 +521,7 @@ def _subject(history: History, at: log.Address | None) -> Subject:
         history.places,
         later=len(history.messages) - closed,
         aside=history.tokens[-1] - history.tokens[closed],
+        originals=_originals(context, history),
     )
 
 

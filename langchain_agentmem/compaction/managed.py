@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.compaction.compactor import Compactor
+from langchain_agentmem.compaction.compactor import Compactor, Subject
 from langchain_agentmem.compaction.config import ManagedMemoryConfig
 from langchain_agentmem.compaction.logged import Logged, newest_of, originals, reading, whole
 from langchain_agentmem.compaction.pipeline import Processor, checked_messages
@@ -314,9 +314,7 @@ class ManagedConversationMemory(ConversationMemory):
         if not due and situation.target.tokens is not None:  # somebody else decided, so there is to be some gain
             left = int(base.tokens * (1 - situation.config.min_reduction_ratio))
             situation = replace(situation, target=replace(situation.target, tokens=min(situation.target.tokens, left)))
-        said = yield Run("conversation.context", partial(originals, self._at, base.context))
-        situation = replace(situation, originals=said)
-        subject = base.subject(self._at, self._compactor.counter)
+        subject = yield from self._subject(base)
         yield from self._compactor.compacted(subject, base.context, situation, self._telling(), tokens=tokens)
         return (yield from self._followed(anew=True)), True
 
@@ -334,7 +332,7 @@ class ManagedConversationMemory(ConversationMemory):
         logged = yield from self._followed()
         if logged.branch is None:
             return False
-        subject = logged.subject(self._at, self._compactor.counter)
+        subject = yield from self._subject(logged)
         record = yield from recovering(
             self._compactor, subject, logged.context, self._telling(), provider=provider, model=model
         )
@@ -342,6 +340,10 @@ class ManagedConversationMemory(ConversationMemory):
             return False
         yield from self._followed(anew=True)
         return True
+
+    def _subject(self, logged: Logged) -> Work[Subject]:
+        said = yield Run("conversation.context", partial(originals, self._at, logged.context))
+        return logged.subject(self._at, self._compactor.counter)._replace(originals=said)
 
     def _is_triggered(self, event: str, logged: Logged, tokens: int, *, due: bool) -> bool:
         if event != "compact_if_needed" and event not in self.config.trigger_events:

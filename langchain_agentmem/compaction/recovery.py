@@ -81,6 +81,7 @@ def recovering(
         The compaction that counts from now on; None where nothing could be made smaller.
     """
     situation = _thorough(compactor.situation(overhead=overhead, model=model), provider)
+    situation = dataclasses.replace(situation, originals=subject.originals)
     before = context.without_last(subject.later)
     size = payload_bytes(before.messages)
     telling.started(_calibrated(situation.tokens(before.messages), compactor), len(context.messages))
@@ -158,7 +159,7 @@ def _cut(outcome: Outcome, situation: Situation) -> Outcome:
     """The same, with all tool output cut, wherever it stands."""
     most = max(_LEAST_TOOL_OUTPUT, (situation.target.tokens or 0) // _SHARE_OF_TOOL_OUTPUT)
     given = situation.config.tool_truncation.max_tool_message_tokens
-    config = ToolTruncationConfig(max_tool_message_tokens=min(most, given))
+    config = ToolTruncationConfig(max_tool_message_tokens=min(most, given), include_tool_payload_user_messages=False)
     messages = tool_truncation(outcome.messages, config=config, counter=situation.counter, everywhere=True)
     return dataclasses.replace(
         outcome,

@@ -223,7 +223,8 @@ def _read(message: Any) -> _Said:
         return _Said("tool", content, answers=message.tool_call_id, name=name)
     if isinstance(message, HumanMessage | SystemMessage):
         return _Said("user" if isinstance(message, HumanMessage) else "system", content, name=name)
-    return _Said(message.role if isinstance(message, ChatMessage) else message.type, content, name=name)
+    role = message.role if isinstance(message, ChatMessage) else message.type
+    return _Said("system" if role == "developer" else role, content, name=name)
 
 
 def _blocks(content: Any) -> list[Mapping[str, Any]]:

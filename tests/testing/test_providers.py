@@ -243,6 +243,7 @@ VALID = {
     "parallel calls, answered in another order": [ASK, BOTH, SUN, RAIN, ANSWER],
     "a second round of calls": [ASK, AIMessage("", tool_calls=[OSLO]), RAIN, AIMessage("", tool_calls=[ROME]), SUN],
     "several system messages at the beginning": [SystemMessage("Be brief."), SystemMessage("Be kind."), ASK, ANSWER],
+    "a developer's instructions": [ChatMessage("Be brief.", role="developer"), ASK, ANSWER],
     "several user messages in a row": [HumanMessage("Hello."), ASK, ANSWER],
     "several answers in a row": [ASK, AIMessage("One moment."), ANSWER, HumanMessage("Thanks.")],
     "a tool that says nothing": [ASK, AIMessage("", tool_calls=[OSLO]), ToolMessage("", tool_call_id="call_1")],
