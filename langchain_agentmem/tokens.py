@@ -21,6 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from langchain_agentmem.blocks import kind_of
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.estimate import ESTIMATE, estimate_tokens
 from langchain_agentmem.vocabulary import FILES, tiktoken_counter, tiktoken_file_present
@@ -108,7 +109,7 @@ class _Contents:
             self.texts.append(str(content))
 
     def add_block(self, block: Mapping[str, Any], call_ids: Iterable[Any]) -> None:
-        kind = block.get("type")
+        kind = kind_of(block)
         if kind in _IMAGES:
             self.images += 1
         elif kind in _TEXTS or (kind is None and isinstance(block.get("text"), str)):
@@ -142,7 +143,7 @@ class _Contents:
 
     def add_media(self, block: Mapping[str, Any]) -> None:
         source = next((block[k] for k in ("source", "file", "input_audio") if isinstance(block.get(k), Mapping)), block)
-        if source.get("type") in {"text", "content"}:  # a document that is given as text
+        if kind_of(source) in {"text", "content"}:  # a document that is given as text
             self.add_content(source.get("data") or source.get("content"))
             return
         data = next((source[key] for key in _DATA_KEYS if isinstance(source.get(key), str | bytes)), None)

@@ -453,6 +453,15 @@ class TestRefusals:
 
 
 class TestProviderFormat:
+    @pytest.mark.parametrize("kind", [[], {}, 7, None])
+    def test_a_block_that_says_nonsense_of_its_kind_is_kept_as_it_is(self, kind):
+        message = Message(
+            role="user", content=[{"type": kind}], tool_calls=[{"id": "1", "name": "look", "arguments": "{}"}]
+        )
+        assert message.to_llm_dict()["content"] == [{"type": kind}]
+        assert message.to_api_format()["content"] == [{"type": kind}]
+        assert message.text == ""
+
     @settings(max_examples=200, deadline=None)
     @given(MESSAGES)
     def test_what_goes_out_can_be_read_back(self, message):

@@ -507,7 +507,7 @@ class Compactor:
         if sound < len(history.messages) or not messages or role_of(messages[-1]) == "system":
             messages = repaired(messages)
         else:
-            messages = with_distinct_calls(messages)
+            messages = with_distinct_calls(messages) if history.repeats else list(messages)
         return View(messages, tokens, record=context.record)
 
 

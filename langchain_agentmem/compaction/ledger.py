@@ -20,6 +20,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.compaction.repair import sound_until
+from langchain_agentmem.compaction.shape import calls_of
 from langchain_agentmem.tokens import TokenCounter
 
 REMEMBERED = 64
@@ -40,6 +41,8 @@ class History:
         places: Where a message stands, by its key.
         sound: Up to where it needs no repair.
         contents: The content of each message, to compare with.
+        calls: The ids of its calls, and maybe of what was said later.
+        repeats: Whether two calls bear one id. It may be said without need, and never be missing.
     """
 
     messages: list[BaseMessage]
@@ -49,9 +52,13 @@ class History:
     places: dict[str, int]
     sound: int
     contents: list[Any]
+    calls: set[Any]
+    repeats: bool
 
 
-_NOTHING = History(messages=[], keys=[], digests=[b""], tokens=[0], places={}, sound=0, contents=[])
+_NOTHING = History(
+    messages=[], keys=[], digests=[b""], tokens=[0], places={}, sound=0, contents=[], calls=set(), repeats=False
+)
 
 
 class Ledger:
@@ -92,9 +99,11 @@ class Ledger:
     def _extended(self, old: History, messages: list[BaseMessage], common: int) -> History:
         keys, contents = old.keys[:common], old.contents[:common]
         digests, tokens = old.digests[: common + 1], old.tokens[: common + 1]
-        places = old.places
-        if common < len(old.messages):
+        places, calls, repeats = old.places, old.calls, old.repeats
+        if common < len(old.messages) or not common:
             places = {key: place for place, key in enumerate(keys)}
+            calls = set()
+            repeats = sum(_repeats(message, calls) for message in messages[:common]) > 0
         elif common < len(messages):
             places = places.copy()
         for place in range(common, len(messages)):
@@ -107,10 +116,27 @@ class Ledger:
             tokens.append(tokens[-1] + self._counter.count_message(message))
             keys.append(key)
             places[key] = place
+            repeats = _repeats(message, calls) or repeats
         sound = sound_until(messages, min(old.sound, common))
         return History(
-            messages=messages, keys=keys, digests=digests, tokens=tokens, places=places, sound=sound, contents=contents
+            messages=messages,
+            keys=keys,
+            digests=digests,
+            tokens=tokens,
+            places=places,
+            sound=sound,
+            contents=contents,
+            calls=calls,
+            repeats=repeats,
         )
+
+
+def _repeats(message: BaseMessage, calls: set[Any]) -> bool:
+    """Whether a message makes a call whose id is among those; its own are, from then on."""
+    own = [call.get("id") for call in calls_of(message)]
+    repeats = not calls.isdisjoint(own)
+    calls.update(own)
+    return repeats
 
 
 def _common(old: History, messages: list[BaseMessage]) -> int:

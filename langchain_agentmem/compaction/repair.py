@@ -15,6 +15,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
+from langchain_agentmem.blocks import kind_of
 from langchain_agentmem.compaction.making import BEGINNING, MADE, NO_RESULT, OPENING, RESULT, altered
 from langchain_agentmem.compaction.shape import calls_of, role_of
 from langchain_agentmem.compaction.summary import IMAGES
@@ -248,7 +249,7 @@ def _block(block: Any, role: str) -> Any:
     """A block as a provider accepts it in this role, or None."""
     if isinstance(block, str):
         return block if block.strip() else None
-    if block.get("type") in _TEXT_BLOCKS and not str(block.get("text") or "").strip():
+    if kind_of(block) in _TEXT_BLOCKS and not str(block.get("text") or "").strip():
         return None
     if _is_image(block) and role not in ("user", "tool"):
         return {"type": "text", "text": "[An image was here.]"}
@@ -256,11 +257,11 @@ def _block(block: Any, role: str) -> Any:
 
 
 def _is_image(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") in IMAGES
+    return kind_of(block) in IMAGES
 
 
 def _is_call(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") in _CALL_BLOCKS
+    return kind_of(block) in _CALL_BLOCKS
 
 
 def _call_id(block: Any) -> Any:

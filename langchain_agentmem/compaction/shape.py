@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langchain_agentmem.blocks import kind_of
 from langchain_agentmem.compaction.making import MADE, OPENING, RESULT
 from langchain_agentmem.compaction.summary import summary_in
 
@@ -41,7 +42,7 @@ def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
         return []
     calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
     if not calls and isinstance(message.content, list):
-        calls = [block for block in message.content if isinstance(block, dict) and block.get("type") in _CALL_BLOCKS]
+        calls = [block for block in message.content if kind_of(block) in _CALL_BLOCKS]
     return calls
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from langchain_agentmem.blocks import kind_of
 from langchain_agentmem.fencing import fenced, unfenced
 
 MARK = "agentmem_summary"
@@ -183,8 +184,8 @@ def summary_in(message: BaseMessage) -> Summary | None:
 def _says_no_more(message: BaseMessage, summary: Summary) -> bool:
     """Whether a message says what a summary does; images, and its id, may have been taken from it."""
     content = [message.content] if isinstance(message.content, str) else message.content
-    images = [block for block in content if not isinstance(block, str) and block.get("type") != "text"]
-    if len(images) > len(summary.kept_images) or not all(block.get("type") in IMAGES for block in images):
+    images = [block for block in content if not isinstance(block, str) and kind_of(block) != "text"]
+    if len(images) > len(summary.kept_images) or not all(kind_of(block) in IMAGES for block in images):
         return False
     text = str(message.text)
     for image in reversed(summary.kept_images):

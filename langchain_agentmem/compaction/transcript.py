@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from langchain_agentmem.blocks import kind_of
 from langchain_agentmem.compaction.shape import calls_of, role_of
 from langchain_agentmem.compaction.summary import IMAGES, KeptImage, plain
 from langchain_agentmem.fencing import fenced
@@ -161,7 +162,7 @@ def _lines(block: Any, images: list[dict[str, Any]], known: set[Any]) -> Iterato
     if not isinstance(block, dict):
         yield block if isinstance(block, str) else _json(block)
         return
-    kind = block.get("type")
+    kind = kind_of(block)
     if kind in IMAGES:
         images.append(block)
         yield f"[Image ID: {image_id(block)}]"

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from langchain_core.messages import convert_to_openai_data_block
 
+from langchain_agentmem.blocks import kind_of
 from langchain_agentmem.encoding import to_plain
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.images import image_part, standard_image_part
@@ -103,7 +104,7 @@ def strict_content(content: str | list[Any] | None) -> str | list[Any] | None:
         return content
     parts = []
     for part in content:
-        kind = part.get("type")
+        kind = kind_of(part)
         if kind in _TEXT_TYPES:
             parts.append({"type": "text", "text": part.get("text", "")})
         elif kind not in _NOT_CHAT_PARTS:
@@ -113,7 +114,7 @@ def strict_content(content: str | list[Any] | None) -> str | list[Any] | None:
 
 def without_calls(content: list[Any]) -> list[Any]:
     """Leave out the blocks that say again which tools are called."""
-    return [block for block in content if not (isinstance(block, dict) and block.get("type") in _CALL_TYPES)]
+    return [block for block in content if kind_of(block) not in _CALL_TYPES]
 
 
 def strict_name(name: str) -> str:
@@ -173,7 +174,7 @@ def readable_text(content: Any) -> str:
 def _part(block: Any) -> Any:
     if not isinstance(block, dict):
         return {"type": "text", "text": block if isinstance(block, str) else json_text(block)}
-    kind = block.get("type")
+    kind = kind_of(block)
     if kind == "image":
         return standard_image_part(block) or block
     if kind in ("audio", "file"):
@@ -189,7 +190,7 @@ def _block_lines(block: Any) -> list[str]:
         return [block]
     if not isinstance(block, Mapping):
         return []
-    kind = block.get("type")
+    kind = kind_of(block)
     if kind in _NOT_CHAT_PARTS:
         return []
     text = block.get("text")

@@ -15,7 +15,7 @@ from langchain_agentmem.compaction import ManagedMemoryConfig
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer
 
-KILLS = 8
+KILLS = 6
 
 # A graph that talks until it is killed. It says what it has done, and what its model was asked.
 TALK = """
