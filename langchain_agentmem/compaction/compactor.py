@@ -22,11 +22,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_agentmem.compaction import records
 from langchain_agentmem.compaction.ahead import Ahead, early, usable_share
 from langchain_agentmem.compaction.config import ManagedMemoryConfig
-from langchain_agentmem.compaction.context import Context, open_from, record_of
+from langchain_agentmem.compaction.context import Context, open_from, originals, record_of, resolved, whole_context
 from langchain_agentmem.compaction.ledger import History, Ledger
 from langchain_agentmem.compaction.making import is_filler, is_made
 from langchain_agentmem.compaction.pipeline import Outcome, compacting
-from langchain_agentmem.compaction.records import Header, Record, Span
+from langchain_agentmem.compaction.records import Header, Record
 from langchain_agentmem.compaction.repair import repaired, sound_until, with_distinct_calls
 from langchain_agentmem.compaction.shape import count_rounds, droppable, role_of, shape_of
 from langchain_agentmem.compaction.situation import (
@@ -185,7 +185,7 @@ class Compactor:
         telling = Telling(self.database, at.name if at else "", agent_name=self._agent_name)
         situation = self.situation(overhead=overhead)
         made = yield from self.compacted(_subject(history, at, base), base, situation, telling, tokens=tokens)
-        context = _resolved(made.record, history)
+        context = resolved(made.record, history)
         return self._view(context, history, self._tokens(context, history, overhead))._replace(compacted=True)
 
     def current(self, messages: Sequence[BaseMessage], at: log.Address | None) -> Work[tuple[Subject, Context]]:
@@ -198,7 +198,7 @@ class Compactor:
     ) -> View:
         """The context that a record of a history gives; arguments as for `viewing`."""
         history = self._ledger.follow(at, messages)
-        context = _resolved(record, history)
+        context = resolved(record, history)
         return self._view(context, history, self._tokens(context, history, overhead))._replace(compacted=True)
 
     def lower(self, tokens: int) -> None:
@@ -261,8 +261,8 @@ class Compactor:
             if not header.ahead and _is_of(header, history):
                 record = yield from self._loaded(at, header)
                 if record is not None:
-                    return _resolved(record, history)
-        return _whole(history)
+                    return resolved(record, history)
+        return whole_context(history)
 
     def _ready(
         self, history: History, at: log.Address | None, known: Sequence[Header], current: Context
@@ -274,7 +274,7 @@ class Compactor:
                 record = yield from self._loaded(at, header)
                 if record is not None:
                     yield Run("compaction.use", partial(records.use, record.id), write=True)
-                    return _resolved(record, history)
+                    return resolved(record, history)
         return None
 
     def _notice(
@@ -310,11 +310,11 @@ class Compactor:
         record = context.record
         while record is not None and record.provisional and self.model is not None:
             if record.parent is None:
-                return _whole(history)
+                return whole_context(history)
             record = yield from self._loaded(at, Header(record.parent, b"", 0, None, ahead=False))
-        return (
-            context if record is context.record else _whole(history) if record is None else _resolved(record, history)
-        )
+        if record is context.record:
+            return context
+        return whole_context(history) if record is None else resolved(record, history)
 
     def _loaded(self, at: log.Address | None, header: Header) -> Work[Record | None]:
         if at is None:
@@ -521,7 +521,7 @@ def _subject(history: History, at: log.Address | None, context: Context) -> Subj
         history.places,
         later=len(history.messages) - closed,
         aside=history.tokens[-1] - history.tokens[closed],
-        originals=_originals(context, history),
+        originals=originals(context, history),
     )
 
 
@@ -560,12 +560,6 @@ def _stored(at: log.Address, keys: tuple[str, ...]) -> MessagesStored:
     return MessagesStored(namespace=namespace_of(at.path), conversation_id=at.name, message_ids=keys)
 
 
-def _originals(context: Context, history: History) -> dict[str, BaseMessage]:
-    """What was said, of which a context has shortened copies, by the ids of both."""
-    made = (message.id for message, key in zip(context.messages, context.keys, strict=True) if key is None)
-    return {key: history.messages[history.places[key]] for key in made if key is not None and key in history.places}
-
-
 def _is_of(header: Header, history: History) -> bool:
     return header.reached <= len(history.messages) and history.digests[header.reached] == header.digest
 
@@ -580,24 +574,3 @@ def _is_ahead(known: Sequence[Header], context: Context, history: History) -> bo
     """Whether there is a compaction of a history that goes further than the one in use."""
     since = context.record.reached if context.record else 0
     return any(header.reached > since and _is_of(header, history) for header in known)
-
-
-def _whole(history: History) -> Context:
-    return Context(messages=history.messages, keys=[*history.keys], grown=len(history.messages))
-
-
-def _resolved(record: Record, history: History) -> Context:
-    """The context that a record gives with a history."""
-    messages: list[BaseMessage] = []
-    keys: list[str | None] = []
-    for item in record.items:
-        if isinstance(item, Span):
-            span = slice(history.places[item.first], history.places[item.last] + 1)
-            messages += history.messages[span]
-            keys += history.keys[span]
-        else:
-            messages.append(item.model_copy())
-            keys.append(None)
-    messages += history.messages[record.reached :]
-    keys += history.keys[record.reached :]
-    return Context(messages=messages, keys=keys, record=record, grown=len(history.messages) - record.reached)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem.compaction.ledger import History
 from langchain_agentmem.compaction.pipeline import Outcome
 from langchain_agentmem.compaction.records import Record, Span, spans
 from langchain_agentmem.compaction.shape import calls_of, role_of
@@ -35,6 +36,34 @@ class Context:
         """The same without so many messages at its end."""
         end = len(self.messages) - count
         return replace(self, messages=self.messages[:end], keys=self.keys[:end]) if count else self
+
+
+def whole_context(history: History) -> Context:
+    """A history that was never compacted, as its own context."""
+    return Context(messages=history.messages, keys=[*history.keys], grown=len(history.messages))
+
+
+def resolved(record: Record, history: History) -> Context:
+    """The context that a record gives with a history."""
+    messages: list[BaseMessage] = []
+    keys: list[str | None] = []
+    for item in record.items:
+        if isinstance(item, Span):
+            span = slice(history.places[item.first], history.places[item.last] + 1)
+            messages += history.messages[span]
+            keys += history.keys[span]
+        else:
+            messages.append(item.model_copy())
+            keys.append(None)
+    messages += history.messages[record.reached :]
+    keys += history.keys[record.reached :]
+    return Context(messages=messages, keys=keys, record=record, grown=len(history.messages) - record.reached)
+
+
+def originals(context: Context, history: History) -> dict[str, BaseMessage]:
+    """What was said, of which a context has shortened copies, by the ids of both."""
+    made = (message.id for message, key in zip(context.messages, context.keys, strict=True) if key is None)
+    return {key: history.messages[history.places[key]] for key in made if key is not None and key in history.places}
 
 
 def open_from(messages: Sequence[BaseMessage]) -> int:
