@@ -46,9 +46,6 @@ _AFTER_ITEM = re.compile(
     re.VERBOSE,
 )
 
-_YES = frozenset({"true", "yes", "y", "t", "1", "on"})
-_NO = frozenset({"false", "no", "n", "f", "0", "off", "none", "null"})
-
 
 def read_json(text: str, *, wanted: type = dict) -> Any | None:
     """Find the JSON that a model meant.
@@ -80,25 +77,6 @@ def read_json(text: str, *, wanted: type = dict) -> Any | None:
         return _search(text, wanted)
     except RecursionError:
         return None
-
-
-def truth(value: Any) -> bool | None:
-    """Whether a model meant yes or no.
-
-    Args:
-        value: A bool, 0 or 1, or such words as "true", "No" and "'false'".
-
-    Returns:
-        What it meant; None if it is neither.
-    """
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, int | float):
-        return bool(value) if value in (0, 1) else None
-    if not isinstance(value, str):
-        return None
-    word = value.strip(" \t\r\n.,;!\"'`*").casefold()
-    return True if word in _YES else False if word in _NO else None
 
 
 def _search(text: str, wanted: type) -> Any | None:

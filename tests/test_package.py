@@ -135,7 +135,8 @@ class TestTwins:
             *("watch_rounds", "forget"),
         }
         checked = 0
-        for verb, member in vars(part).items():
+        own = [each for each in part.__mro__ if each.__module__.startswith("langchain_agentmem.")]
+        for verb, member in [each for kind in own for each in vars(kind).items()]:
             if verb.startswith("_") or not inspect.isfunction(member) or inspect.iscoroutinefunction(member):
                 continue
             if verb in makers:

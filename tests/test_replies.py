@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_agentmem.replies import read_json, truth
+from langchain_agentmem.replies import read_json
 
 ANSWER = {"summary": "Maya planted two quince trees.", "facts": ["two trees", "Maya"], "sure": True, "who": None}
 PLAIN = json.dumps(ANSWER)
@@ -184,17 +184,3 @@ class TestSafety:
         setrecursionlimit(1_000)
         for depth in range(500, 900, 50):
             assert isinstance(down(depth), list | None)
-
-
-class TestTruth:
-    @pytest.mark.parametrize("yes", [True, 1, 1.0, "true", "True.", " YES ", "'true'", '"yes"', "1", "y"])
-    def test_yes(self, yes):
-        assert truth(yes) is True
-
-    @pytest.mark.parametrize("no", [False, 0, 0.0, "false", "False", "No!", "'false'", "0", "`no`", "null"])
-    def test_no(self, no):
-        assert truth(no) is False
-
-    @pytest.mark.parametrize("neither", [None, "", "maybe", 2, [], {}, "true and false", float("nan")])
-    def test_neither(self, neither):
-        assert truth(neither) is None

@@ -35,7 +35,7 @@ from langchain_agentmem.conversations import log
 from langchain_agentmem.conversations.history import ConversationMemory
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.messages import Message, from_langchain
+from langchain_agentmem.messages import from_langchain
 from langchain_agentmem.model import Retention
 from langchain_agentmem.work import Run, Work, aperform, perform, usable_model
 
@@ -172,70 +172,6 @@ class ManagedConversationMemory(ConversationMemory):
     async def aget_cache_stats(self) -> dict[str, Any]:
         """`get_cache_stats`, awaited."""
         return self._cached(await self._aread("count", lambda: log.count(self._at)))
-
-    # -- adding ------------------------------------------------------------------------------------------------
-
-    def add(
-        self,
-        message: Message | BaseMessage | Mapping[str, Any] | None = None,
-        *,
-        role: str | None = None,
-        content: Any = None,
-        name: str | None = None,
-        tool_calls: Sequence[Any] | None = None,
-        agent_calls: Sequence[Any] | None = None,
-        images: Sequence[str] | None = None,
-        tool_call_id: str | None = None,
-    ) -> str:
-        """Add one message, see `ConversationMemory.add`; it may trigger a compaction of the context."""
-        key = super().add(
-            message,
-            role=role,
-            content=content,
-            name=name,
-            tool_calls=tool_calls,
-            agent_calls=agent_calls,
-            images=images,
-            tool_call_id=tool_call_id,
-        )
-        self._added()
-        return key
-
-    async def aadd(
-        self,
-        message: Message | BaseMessage | Mapping[str, Any] | None = None,
-        *,
-        role: str | None = None,
-        content: Any = None,
-        name: str | None = None,
-        tool_calls: Sequence[Any] | None = None,
-        agent_calls: Sequence[Any] | None = None,
-        images: Sequence[str] | None = None,
-        tool_call_id: str | None = None,
-    ) -> str:
-        """`add`, awaited."""
-        key = await super().aadd(
-            message,
-            role=role,
-            content=content,
-            name=name,
-            tool_calls=tool_calls,
-            agent_calls=agent_calls,
-            images=images,
-            tool_call_id=tool_call_id,
-        )
-        await self._aadded()
-        return key
-
-    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Add messages, see `ConversationMemory.add_messages`; that may trigger a compaction of the context."""
-        super().add_messages(messages)
-        self._added()
-
-    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """`add_messages`, awaited."""
-        await super().aadd_messages(messages)
-        await self._aadded()
 
     # -- compacting --------------------------------------------------------------------------------------------
 
@@ -396,13 +332,15 @@ class ManagedConversationMemory(ConversationMemory):
             "raw_messages": raw,
         }
 
-    def _added(self) -> None:
+    def _store(self, entries: Sequence[log.Entry]) -> None:
+        super()._store(entries)
         self._invalidated("add")
         if "add" in self.config.trigger_events:
             with _passed_over():
                 perform(self._compacting("add", None), self._database)
 
-    async def _aadded(self) -> None:
+    async def _astore(self, entries: Sequence[log.Entry]) -> None:
+        await super()._astore(entries)
         self._invalidated("add")
         if "add" in self.config.trigger_events:
             with _passed_over():

@@ -133,7 +133,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
             images=images,
             tool_call_id=tool_call_id,
         )
-        self._announce(self._write("add", self._append([entry]), lambda: {"messages": 1}))
+        self._store([entry])
         return entry.key
 
     async def aadd(
@@ -159,7 +159,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
             images=images,
             tool_call_id=tool_call_id,
         )
-        self._announce(await self._awrite("add", self._append([entry]), lambda: {"messages": 1}))
+        await self._astore([entry])
         return entry.key
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
@@ -170,13 +170,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: A message is malformed, or its id is taken by other content.
         """
-        entries = self._entries(messages)
-        self._announce(self._write("add", self._append(entries), lambda: {"messages": len(entries)}))
+        self._store(self._entries(messages))
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """`add_messages`, awaited."""
-        entries = self._entries(messages)
-        self._announce(await self._awrite("add", self._append(entries), lambda: {"messages": len(entries)}))
+        await self._astore(self._entries(messages))
 
     # -- changing ----------------------------------------------------------------------------------------------
 
@@ -460,6 +458,13 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
                 yield from log.describe(self._at, description, **now)
 
         return steps
+
+    def _store(self, entries: Sequence[log.Entry]) -> None:
+        """Whatever adds messages comes through here."""
+        self._announce(self._write("add", self._append(entries), lambda: {"messages": len(entries)}))
+
+    async def _astore(self, entries: Sequence[log.Entry]) -> None:
+        self._announce(await self._awrite("add", self._append(entries), lambda: {"messages": len(entries)}))
 
     def _all(self) -> Steps[list[log.Stored]]:
         return log.messages(self._at)

@@ -127,11 +127,11 @@ def record(
 ) -> Steps[Appended]:
     """Add entries, and where a key is taken by other content, take this content for its newer version.
 
-    Arguments as for `append`, and:
+    Content that the key had in an earlier version is no newer one: what somebody edited since stays edited.
 
     Args:
         at: The conversation.
-        entries: What to add.
+        entries: What to add; no two of them have one key.
         now: When.
         tail: How many entries may wait for the index.
         unless_there: The keys of entries that are no newer version of anything: they are left out where the key is
@@ -143,12 +143,14 @@ def record(
     branch, _ = yield from _open(at, now)
     known = yield query.known_keys(branch=branch, keys=json.dumps([entry.key for entry in entries]))
     here = {row["key"]: _row_identity(row) for row in known}
-    changed = [
-        entry
-        for entry in entries
-        if entry.key in here and entry.key not in unless_there and here[entry.key] != _identity(entry)
-    ]
-    added = yield from append(at, [entry for entry in entries if entry.key not in here], now=now, tail=tail)
+    changed: list[Entry] = []
+    for entry in entries:
+        if entry.key in here and entry.key not in unless_there and here[entry.key] != _identity(entry):
+            earlier = yield query.versions(branch=branch, key=entry.key)
+            if not any(_says_the_same(row, entry) for row in earlier):
+                changed.append(entry)
+    new = [entry._replace(new_key=True) for entry in entries if entry.key not in here]  # the branch is locked
+    added = yield from append(at, new, now=now, tail=tail)
     for entry in changed:
         yield from update(at, entry.key, partial(_newer, entry), now=now, tail=tail)
     return Appended([*added.keys, *(entry.key for entry in changed)], [])

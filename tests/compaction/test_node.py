@@ -314,6 +314,23 @@ class TestRemembering:
         assert memory.conversation("t").retrieve_by_id("q-2")["content"] == "question-002 was never asked"
         assert len(memory.conversation("t").history_of("q-2")) == 2
 
+    def test_what_somebody_edited_in_the_log_stays_edited(self, memory):
+        memory.compaction(None, SMALL).invoke(talk(3), at())
+        memory.conversation("t").update("q-1", content="what was really meant")
+        memory.compaction(None, SMALL).invoke(talk(4), at())  # as another process would, from the state
+        assert memory.conversation("t").retrieve_by_id("q-1")["content"] == "what was really meant"
+        assert len(memory.conversation("t").history_of("q-1")) == 2
+        assert len(memory.conversation("t")) == 8
+
+    def test_two_branches_that_say_different_things_under_one_id_are_both_kept_once(self, memory):
+        node = memory.compaction(None, SMALL)
+        one, other = talk(3), [*talk(1), HumanMessage("another way", id="q-1")]
+        for _ in range(3):
+            node.invoke(one, at())
+            node.invoke(other, at())
+        said = [version.message.content for version in memory.conversation("t").history_of("q-1")]
+        assert said == [question(1).content, "another way"]
+
     def test_a_damaged_compaction_is_made_anew(self, memory, raw):
         model = Summarizer()
         node = memory.compaction(model, SMALL)
