@@ -6,8 +6,9 @@ loaded when they are first used, so that importing this package is quick and pul
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from langchain_agentmem.lazily import lazily
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
         MissingExtra,
         StorageError,
     )
+    from langchain_agentmem.memory.injection.inject import MemoryInjection
+    from langchain_agentmem.memory.layers import LayeredMemory
     from langchain_agentmem.messages import Message
     from langchain_agentmem.model import (
         Attachment,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.stores.checkpoints import AgentMemorySaver
     from langchain_agentmem.stores.items import AgentMemoryStore
     from langchain_agentmem.stores.retriever import AgentMemoryRetriever
+    from langchain_agentmem.stores.thread_items import AgentMemoryThreadStore
     from langchain_agentmem.tokens import TokenCounter
 
 __version__ = "0.1.0"
@@ -48,13 +52,16 @@ _HOMES = {
     "AgentMemoryRetriever": "stores.retriever",
     "AgentMemorySaver": "stores.checkpoints",
     "AgentMemoryStore": "stores.items",
+    "AgentMemoryThreadStore": "stores.thread_items",
     "Attachment": "model",
     "AttachmentType": "model",
     "CompactionNode": "compaction.node",
     "Conversation": "model",
     "ConversationMemory": "conversations.history",
     "InvalidInput": "errors",
+    "LayeredMemory": "memory.layers",
     "ManagedConversationMemory": "compaction.managed",
+    "MemoryInjection": "memory.injection.inject",
     "Message": "messages",
     "MessageError": "errors",
     "MissingExtra": "errors",
@@ -75,13 +82,16 @@ __all__ = [
     "AgentMemoryRetriever",
     "AgentMemorySaver",
     "AgentMemoryStore",
+    "AgentMemoryThreadStore",
     "Attachment",
     "AttachmentType",
     "CompactionNode",
     "Conversation",
     "ConversationMemory",
     "InvalidInput",
+    "LayeredMemory",
     "ManagedConversationMemory",
+    "MemoryInjection",
     "Message",
     "MessageError",
     "MissingExtra",
@@ -96,13 +106,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(__name__, _HOMES)

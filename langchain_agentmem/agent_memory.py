@@ -16,16 +16,16 @@ import asyncio
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem import care
 from langchain_agentmem.care import EraseReport, TransferReport, VerifyReport
-from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
+from langchain_agentmem.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.closing import Closing
-from langchain_agentmem.conversations.entries import role_of
+from langchain_agentmem.conversations.bound import is_of_thread
 from langchain_agentmem.conversations.history import ConversationMemory
 from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.conversations.saved import checked_retention
@@ -34,11 +34,11 @@ from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import ConversationErased, Hook, MessagesStored
 from langchain_agentmem.files import path_of_file
-from langchain_agentmem.finding import KINDS
 from langchain_agentmem.model import Retention
-from langchain_agentmem.namespaces import Namespace, id_of, namespace_of, range_of, resolve
+from langchain_agentmem.namespaces import Namespace, id_of, namespace_of, resolve
 from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
-from langchain_agentmem.retrieval.search import Recollection, Walls, inquiry
+from langchain_agentmem.retrieval.search import Recollection
+from langchain_agentmem.searches import checked_weights, shown, sought
 from langchain_agentmem.storage import Operation
 
 if TYPE_CHECKING:
@@ -53,12 +53,15 @@ if TYPE_CHECKING:
         TriggerStrategy,
     )
     from langchain_agentmem.compaction.node import CompactionNode
+    from langchain_agentmem.memory.injection.inject import MemoryInjection
+    from langchain_agentmem.memory.layers import LayeredMemory
+    from langchain_agentmem.memory.settings import LayersConfig
+    from langchain_agentmem.rewinding.threads import ThreadPoint
     from langchain_agentmem.stores.blobs import AgentMemoryByteStore
     from langchain_agentmem.stores.checkpoints import AgentMemorySaver
     from langchain_agentmem.stores.items import AgentMemoryStore
     from langchain_agentmem.stores.retriever import AgentMemoryRetriever
-
-MOST_HITS = 10_000
+    from langchain_agentmem.stores.thread_items import AgentMemoryThreadStore
 
 
 class AgentMemory(Closing):
@@ -99,7 +102,7 @@ class AgentMemory(Closing):
         new_id: NewId = new_uuid,
     ) -> None:
         self.retention = checked_retention(retention)
-        self.weights = _checked(weights)
+        self.weights = checked_weights(weights)
         self.database = Database(
             url, hooks=hooks, synchronous=synchronous, busy_timeout=busy_timeout, clock=clock, new_id=new_id
         )
@@ -218,14 +221,51 @@ class AgentMemory(Closing):
             raise InvalidInput(f"A compaction node cannot be made of this: {error}.") from error
         return CompactionNode(self, model, config, **options)
 
-    def session(self, session_id: str | None = None, namespace: Sequence[str] | None = None) -> SessionMemory:
-        """One session of rounds and posts between roles (document 000), over the log of the same id.
+    def layers(
+        self,
+        branch_or_config: Any = None,
+        namespace: Sequence[str] | None = None,
+        *,
+        settings: LayersConfig | None = None,
+        model: Any = None,
+    ) -> LayeredMemory:
+        """Core, recall and archival memory (document 004), of a branch or of a thread.
+
+        `memory.layers("user-42")` is memory that belongs to no thread; it begins to exist with the first write.
+        `memory.layers(config)` in a node of a graph is the thread's memory: it is rewound with the thread, and a node
+        that is executed again remembers once. The graph needs this memory's checkpointer. With the config of a past
+        checkpoint it is read-only, and shows the memory as it was. What LangGraph hides, it cannot follow: a node
+        whose result comes from a cache remembers nothing; a node that retries within itself is one attempt; and
+        threads of your own that do not carry the context must be given the config.
 
         Args:
-            session_id: Which one. Default: a new one.
-            namespace: Whose it is. Default: the running config's, else the root.
+            branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the run
+                this is called in.
+            namespace: Whose branch it is. Default: the running config's, else the root.
+            settings: How it behaves. Default: `LayersConfig()`.
+            model: Who compresses what is too long and sums up old events: a LangChain model, a function, or a model's
+                name. Default: nobody; texts are cut, and events listed.
+
+        Raises:
+            InvalidInput: An argument is wrong, or no run is there.
         """
-        return SessionMemory(self.database, session_id, namespace=namespace, retention=self.retention)
+        from langchain_agentmem.memory.layers import LayeredMemory  # noqa: PLC0415 - who needs it pays
+
+        whose = branch_or_config if isinstance(branch_or_config, str) else self._thread(branch_or_config)
+        return LayeredMemory(self.database, whose, namespace=namespace, settings=settings, model=model)
+
+    def session(self, session_id: Any = None, namespace: Sequence[str] | None = None) -> SessionMemory:
+        """One session of rounds and posts between roles (document 000), over the log of the same id, or of a thread.
+
+        With the config of a node it is the thread's: it is rewound with the thread, and a node that is executed again
+        posts once. With that of a checkpoint it is read-only. See `SessionMemory`.
+
+        Args:
+            session_id: Which one; or a config, a `Runtime` or a `ToolRuntime`. Default: a new one.
+            namespace: Whose it is; a thread's is what its config says. Default: the running config's, else the root.
+        """
+        retention = None if is_of_thread(session_id) else self.retention  # what follows a thread is kept as it was
+        return SessionMemory(self.database, session_id, namespace=namespace, retention=retention)
 
     @cached_property
     def checkpointer(self) -> AgentMemorySaver:
@@ -244,6 +284,17 @@ class AgentMemory(Closing):
 
         return AgentMemoryStore(self, index=self._index)
 
+    @cached_property
+    def thread_store(self) -> AgentMemoryThreadStore:
+        """A store of LangGraph graphs whose items belong to the thread that is running, and are rewound with it.
+
+        `builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)`, or use it in nodes beside
+        `memory.store`. `memory.thread_store.at(config)` looks at a checkpoint from outside.
+        """
+        from langchain_agentmem.stores.thread_items import AgentMemoryThreadStore  # noqa: PLC0415 - it loads LangGraph
+
+        return AgentMemoryThreadStore(self, index=self._index)
+
     def byte_store(self, namespace: Sequence[str] | None = None) -> AgentMemoryByteStore:
         """Values by key, as LangChain's `ByteStore`: for `CacheBackedEmbeddings` and the like.
 
@@ -255,18 +306,21 @@ class AgentMemory(Closing):
 
         return AgentMemoryByteStore(self, namespace)
 
-    def create(self, memory_type: str = "conversation_history", **options: Any) -> ConversationMemory | SessionMemory:
+    def create(
+        self, memory_type: str = "conversation_history", **options: Any
+    ) -> ConversationMemory | SessionMemory | LayeredMemory:
         """Make a memory by the name of its type (documents 001 and 003).
 
         Args:
-            memory_type: "conversation_history", "managed_conversation" or "session".
+            memory_type: "conversation_history", "managed_conversation", "session" or "layers".
             **options: What the type's own method takes: `conversation_id`, `namespace`, `description` and so on.
 
         Raises:
             InvalidInput: There is no such type, or it takes no such option.
         """
-        makers: dict[str, Callable[..., ConversationMemory | SessionMemory]] = {
+        makers: dict[str, Callable[..., ConversationMemory | SessionMemory | LayeredMemory]] = {
             "conversation_history": self.conversation,
+            "layers": self.layers,
             "managed_conversation": self.managed_conversation,
             "session": self.session,
         }
@@ -284,20 +338,50 @@ class AgentMemory(Closing):
         """Tools by which an agent uses this memory.
 
         `recall_dropped` searches the conversation for what has left the context, and `expand` shows a message, an
-        archived tool output or all that a summary stands for, by its id.
+        archived tool output or all that a summary stands for, by its id. The others work on the layers (document 004):
+        `mem_core_get`, `mem_core_set`, `mem_core_del`, `mem_recall_append`, `mem_recall_search`, `mem_recall_evict`,
+        `mem_recall_summarize`, `mem_archival_write`, `mem_archival_update`, `mem_archival_search`, `mem_archival_get`,
+        `mem_node_fork`, `mem_node_read`, `mem_node_write` and `consolidate`.
 
         Args:
-            branch_or_config: The conversation they read: its id, or the config of its thread. Default: that of the
-                thread in which they are called.
-            include: The names of the tools that are wanted, in this order. Default: all.
+            branch_or_config: Whose memory: the id of a conversation and the name of a branch, or the config of a
+                thread. Default: those of the thread in which they are called, whose layers are rewound with it.
+            include: The names of the tools that are wanted, in this order; "mem_*" means all that begin so. Default: a
+                small set, `recall_dropped`, `expand`, `mem_core_set`, `mem_core_del`, `mem_archival_write` and
+                `mem_archival_search`.
 
         Raises:
             InvalidInput: There is no such tool, or no such conversation can be.
         """
         from langchain_agentmem.compaction.tools import chosen, dropped_tools  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.memory.operations.tools import SMALL_SET, layer_tools  # noqa: PLC0415
 
         conversation_id, namespace = _conversation_named(branch_or_config)
-        return chosen(dropped_tools(self, conversation_id=conversation_id, namespace=namespace), include)
+        dropped = dropped_tools(self, conversation_id=conversation_id, namespace=namespace)
+        layers = layer_tools(self, branch_or_config)
+        names = [*(tool.name for tool in dropped), *SMALL_SET] if include is None else include
+        return chosen([*dropped, *layers], names)
+
+    def inject(self, branch_or_config: Any = None, **options: Any) -> MemoryInjection:
+        """A Runnable that puts memory into a prompt, messages or a state: `memory.inject() | model`.
+
+        The core memory stands at the beginning and stays the same bytes as long as it does not change; what is
+        recalled for this query stands near the end. Both are data, fenced and escaped.
+
+        Args:
+            branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's.
+            **options: What `MemoryInjection` takes besides, such as `kinds`, `limit`, `budget`, `role`, `query`.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        from langchain_agentmem.memory.injection.inject import MemoryInjection  # noqa: PLC0415 - who needs it pays
+
+        try:
+            inspect.signature(MemoryInjection).bind(self, branch_or_config, **options)
+        except TypeError as error:
+            raise InvalidInput(f"Memory cannot be injected like this: {error}.") from error
+        return MemoryInjection(self, branch_or_config, **options)
 
     # -- finding -----------------------------------------------------------------------------------------------
 
@@ -323,12 +407,13 @@ class AgentMemory(Closing):
             query: Any text.
             namespace: Where to look: this namespace and all below it. Default: the running config's, else the root.
             limit: Most results. Default: 10.
-            kinds: Only these kinds: "message", "item". Default: all.
+            kinds: Only these kinds: "message", "item", "event", "record". Default: all.
             conversation_id: Only this conversation. Default: all.
             roles: Only messages of these roles. Default: all.
             before: Only what was said before this time. Without a time zone it is taken as UTC.
             after: Only what was said at this time or later.
-            config: The run on whose behalf to look. Default: the one this is called in.
+            config: The run on whose behalf to look. Default: the one this is called in. Of its thread's own memory it
+                finds what is remembered there now, and not what was rewound.
             weights: How much each signal counts. Default: those of this memory.
 
         Returns:
@@ -337,7 +422,20 @@ class AgentMemory(Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        given = self._searching(query, namespace, limit, kinds, conversation_id, roles, before, after, config, weights)
+        given = sought(
+            self.database,
+            self.weights,
+            query,
+            namespace,
+            limit,
+            kinds,
+            conversation_id,
+            roles,
+            before,
+            after,
+            config,
+            weights,
+        )
         with self.database.tracing.step(
             "memory.search",
             run_type="retriever",
@@ -345,7 +443,7 @@ class AgentMemory(Closing):
             config=config,
         ) as step:
             found = self.database.find(**given)
-            step.finish(lambda: {"documents": _documents(found)})
+            step.finish(lambda: shown(found))
         return found
 
     async def asearch(
@@ -363,7 +461,20 @@ class AgentMemory(Closing):
         weights: Weights | None = None,
     ) -> list[Recollection]:
         """`search`, awaited."""
-        given = self._searching(query, namespace, limit, kinds, conversation_id, roles, before, after, config, weights)
+        given = sought(
+            self.database,
+            self.weights,
+            query,
+            namespace,
+            limit,
+            kinds,
+            conversation_id,
+            roles,
+            before,
+            after,
+            config,
+            weights,
+        )
         async with self.database.tracing.step(
             "memory.search",
             run_type="retriever",
@@ -371,7 +482,7 @@ class AgentMemory(Closing):
             config=config,
         ) as step:
             found = await self.database.afind(**given)
-            step.finish(lambda: {"documents": _documents(found)})
+            step.finish(lambda: shown(found))
         return found
 
     def retriever(self, **search_arguments: Any) -> AgentMemoryRetriever:
@@ -542,41 +653,11 @@ class AgentMemory(Closing):
         for at in erased:
             self.database.emit(partial(ConversationErased, namespace=namespace_of(at.path), conversation_id=at.name))
 
-    def _searching(
-        self,
-        query: str,
-        namespace: Sequence[str] | None,
-        limit: int,
-        kinds: Sequence[str] | None,
-        conversation_id: str | None,
-        roles: Sequence[str] | None,
-        before: datetime | None,
-        after: datetime | None,
-        config: Mapping[str, Any] | None,
-        weights: Weights | None,
-    ) -> dict[str, Any]:
-        """What to look for and where, as `Database.find` wants it."""
-        if not isinstance(query, str):
-            raise InvalidInput(f"A query is text, not {type(query).__name__}.")
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
-            raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {limit!r}.")
-        if unknown := [kind for kind in _listed("kinds", kinds) or () if kind not in KINDS]:
-            raise InvalidInput(f"There is no kind {unknown[0]!r}; there are {', '.join(KINDS)}.")
-        walls = Walls(
-            *range_of(resolve(namespace, config)),
-            kinds=_listed("kinds", kinds),
-            conversation=None if conversation_id is None else id_of(conversation_id, "conversation"),
-            roles=None if roles is None else tuple(str(role_of(role)) for role in _listed("roles", roles) or ()),
-            before=_micros("before", before),
-            after=_micros("after", after),
-        )
-        asked = inquiry(query, self.database.now())
-        return {
-            "asked": asked,
-            "walls": walls,
-            "limit": limit,
-            "weights": self.weights if weights is None else _checked(weights),
-        }
+    def _thread(self, given: Any) -> ThreadPoint:
+        """The thread that a config, a runtime or the running config names."""
+        from langchain_agentmem.rewinding.threads import thread_point  # noqa: PLC0415 - who needs it pays
+
+        return thread_point(self.database.runs, given)
 
 
 def _conversation_named(given: str | Mapping[str, Any] | None) -> tuple[str | None, Namespace | None]:
@@ -589,50 +670,11 @@ def _conversation_named(given: str | Mapping[str, Any] | None) -> tuple[str | No
     return id_of(thread, "conversation"), resolve(None, given)
 
 
-def _checked(weights: Weights) -> Weights:
-    if not isinstance(weights, Weights):
-        raise InvalidInput(f"weights must be Weights, not {type(weights).__name__}.")
-    return weights
-
-
 def _to_erase(namespace: Sequence[str] | None, thread_id: str | None, conversation_id: str | None) -> dict[str, Any]:
     """What to erase; an id without a namespace is the running config's, so that no run reaches out of its own."""
     if namespace is None and (thread_id is not None or conversation_id is not None):
         namespace = resolve(None) or None
     return {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
-
-
-def _listed(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
-    if values is None:
-        return None
-    found = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else (None,)
-    if not all(isinstance(value, str) for value in found):
-        raise InvalidInput(f"{name} must be a list of strings, not {values!r:.100}.")
-    return tuple(str(value) for value in found)
-
-
-def _micros(name: str, time: datetime | None) -> int | None:
-    if time is None:
-        return None
-    if not isinstance(time, datetime):
-        raise InvalidInput(f"{name} must be a datetime, not {type(time).__name__}.")
-    return micros(time if time.tzinfo else time.replace(tzinfo=UTC))
-
-
-def _documents(found: Sequence[Recollection]) -> list[dict[str, Any]]:
-    """Results as a trace shows them."""
-    return [
-        {
-            "page_content": each.text,
-            "metadata": {
-                "id": each.id,
-                "kind": each.kind,
-                "score": round(each.score, 4),
-                "why": str(each.why),
-            },
-        }
-        for each in found
-    ]
 
 
 def _with_sizes(counts: dict[str, int], sizes: Mapping[str, int]) -> dict[str, int]:

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any, TextIO
 
@@ -22,8 +23,13 @@ from langchain_agentmem.items import transfer as item_transfer
 from langchain_agentmem.items.store import Place
 from langchain_agentmem.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.retrieval import index
+from langchain_agentmem.rewinding import care as remembered
+from langchain_agentmem.rewinding import check as memory_check
+from langchain_agentmem.rewinding import transfer as memory_transfer
+from langchain_agentmem.rewinding import whole as memories
+from langchain_agentmem.rewinding.arriving import Arrival
 from langchain_agentmem.storage import Steps, content, query
-from langchain_agentmem.threads import check, whole
+from langchain_agentmem.threads import check
 from langchain_agentmem.threads import transfer as thread_transfer
 from langchain_agentmem.threads.lines import ThreadAt
 
@@ -36,6 +42,7 @@ _HOLDS = {
     "thread": {"part", "value", "write", "checkpoint"},
     "blobs": {"blob"},
     "items": {"item"},
+    **memory_transfer.HOLDS,
 }
 """What the records of an export hold."""
 END = "end"
@@ -70,6 +77,8 @@ class EraseReport:
         threads: How many LangGraph threads.
         blobs: How many values of byte stores.
         items: How many long-term items.
+        branches: How many named branches of memory.
+        memories: How many versions of what was remembered, on branches and in threads.
     """
 
     conversations: int = 0
@@ -77,6 +86,8 @@ class EraseReport:
     threads: int = 0
     blobs: int = 0
     items: int = 0
+    branches: int = 0
+    memories: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +101,8 @@ class TransferReport:
         checkpoints: How many of their checkpoints were written.
         blobs: How many values of byte stores were written.
         items: How many long-term items were written.
+        branches: How many named branches of memory were written.
+        memories: How many versions of what is remembered were written, on branches and in threads.
     """
 
     conversations: int = 0
@@ -98,6 +111,8 @@ class TransferReport:
     checkpoints: int = 0
     blobs: int = 0
     items: int = 0
+    branches: int = 0
+    memories: int = 0
 
 
 def statistics() -> Steps[dict[str, int]]:
@@ -138,9 +153,11 @@ def verify() -> Steps[tuple[list[str], dict[str, int]]]:
     problems += yield from items.problems(*range_of(()))
     problems += yield from jobs.problems()
     problems += yield from compactions.problems()
+    problems += yield from memory_check.problems()
     counted = yield from statistics()
     checked = {"contents": bodies}
-    looked_at = ("messages", "conversations", "threads", "checkpoints", "blobs", "items", "jobs", "compactions")
+    looked_at = ["messages", "conversations", "threads", "checkpoints", "blobs", "items", "jobs", "compactions"]
+    looked_at += ["branches", "memories"]
     checked |= {name: counted[name] for name in looked_at}
     return problems, checked
 
@@ -178,12 +195,22 @@ def erase(
     entries = 0
     for at in erased:
         entries += yield from log.clear(at, keep_description=False)
-    deleted = [] if conversation_id is not None else (yield from whole.delete(low, high, name))
+    before = yield from remembered.total()
+    deleted = [] if conversation_id is not None else (yield from memories.delete(low, high, name))
     values = 0 if name is not None else (yield from blobs.erase(low, high))
     kept = 0 if name is not None else (yield from items.erase(low, high))
+    named = 0 if name is not None else (yield from remembered.erase(low, high))
     if name is None:
         yield from jobs.erase(low, high)
-    report = EraseReport(conversations=len(erased), entries=entries, threads=len(deleted), blobs=values, items=kept)
+    report = EraseReport(
+        conversations=len(erased),
+        entries=entries,
+        threads=len(deleted),
+        blobs=values,
+        items=kept,
+        branches=named,
+        memories=(yield from remembered.fewer_than(before)),
+    )
     return report, erased
 
 
@@ -226,6 +253,7 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
                 for record in records:
                     _write_line(file, record)
         kept = yield from _export_items(file, low, high)
+        moved = yield from memory_transfer.dump(low, high, partial(_write_line, file))
         _write_line(file, {"record": END})
     return TransferReport(
         conversations=len(branches),
@@ -234,6 +262,8 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
         checkpoints=checkpoints,
         blobs=values,
         items=kept,
+        branches=moved.branches,
+        memories=moved.memories,
     )
 
 
@@ -251,11 +281,13 @@ def load(
         What was added, in numbers, and the keys that were written by conversation.
 
     Raises:
-        InvalidInput: The file is missing, damaged or of another kind. Nothing was imported.
+        InvalidInput: The file is missing, damaged or of another kind, or a branch of memory has other content here.
+            Nothing was imported.
         MessageError: A conversation holds other content under one of the ids. Nothing was imported.
     """
     written: list[tuple[log.Address, list[str]]] = []
     every = checkpoints = values = kept = 0
+    arrival = Arrival(tail=tail)
     for head, records in _groups(path):
         if head["record"] == "conversation":
             at = log.Address(path_of(head.get("namespace")), id_of(head.get("id"), "conversation"))
@@ -267,10 +299,13 @@ def load(
             values += yield from blobs.restore(path_of(head.get("namespace")), records)
         elif head["record"] == "items":
             kept += yield from item_transfer.restore(path_of(head.get("namespace")), records, now=now, tail=tail)
+        elif head["record"] in memory_transfer.HOLDS:
+            yield from arrival.take(head, records)
         else:
             thread = ThreadAt(path_of(head.get("namespace")), id_of(head.get("id"), "thread"))
             checkpoints += yield from thread_transfer.restore(thread, bool(head.get("delta")), records, now=now)
             every += 1
+    moved = yield from arrival.finish()
     report = TransferReport(
         conversations=len(written),
         entries=sum(len(keys) for _, keys in written),
@@ -278,6 +313,8 @@ def load(
         checkpoints=checkpoints,
         blobs=values,
         items=kept,
+        branches=moved.branches,
+        memories=moved.memories,
     )
     return report, written
 

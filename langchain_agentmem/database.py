@@ -19,10 +19,12 @@ from langchain_agentmem.errors import InvalidInput, MemoryClosed
 from langchain_agentmem.events import Event, Hook, Hooks
 from langchain_agentmem.finding import TEXTS, find
 from langchain_agentmem.jobs import Job
+from langchain_agentmem.memory.found import Outlook
 from langchain_agentmem.retrieval import index
 from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
 from langchain_agentmem.retrieval.search import Inquiry, Recollection, Walls
 from langchain_agentmem.retrieval.vectors import Near
+from langchain_agentmem.rewinding.runs import Runs
 from langchain_agentmem.storage import Engine, Operation, open_engine
 from langchain_agentmem.tracing import Tracing
 from langchain_agentmem.worker import Worker
@@ -44,6 +46,7 @@ class Database:
     """An open database.
 
     Attributes:
+        runs: The graph runs of this process, whose memory follows their threads.
         worker: Does the jobs of its queue, see `jobs.py`.
         remembering: Whoever holds something that was read here, and has to `forget` it when something is erased.
 
@@ -84,7 +87,8 @@ class Database:
         self.engine: Engine = open_engine(url, synchronous=synchronous, busy_timeout=busy_timeout)
         self.tracing = Tracing(hooks=self.hooks, metadata={"agentmem_database": self.engine.dialect})
         self.worker = Worker(self.engine)
-        self.remembering: weakref.WeakSet[Remembering] = weakref.WeakSet()
+        self.runs = Runs()
+        self.remembering: weakref.WeakSet[Remembering] = weakref.WeakSet([self.runs])
         self._closes_itself = weakref.finalize(self, _close, self.worker, self.engine)
         self.embedder: Embedder | None = None
         if self.engine.read(index.is_old):
@@ -132,7 +136,15 @@ class Database:
         self.worker.register(kind, partial(_work_on, weakref.ref(self), handler))
         self.worker.wake(kind)
 
-    def find(self, asked: Inquiry, walls: Walls, *, limit: int, weights: Weights = WEIGHTS) -> list[Recollection]:
+    def find(
+        self,
+        asked: Inquiry,
+        walls: Walls,
+        *,
+        limit: int,
+        weights: Weights = WEIGHTS,
+        outlook: Outlook | None = None,
+    ) -> list[Recollection]:
         """Find what answers a query best, by words, and by vectors where there are embeddings.
 
         Args:
@@ -140,16 +152,25 @@ class Database:
             walls: Where to look.
             limit: Most results.
             weights: How much each signal counts.
+            outlook: From where it looks. Default: from nowhere in particular.
         """
         dense = self.near(asked, walls) if limit else None
-        return self.engine.read(lambda: find(asked, walls, limit=limit, weights=weights, dense=dense))
+        return self.engine.read(lambda: find(asked, walls, limit=limit, weights=weights, dense=dense, outlook=outlook))
 
     async def afind(
-        self, asked: Inquiry, walls: Walls, *, limit: int, weights: Weights = WEIGHTS
+        self,
+        asked: Inquiry,
+        walls: Walls,
+        *,
+        limit: int,
+        weights: Weights = WEIGHTS,
+        outlook: Outlook | None = None,
     ) -> list[Recollection]:
         """`find`, awaited."""
         dense = await self.anear(asked, walls) if limit else None
-        return await self.engine.aread(lambda: find(asked, walls, limit=limit, weights=weights, dense=dense))
+        return await self.engine.aread(
+            lambda: find(asked, walls, limit=limit, weights=weights, dense=dense, outlook=outlook)
+        )
 
     def near(self, asked: Inquiry, walls: Walls) -> Near | None:
         """What a search needs to go by vectors; None where there are no embeddings, or they fail."""

@@ -12,6 +12,7 @@
     │   ├── DatabaseBusy        another process held the lock for too long
     │   ├── CheckpointUnreadable  a checkpoint is damaged, or was written with another serializer
     │   └── BranchMoved         somebody else wrote first; the operation is retried for you
+    ├── StepIsOver              a step of a graph that another attempt has replaced wanted to remember something
     ├── MemoryClosed            used after close()
     └── MissingExtra            also an ImportError: an optional dependency is not installed
 
@@ -70,6 +71,10 @@ class CheckpointUnreadable(StorageError):
 
 class BranchMoved(StorageError):
     """The conversation moved while it was being written. Read it again and retry."""
+
+
+class StepIsOver(AgentMemoryError):
+    """This attempt of the step is over: another one has replaced it, or its checkpoint was put. Nothing was written."""
 
 
 class MemoryClosed(AgentMemoryError):

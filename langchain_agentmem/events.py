@@ -139,6 +139,25 @@ class CompactionFellShort(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CompressionFellShort(Event):
+    """A text was to be shortened by a model, and was cut instead.
+
+    Attributes:
+        context: What the text is, in a few words.
+        characters: How long it was.
+        max_chars: How long it may be, and is now at most.
+        reason: Why, in a sentence.
+        error: What the model raised; None where it answered.
+    """
+
+    context: str
+    characters: int
+    max_chars: int
+    reason: str
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StepFinished(Event):
     """One traced operation has ended. Told only when somebody listens.
 

@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 from langchain_agentmem.conversations import found as messages
 from langchain_agentmem.items import found as items
+from langchain_agentmem.memory import found as layers
+from langchain_agentmem.memory.found import EVERYWHERE, Outlook
 from langchain_agentmem.retrieval import analysis
 from langchain_agentmem.retrieval.index import TextsOf
 from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
@@ -21,18 +23,53 @@ from langchain_agentmem.storage import Steps
 MORE = 5
 """So many times the hits that were asked for are read, where reading them may change their order."""
 
-RecollectionsOf: TypeAlias = Callable[[Sequence[Hit], int], Steps[Mapping[int, Recollection]]]
-"""Gives what some hits are at a time, by the numbers of their documents."""
+RecollectionsOf: TypeAlias = Callable[[Sequence[Hit], int, Outlook], Steps[Mapping[int, Recollection]]]
+"""Gives what some hits are, at a time and seen from somewhere, by the numbers of their documents."""
 
-TEXTS: Mapping[str, TextsOf] = MappingProxyType({"item": items.texts, "message": messages.texts})
-RECOLLECTIONS: Mapping[str, RecollectionsOf] = MappingProxyType(
-    {"item": items.recollections, "message": messages.recollections}
+TEXTS: Mapping[str, TextsOf] = MappingProxyType(
+    {
+        "event": layers.texts,
+        "item": items.texts,
+        "message": messages.texts,
+        "record": layers.texts,
+        "thread_item": items.rewound_texts,
+        "thread_post": layers.texts,
+    }
 )
-KINDS = tuple(sorted(RECOLLECTIONS))
+RECOLLECTIONS: Mapping[str, RecollectionsOf] = MappingProxyType(
+    {
+        "event": layers.recollections,
+        "item": lambda hits, now, _: items.recollections(hits, now),
+        "message": lambda hits, now, _: messages.recollections(hits, now),
+        "record": layers.recollections,
+        "thread_item": items.rewound_recollections,
+        "thread_post": messages.rewound_recollections,
+    }
+)
+KINDS = ("event", "item", "message", "record")
+"""What a user can look for."""
+_STORED_AS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"item": ("item", "thread_item"), "message": ("message", "thread_post")}
+)
+
+
+def stored_as(kinds: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The kinds by which the index knows what a user looks for: what follows a thread has kinds of its own.
+
+    Args:
+        kinds: Some of `KINDS`; None for all.
+    """
+    return None if kinds is None else tuple(each for kind in kinds for each in _STORED_AS.get(kind, (kind,)))
 
 
 def find(
-    asked: Inquiry, walls: Walls, *, limit: int, weights: Weights = WEIGHTS, dense: Near | None = None
+    asked: Inquiry,
+    walls: Walls,
+    *,
+    limit: int,
+    weights: Weights = WEIGHTS,
+    dense: Near | None = None,
+    outlook: Outlook | None = None,
 ) -> Steps[list[Recollection]]:
     """Find what answers a query best, whatever its kind.
 
@@ -42,20 +79,23 @@ def find(
         limit: Most results.
         weights: How much each signal counts.
         dense: The question's vector, where there are embeddings.
+        outlook: From where it looks. Default: from nowhere in particular.
     """
     if limit == 0 or (walls.kinds is not None and not walls.kinds):
         return []
+    outlook = yield from (outlook or EVERYWHERE).looked(asked.now)
     phrases = asked.question.phrases
     many = limit * MORE if phrases or weights.diversity else limit
     while True:
         hits = yield from search(asked, walls, limit=many, weights=weights, dense=dense)
         given: dict[int, Recollection] = {}
         for kind in sorted({hit.kind for hit in hits}):
-            given.update((yield from RECOLLECTIONS[kind]([hit for hit in hits if hit.kind == kind], asked.now)))
+            mine = [hit for hit in hits if hit.kind == kind]
+            given.update((yield from RECOLLECTIONS[kind](mine, asked.now, outlook)))
         found = [given[hit.document] for hit in hits if hit.document in given]
         if len(found) >= limit or len(hits) < many:
             break
-        many *= MORE  # some of them have expired
+        many *= MORE  # some of them have expired, or cannot be seen from here
     if phrases:
         found = [_with_phrases(each, phrases, weights.phrase) for each in found]
         found.sort(key=lambda each: -each.score)

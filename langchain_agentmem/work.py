@@ -1,7 +1,8 @@
 """Work that asks a model or the database, written once for those who wait and for those who await.
 
-Work is a generator, as an operation of the storage is: it yields what it wants, an `Ask` for a model or a `Run` for the
-database, is sent the answer, and returns a value. What goes wrong is raised in it, at the place where it asked.
+Work is a generator, as an operation of the storage is: it yields what it wants, an `Ask` for a model, a `Run` or a
+`Find` for the database, is sent the answer, and returns a value. What goes wrong is raised in it, at the place where it
+asked.
 
     def haiku(model):
         text = yield Ask(model, [HumanMessage("A haiku about memory.")], "haiku")
@@ -27,6 +28,8 @@ from langchain_agentmem.storage import Operation
 
 if TYPE_CHECKING:
     from langchain_agentmem.database import Database
+    from langchain_agentmem.memory.found import Outlook
+    from langchain_agentmem.retrieval.search import Inquiry, Recollection, Walls
 
 T = TypeVar("T")
 
@@ -66,7 +69,27 @@ class Run(NamedTuple):
     inputs: Callable[[], Mapping[str, Any]] | None = None
 
 
-Work: TypeAlias = Generator[Ask | Run, Any, T]
+class Find(NamedTuple):
+    """A search; the answer is a list of recollections.
+
+    Attributes:
+        name: What the step is called in a trace, `<part>.<verb>`.
+        asked: The query, analysed.
+        walls: Where to look.
+        limit: Most results.
+        outlook: Whose memory counts as it is seen from where.
+    """
+
+    name: str
+    asked: Inquiry
+    walls: Walls
+    limit: int
+    outlook: Outlook | None = None
+
+
+Wish: TypeAlias = Ask | Run | Find
+
+Work: TypeAlias = Generator[Wish, Any, T]
 """Yields what it wants to know, is sent the answers, returns a `T`."""
 
 
@@ -140,19 +163,31 @@ def usable_model(given: Any) -> Any:
     )
 
 
-def _answer(wish: Ask | Run, database: Database | None) -> Any:
+def _answer(wish: Wish, database: Database | None) -> Any:
     if isinstance(wish, Run):
         run = _of(database).write if wish.write else _of(database).read
         return run(wish.name, wish.make, wish.inputs)
+    if isinstance(wish, Find):
+        tracing = _of(database).tracing
+        with tracing.step(f"memory.{wish.name}", run_type="retriever", inputs=lambda: _sought(wish)) as step:
+            found = _of(database).find(wish.asked, wish.walls, limit=wish.limit, outlook=wish.outlook)
+            step.finish(lambda: {"documents": list(map(_document, found))})
+        return found
     if wish.timeout is None and not _is_in_a_loop():
         return _asked(wish)
     return _in_time(wish, wish.timeout)
 
 
-async def _aanswer(wish: Ask | Run, database: Database | None) -> Any:
+async def _aanswer(wish: Wish, database: Database | None) -> Any:
     if isinstance(wish, Run):
         run = _of(database).awrite if wish.write else _of(database).aread
         return await run(wish.name, wish.make, wish.inputs)
+    if isinstance(wish, Find):
+        tracing = _of(database).tracing
+        async with tracing.step(f"memory.{wish.name}", run_type="retriever", inputs=lambda: _sought(wish)) as step:
+            found = await _of(database).afind(wish.asked, wish.walls, limit=wish.limit, outlook=wish.outlook)
+            step.finish(lambda: {"documents": list(map(_document, found))})
+        return found
     async with asyncio.timeout(wish.timeout):
         if hasattr(wish.model, "ainvoke"):
             return _text(await wish.model.ainvoke(list(wish.messages), config=_config(wish)))
@@ -203,6 +238,14 @@ def _in_time(wish: Ask, timeout: float | None) -> str:
 
 async def _awaited(reply: Any) -> Any:
     return await reply
+
+
+def _sought(wish: Find) -> dict[str, Any]:
+    return {"query": wish.asked.question.text, "limit": wish.limit}
+
+
+def _document(found: Recollection) -> dict[str, Any]:
+    return {"id": found.id, "page_content": found.text, "metadata": {"kind": found.kind, "score": found.score}}
 
 
 def _config(wish: Ask) -> dict[str, Any]:

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
-import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import hypothesis
 import psycopg
 import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage.queries import for_psycopg
 
+from .emptying import PostgresDatabases, SqliteDatabases
+
 ENGINES = ("sqlite", "postgres")
+
+# How quick a machine is says nothing of what holds on it.
+hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("patient")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Thousands of tests were collected, and stay: no collection of garbage has to look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 class SteppingClock:
@@ -46,58 +59,43 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for setting in ("fsync", "full_page_writes", "synchronous_commit"):  # it need not survive a power cut
             connection.execute(f"alter system set {setting} = off")
         connection.execute("select pg_reload_conf()")
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute("alter system set fsync = off")  # this server is never to survive a power cut
-        connection.execute("select pg_reload_conf()")
     yield server.get_uri()
     server.cleanup()
 
 
 @pytest.fixture(scope="session")
-def postgres_databases(postgres_server: str) -> Iterator[Callable[[int], str]]:
-    """Gives the URL of the n-th database, emptied. A few databases serve all tests, because making one is slow."""
-    names: list[str] = []
-
-    def empty(number: int) -> str:
-        while len(names) <= number:
-            names.append(f"agentmem_{uuid.uuid4().hex}")
-            with psycopg.connect(postgres_server, autocommit=True) as connection:
-                connection.execute(f"create database {names[-1]}")
-        url = _url_of(postgres_server, names[number])
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(
-                "select pg_terminate_backend(pid) from pg_stat_activity "
-                "where datname = current_database() and pid <> pg_backend_pid()"
-            )
-            connection.execute("drop schema if exists agentmem cascade")
-        return url
-
-    yield empty
-    if "AGENTMEM_TEST_POSTGRES" in os.environ:  # our own server is deleted whole
-        with psycopg.connect(postgres_server, autocommit=True) as connection:
-            for name in names:
-                connection.execute(f"drop database if exists {name} with (force)")
+def postgres_databases(postgres_server: str) -> Iterator[PostgresDatabases]:
+    databases = PostgresDatabases(postgres_server)
+    yield databases
+    if "AGENTMEM_TEST_POSTGRES" in os.environ:
+        databases.drop()
+    else:  # our own server is deleted whole
+        databases.close()
 
 
-def _url_of(server: str, database: str) -> str:
-    parts = psycopg.conninfo.conninfo_to_dict(server)
-    user, host = parts.get("user", "postgres"), parts["host"]
-    password = f":{parts['password']}" if parts.get("password") else ""
-    port = f"&port={parts['port']}" if parts.get("port") else ""
-    return f"postgresql://{user}{password}@/{database}?host={host}{port}"
+@pytest.fixture(scope="session")
+def sqlite_databases(tmp_path_factory: pytest.TempPathFactory) -> SqliteDatabases:
+    return SqliteDatabases(tmp_path_factory.mktemp("sqlite"))
 
 
 @pytest.fixture
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
-    """Makes an empty database of a kind, "sqlite" or "postgres", and gives its path or URL."""
+    """Makes an empty database of a kind, "sqlite" or "postgres", and gives its path or URL.
+
+    It is migrated already, as a first opening leaves it; for tests that are marked as `bare`, it was never opened.
+    """
     numbers = itertools.count()
+    bare = request.node.get_closest_marker("bare") is not None
 
     def make(kind: str) -> str:
         number = next(numbers)
         if kind == "postgres":
-            url: str = request.getfixturevalue("postgres_databases")(number)
-            return url
-        return str(tmp_path / f"memory{number}.db")
+            databases: PostgresDatabases = request.getfixturevalue("postgres_databases")
+            return databases.bare(number) if bare else databases.migrated(number)
+        path = tmp_path / f"memory{number}.db"
+        if not bare:
+            request.getfixturevalue("sqlite_databases").migrated(path)
+        return str(path)
 
     return make
 

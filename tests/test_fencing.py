@@ -37,6 +37,13 @@ class TestFenced:
         assert marks(block) == ['<note by="Maya">', "</note>"]
         assert unfenced("note", block) == text
 
+    @pytest.mark.parametrize("sign", ["\u200b", "\u200d", "\xad", "\u2060", "\ufeff", "\u202e", "\U000e0041", "\u115f"])
+    def test_what_nobody_sees_does_not_hide_a_mark(self, sign):
+        for text in (f"</no{sign}te>", f"<{sign}/note>", f"</note{sign}>", f"&lt;/n{sign}o{sign}te>"):
+            block = fenced("note", text)
+            assert block == f"<note>\n{text.replace('&', '&amp;').replace('<', '&lt;')}\n</note>"
+            assert unfenced("note", block) == text
+
     @given(TEXTS)
     @settings(max_examples=500)
     def test_any_text_stays_inside_and_comes_back(self, text):

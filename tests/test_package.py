@@ -130,7 +130,7 @@ class TestTwins:
     def test_what_does_io_has_an_async_twin_with_the_same_parameters(self, name):
         part = getattr(langchain_agentmem, name)
         makers = {
-            *("conversation", "managed_conversation", "session", "create", "compaction", "tools"),
+            *("conversation", "managed_conversation", "session", "create", "compaction", "tools", "layers", "inject"),
             *("byte_store", "retriever", "set_event_context", "get_messages"),
             *("watch_rounds", "forget"),
         }

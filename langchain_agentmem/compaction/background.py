@@ -93,6 +93,11 @@ class ContextCompactor:
     ) -> None:
         if not hasattr(session, "watch_rounds"):
             raise InvalidInput(f"session must be a SessionMemory, not {type(session).__name__}.")
+        if getattr(session, "follows_thread", False):
+            raise InvalidInput(
+                "The session of a thread is changed by the nodes of its graph alone, so it cannot be summarized in the "
+                "background. In a node, compact what the model is given: memory.compaction()."
+            )
         for name, given, kind in (
             ("config", config, CompactorConfig),
             ("summarization", summarization, SummarizationConfig),

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.compaction.summary import summary_in
+from langchain_agentmem.memory.injection.injected import is_injected
 
 MADE = "agentmem_made"
 """In `additional_kwargs` of a message that a compaction made or altered."""
@@ -37,10 +38,10 @@ def is_made(message: BaseMessage) -> bool:
 
 
 def is_filler(message: BaseMessage) -> bool:
-    """Whether a message tells nothing that somebody said: a summary, or what stands where a provider wants something.
+    """Whether a message tells nothing that somebody said: a summary, memory, or what a provider wants to stand there.
 
     It is known by what it says, and not by its mark alone: a mark on something else hides nothing.
     """
-    if summary_in(message) is not None:
+    if summary_in(message) is not None or is_injected(message):
         return True
     return MADE in message.additional_kwargs and message.content in (BEGINNING, NO_RESULT)

@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMe
 from langchain_agentmem.blocks import kind_of
 from langchain_agentmem.compaction.making import MADE, OPENING, RESULT
 from langchain_agentmem.compaction.summary import summary_in
+from langchain_agentmem.memory.injection.injected import is_injected
 
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call"})
@@ -84,9 +85,11 @@ def protected_from(messages: Sequence[BaseMessage], grace: int) -> int:
 
 
 def is_said_by_user(message: BaseMessage) -> bool:
-    """Whether a user said it; not all that is in the user's role was: a summary, for one, was not."""
+    """Whether a user said it; not all that is in the user's role was: a summary was not, nor what brings memory."""
     made = message.additional_kwargs.get(MADE)
-    return role_of(message) == "user" and made not in (OPENING, RESULT) and summary_in(message) is None
+    if role_of(message) != "user" or made in (OPENING, RESULT):
+        return False
+    return summary_in(message) is None and not is_injected(message)
 
 
 class Shape(NamedTuple):

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -126,7 +127,7 @@ def dropped_tools(
 
 
 def chosen(tools: Sequence[BaseTool], include: Iterable[str] | None) -> list[BaseTool]:
-    """Those of some tools that are named, in the order of the names; all, where none are.
+    """Those of some tools that are named, in the order of the names; all, where none are. "mem_*" names several.
 
     Raises:
         InvalidInput: There is no tool of a name.
@@ -136,9 +137,12 @@ def chosen(tools: Sequence[BaseTool], include: Iterable[str] | None) -> list[Bas
     by_name = {tool.name: tool for tool in tools}
     if isinstance(include, str) or not isinstance(include, Iterable):
         raise InvalidInput(f"include must be a list of names of tools, not {include!r:.100}.")
-    names = list(dict.fromkeys(include))
-    if unknown := [name for name in names if name not in by_name]:
-        raise InvalidInput(f"There is no tool {unknown[0]!r:.100}; there are {', '.join(by_name)}.")
+    names: dict[str, None] = {}
+    for given in include:
+        found = [name for name in by_name if isinstance(given, str) and fnmatchcase(name, given)]
+        if not found:
+            raise InvalidInput(f"There is no tool {given!r:.100}; there are {', '.join(by_name)}.")
+        names.update(dict.fromkeys(found))
     return [by_name[name] for name in names]
 
 
@@ -209,7 +213,7 @@ class _Reader:
         if at is None:
             return None
         # This namespace and none below it: a conversation of the same id there is somebody else's.
-        walls = Walls(at.path, at.path + "\x01", kinds=("message",), conversation=at.name)
+        walls = Walls(at.path, at.path + "\x01", kinds=("message",), conversations=(at.name,))
         # Some of what is found is left out, so more is looked for.
         return _Search(inquiry(query, self._database.now()), walls, _ASKED * (_within(limit) + 5), self._weights)
 

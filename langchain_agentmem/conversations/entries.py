@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_agentmem.clock import micros, moment
 from langchain_agentmem.conversations import log
 from langchain_agentmem.errors import MessageError
+from langchain_agentmem.memory.injection.injected import MARK, is_injected
 from langchain_agentmem.messages import Message, decode_body, encode_body, from_langchain, message_time, to_langchain
 from langchain_agentmem.namespaces import id_of
 
@@ -68,6 +69,11 @@ def entry_of(message: Message, now: int, *, new_key: bool = False) -> log.Entry:
         sender=plain(message.name),
         new_key=new_key,
     )
+
+
+def brings_memory(entry: log.Entry) -> bool:
+    """Whether an entry is a message by which memory was put into a context: what it tells is stored already."""
+    return MARK.encode() in entry.body and is_injected(to_langchain(decode_body(entry.body, entry.key)))
 
 
 def edited(old: log.Stored, changes: Mapping[str, Any]) -> log.Entry:

@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 
 from langchain_agentmem.clock import moment
+from langchain_agentmem.memory.found import Outlook, sighted
 from langchain_agentmem.messages import body_text, decode_body
 from langchain_agentmem.namespaces import namespace_of
 from langchain_agentmem.retrieval.search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
 
 
 def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
@@ -32,21 +34,32 @@ def recollections(hits: Sequence[Hit], now: int) -> Steps[Mapping[int, Recollect
     del now
     rows = yield query.found_entries(owners=json.dumps([hit.owner for hit in hits]))
     found = {row["slot"]: row for row in rows}
-    given = {}
-    for hit in hits:
-        row = found.get(hit.owner)
-        if row is None:
-            continue
-        message = decode_body(bytes(row["body"]), row["key"])
-        given[hit.document] = Recollection(
-            kind=hit.kind,
-            id=message.message_id,
-            text=message.text,
-            score=hit.score,
-            namespace=namespace_of(row["path"]),
-            conversation_id=row["conversation"],
-            created_at=moment(row["created_at"]),
-            value=message,
-            why=hit.why,
-        )
-    return given
+    return {hit.document: _found(hit, row, "conversation") for hit in hits if (row := found.get(hit.owner)) is not None}
+
+
+def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook) -> Steps[Mapping[int, Recollection]]:
+    """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
+
+    Args:
+        hits: Posts of the sessions of threads that a search found.
+        now: When.
+        outlook: From where it looks.
+    """
+    there, sights = yield from sighted(hits, now, outlook)
+    seen = {number for sight in sights for number in sight.numbers}
+    return {hit.document: _found(hit, there[hit.owner], "name") for hit in hits if hit.owner in seen}
+
+
+def _found(hit: Hit, row: Row, conversation: str) -> Recollection:
+    message = decode_body(bytes(row["body"]), row["key"])
+    return Recollection(
+        kind="message",
+        id=message.message_id,
+        text=message.text,
+        score=hit.score,
+        namespace=namespace_of(row["path"]),
+        conversation_id=row[conversation],
+        created_at=moment(row["created_at"]),
+        value=message,
+        why=hit.why,
+    )

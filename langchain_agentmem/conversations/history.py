@@ -25,7 +25,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations import chat, log
-from langchain_agentmem.conversations.entries import entry_of, message_of
+from langchain_agentmem.conversations.entries import brings_memory, entry_of, message_of
 from langchain_agentmem.conversations.saved import Saved, checked_retention
 from langchain_agentmem.database import Database, Details, database_of
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
@@ -460,11 +460,13 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         return steps
 
     def _store(self, entries: Sequence[log.Entry]) -> None:
-        """Whatever adds messages comes through here."""
-        self._announce(self._write("add", self._append(entries), lambda: {"messages": len(entries)}))
+        """Whatever adds messages comes through here. What `inject` brought into a context is not stored again."""
+        if said := _said(entries):
+            self._announce(self._write("add", self._append(said), lambda: {"messages": len(said)}))
 
     async def _astore(self, entries: Sequence[log.Entry]) -> None:
-        self._announce(await self._awrite("add", self._append(entries), lambda: {"messages": len(entries)}))
+        if said := _said(entries):
+            self._announce(await self._awrite("add", self._append(said), lambda: {"messages": len(said)}))
 
     def _all(self) -> Steps[list[log.Stored]]:
         return log.messages(self._at)
@@ -487,6 +489,10 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         if not isinstance(description, str):
             raise InvalidInput(f"A description is text, not {type(description).__name__}.")
         return self._given(None, role="system", content=description)._replace(kind=log.DESCRIPTION)
+
+
+def _said(entries: Sequence[log.Entry]) -> list[log.Entry]:
+    return [entry for entry in entries if not brings_memory(entry)]
 
 
 def _not_none(message: Any) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.errors import BranchMoved, MessageError
 from langchain_agentmem.messages import body_text, same_body
@@ -89,6 +89,36 @@ class Appended(NamedTuple):
 
     keys: list[str]
     dropped: list[str]
+
+
+class Log(Protocol):
+    """What a session asks of a log. This module is one, that of conversations."""
+
+    def append(
+        self, at: Address, entries: Sequence[Entry], *, now: int, tail: int, retention: Retention | None = None
+    ) -> Steps[Appended]:
+        """Add entries at the end, all of them or none."""
+        ...
+
+    def update(self, at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[bool]:
+        """Store a new version of one entry."""
+        ...
+
+    def clear(self, at: Address, *, keep_description: bool) -> Steps[int]:
+        """Delete everything, or everything but the description."""
+        ...
+
+    def get(self, at: Address, key: str) -> Steps[Stored | None]:
+        """One entry by its key, or None."""
+        ...
+
+    def history(self, at: Address, key: str) -> Steps[list[Stored]]:
+        """The versions of one entry, oldest first."""
+        ...
+
+    def rounds(self, at: Address) -> Steps[tuple[list[Stored], list[Stored]]]:
+        """The rounds and all messages, each in order."""
+        ...
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
@@ -198,11 +228,11 @@ def update(at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[
     """
     found = yield from locked(at)
     if found is None:
-        raise _unknown(key, at)
+        raise unknown(key, at)
     branch, head = found
     row = yield from _current(branch, key)
     if row is None:
-        raise _unknown(key, at)
+        raise unknown(key, at)
     entry: Entry = change(_stored(row))
     if content.digest(entry.body) == bytes(row["content_hash"]) and _hash(entry.attachments) == row["attachments_hash"]:
         return False
@@ -402,7 +432,7 @@ def _fresh(branch: int, entries: Sequence[Entry]) -> Steps[list[Entry]]:
             # What was edited since is here all the same: a step that is run again repeats its first words.
             earlier = yield query.versions(branch=branch, key=entry.key)
             if not any(_says_the_same(row, entry) for row in earlier):
-                raise _taken(entry.key)
+                raise taken(entry.key)
     return fresh
 
 
@@ -586,7 +616,8 @@ def _stored(row: Any) -> Stored:
     )
 
 
-def _taken(key: str) -> MessageError:
+def taken(key: str) -> MessageError:
+    """The error for a key under which there is other content."""
     return MessageError(
         f"The conversation already holds other content under the id {key!r}. Use update() to change a message, "
         "or another id to add one."
@@ -597,5 +628,6 @@ def _newer(new: Entry, _: Stored) -> Entry:
     return new
 
 
-def _unknown(key: str, at: Address) -> MessageError:
+def unknown(key: str, at: Address) -> MessageError:
+    """The error for a key that nothing has."""
     return MessageError(f"The conversation {at.name!r} holds no message with the id {key!r}.")

@@ -41,6 +41,7 @@ class Saved:
     _part: str
     _database: Database
     _at: log.Address
+    _log: log.Log = log
     _description: log.Entry | None = None
     _own_description: log.Entry | None = None
     _retention: Retention | None = None
@@ -61,14 +62,14 @@ class Saved:
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        records = self._read("save", lambda: transfer.dump(self._at))
+        records = self._read("save", self._dumping)
         _write_document(path, self._document(records, additional_state))
 
     async def asave_to_file(
         self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
     ) -> None:
         """`save_to_file`, awaited."""
-        records = await self._aread("save", lambda: transfer.dump(self._at))
+        records = await self._aread("save", self._dumping)
         document = self._document(records, additional_state)
         await self._database.engine.in_thread(_write_document, path, document, write=False)
 
@@ -162,7 +163,7 @@ class Saved:
 
     def _append(self, entries: Sequence[log.Entry]) -> Operation[log.Appended]:
         now, retention = self._now(), self._retention
-        return lambda: log.append(self._at, entries, retention=retention, **now)
+        return lambda: self._log.append(self._at, entries, retention=retention, **now)
 
     def _announce(self, added: log.Appended) -> None:
         if added.keys:
@@ -203,12 +204,15 @@ class Saved:
             "additional_state": _stated(additional_state),
         }
 
+    def _dumping(self) -> Steps[list[dict[str, Any]]]:
+        return (yield from transfer.dump(self._at))
+
     def _loading(self, document: Mapping[str, Any]) -> Operation[list[str]]:
         now = self._now()
 
         def steps() -> Steps[list[str]]:
-            yield from log.clear(self._at, keep_description=False)
-            return (yield from transfer.restore(self._at, document["entries"], **now))
+            yield from self._log.clear(self._at, keep_description=False)
+            return (yield from transfer.restore(self._at, document["entries"], into=self._log, **now))
 
         return steps
 

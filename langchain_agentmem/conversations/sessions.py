@@ -16,13 +16,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem import encoding
 from langchain_agentmem.compaction.rounds import CompactedMessage, Seen, seen_by
 from langchain_agentmem.conversations import log
+from langchain_agentmem.conversations.bound import ThreadLog, is_of_thread
 from langchain_agentmem.conversations.entries import entry_of
 from langchain_agentmem.conversations.rounds import ASSISTANT, USER, assembled, role_rounds
 from langchain_agentmem.conversations.saved import Saved, checked_retention
@@ -40,6 +41,7 @@ from langchain_agentmem.model import (
     SharedMemoryEntry,
 )
 from langchain_agentmem.namespaces import id_of, path_of, resolve
+from langchain_agentmem.rewinding.threads import thread_point
 from langchain_agentmem.storage import Operation, Steps
 
 if TYPE_CHECKING:
@@ -49,14 +51,21 @@ if TYPE_CHECKING:
 class SessionMemory(Saved):
     """Rounds and posts of one session (document 000).
 
+    With the config of a node it is the session of the node's thread, which is rewound with the thread: a checkpoint
+    shows it as it was, a fork goes on from there, and a node that is executed again posts once. The graph needs this
+    memory's checkpointer. From outside it can only be read, with the config of a thread or of a checkpoint. It is no
+    view of the conversation of the same id; its rounds are not summarized in the background (`ContextCompactor`), since
+    that would change what a checkpoint shows; and events tell what a node writes when it does, whatever becomes of it.
+
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
-        session_id: Which session. It begins to exist with its first round or message. Default: a new one.
-        namespace: Whose it is. Default: the running config's, else the root.
-        retention: Which messages to keep after each addition. Default: all, for ever.
+        session_id: Which session. It begins to exist with its first round or message. Default: a new one. A config, a
+            `Runtime` or a `ToolRuntime` means the session of a thread, see above.
+        namespace: Whose it is. Default: the running config's, else the root. A thread's is what its config says.
+        retention: Which messages to keep after each addition. Default: all, for ever. A thread's keeps all.
 
     Raises:
-        InvalidInput: An argument is wrong.
+        InvalidInput: An argument is wrong, or makes no sense for the session of a thread.
         StorageError: The database cannot be opened.
     """
 
@@ -66,23 +75,31 @@ class SessionMemory(Saved):
     def __init__(
         self,
         memory: AgentMemory | Database | str | os.PathLike[str] = ":memory:",
-        session_id: str | None = None,
+        session_id: Any = None,
         *,
         namespace: Sequence[str] | None = None,
         retention: Retention | None = None,
     ) -> None:
         self._database = database_of(memory)
-        if session_id is None:
-            session_id = f"conv-{self._database.new_id()}"
-        self.session_id = id_of(session_id, "session")
-        self._at = log.Address(path_of(resolve(namespace)), self.session_id)
         self._retention = checked_retention(retention)
+        if is_of_thread(session_id):
+            self._at, self._log = self._of_thread(session_id, namespace)
+        else:
+            if session_id is None:
+                session_id = f"conv-{self._database.new_id()}"
+            self._at = log.Address(path_of(resolve(namespace)), id_of(session_id, "session"))
+        self.session_id = self._at.name
         self._watchers: dict[object, Callable[[], None]] = {}
 
     @property
     def database(self) -> Database:
         """The database that it is in."""
         return self._database
+
+    @property
+    def follows_thread(self) -> bool:
+        """Whether it is rewound with a thread."""
+        return isinstance(self._log, ThreadLog)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -179,12 +196,12 @@ class SessionMemory(Saved):
 
     def reset_memory(self) -> None:
         """Remove every round and message but the conversation's description."""
-        self._write("reset", lambda: log.clear(self._at, keep_description=True))
+        self._write("reset", lambda: self._log.clear(self._at, keep_description=True))
         self._announce_reset()
 
     async def areset_memory(self) -> None:
         """`reset_memory`, awaited."""
-        await self._awrite("reset", lambda: log.clear(self._at, keep_description=True))
+        await self._awrite("reset", lambda: self._log.clear(self._at, keep_description=True))
         self._announce_reset()
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -293,11 +310,11 @@ class SessionMemory(Saved):
         Args:
             role: The role.
         """
-        return _messages_for(*self._read("read", lambda: log.rounds(self._at)), role)
+        return _messages_for(*self._read("read", lambda: self._log.rounds(self._at)), role)
 
     async def amessages_for(self, role: str) -> list[BaseMessage]:
         """`messages_for`, awaited."""
-        return _messages_for(*await self._aread("read", lambda: log.rounds(self._at)), role)
+        return _messages_for(*await self._aread("read", lambda: self._log.rounds(self._at)), role)
 
     # -- files -------------------------------------------------------------------------------------------------
 
@@ -353,14 +370,31 @@ class SessionMemory(Saved):
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
+    def _of_thread(self, given: Any, namespace: Any) -> tuple[log.Address, ThreadLog]:
+        point = thread_point(self._database.runs, given)
+        if namespace is not None and path_of(namespace) != point.path:
+            raise InvalidInput(
+                "The session of a thread is in the namespace that its config names: leave namespace= out."
+            )
+        if self._retention is not None:
+            raise InvalidInput("The session of a thread keeps what its checkpoints show: leave retention= out.")
+        return log.Address(point.path, point.name), ThreadLog(point, self._database)
+
+    def _dumping(self) -> Steps[list[dict[str, Any]]]:
+        return (yield from self._log.dump() if isinstance(self._log, ThreadLog) else super()._dumping())
+
     def _rounds(self) -> list[Round]:
-        return assembled(*self._read("read", lambda: log.rounds(self._at)))
+        return assembled(*self._read("read", lambda: self._log.rounds(self._at)))
 
     async def _arounds(self) -> list[Round]:
-        return assembled(*await self._aread("read", lambda: log.rounds(self._at)))
+        return assembled(*await self._aread("read", lambda: self._log.rounds(self._at)))
 
     def _seeing(self, role: str, include_failures: bool) -> Operation[Seen]:  # noqa: FBT001
-        return lambda: seen_by(self._at, role, include_failures=include_failures)
+        def whole() -> Steps[Seen]:
+            rounds = assembled(*(yield from self._log.rounds(self._at)))
+            return Seen(role_rounds(rounds, role, include_failures=include_failures), None, {})
+
+        return whole if self.follows_thread else lambda: seen_by(self._at, role, include_failures=include_failures)
 
     def _rounds_changed(self) -> None:
         for notify in self._watchers.values():
@@ -385,14 +419,14 @@ class SessionMemory(Saved):
 
         def steps() -> Steps[log.Appended]:
             # A round made of plain messages is here already, though in another form.
-            here = {each.id: each for each in assembled(*(yield from log.rounds(self._at)))}
+            here = {each.id: each for each in assembled(*(yield from self._log.rounds(self._at)))}
             fresh = [entry for each, own in entries if here.get(each.id) != each for entry in own]
-            return (yield from log.append(self._at, fresh, retention=retention, **now))
+            return (yield from self._log.append(self._at, fresh, retention=retention, **now))
 
         return steps
 
     def _require_round(self, round_id: str) -> Steps[log.Stored]:
-        row = yield from log.get(self._at, id_of(round_id, "round", MessageError))
+        row = yield from self._log.get(self._at, id_of(round_id, "round", MessageError))
         if row is None or row.kind != log.ROUND:
             raise MessageError(
                 f"The session {self.session_id!r} has no round {round_id!r} that can be changed. Begin one with "
@@ -412,7 +446,7 @@ class SessionMemory(Saved):
         def steps() -> Steps[None]:
             row = yield from self._require_round(round_id)
             body = encoding.encode(encoding.decode(row.body) | {"state": state})
-            yield from log.update(self._at, row.key, lambda _: _round_like(row, body), now=now, tail=tail)
+            yield from self._log.update(self._at, row.key, lambda _: _round_like(row, body), now=now, tail=tail)
 
         return steps
 

@@ -8,11 +8,11 @@ conversation comes back with its ids, times, rounds, attachments and earlier ver
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
 from langchain_agentmem import encoding
+from langchain_agentmem.clock import is_time
 from langchain_agentmem.conversations import log
 from langchain_agentmem.conversations.entries import check_langchain, plain
 from langchain_agentmem.encoding import read_plain, write_plain
@@ -24,8 +24,6 @@ from langchain_agentmem.storage import Steps, query
 
 Record = Mapping[str, Any]
 
-_EARLIEST = (datetime.min.replace(tzinfo=UTC) - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
-_LATEST = (datetime.max.replace(tzinfo=UTC) - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
 
 _TEXTS = ("role", "sender", "recipient", "round_key")
 
@@ -52,7 +50,9 @@ def dump(at: log.Address) -> Steps[list[dict[str, Any]]]:
     ]
 
 
-def restore(at: log.Address, records: Sequence[Record], *, now: int, tail: int) -> Steps[list[str]]:
+def restore(
+    at: log.Address, records: Sequence[Record], *, now: int, tail: int, into: log.Log = log
+) -> Steps[list[str]]:
     """Write records into a conversation, keeping what is there.
 
     What is there already is left alone. A message that was edited since it came here from the same source gets the
@@ -63,6 +63,7 @@ def restore(at: log.Address, records: Sequence[Record], *, now: int, tail: int) 
         records: What `dump` gave.
         now: When.
         tail: How many entries may wait for the index.
+        into: The log. Default: that of conversations.
 
     Returns:
         The key of every version that was written.
@@ -79,15 +80,15 @@ def restore(at: log.Address, records: Sequence[Record], *, now: int, tail: int) 
             for entry in entries:
                 versions = here.get(entry.key)
                 if versions is None or (entry.body not in versions and _is_behind(versions, entry.key, records)):
-                    yield from log.update(at, entry.key, lambda _, new=entry: new, now=written_at, tail=tail)
+                    yield from into.update(at, entry.key, lambda _, new=entry: new, now=written_at, tail=tail)
                     written.append(entry.key)
             continue
         for entry in entries:
-            rows = yield from log.history(at, entry.key)
+            rows = yield from into.history(at, entry.key)
             if any(bytes(row.body) == entry.body for row in rows):
                 here[entry.key] = [bytes(row.body) for row in rows]
         new = [entry for entry in entries if entry.key not in here]
-        written += (yield from log.append(at, new, now=written_at or now, tail=tail)).keys
+        written += (yield from into.append(at, new, now=written_at or now, tail=tail)).keys
     return written
 
 
@@ -150,6 +151,6 @@ def _name(text: Any) -> str | None:
 
 def _whole(number: Any) -> int:
     """A time or position; what is outside the years 1 to 9999 could not be read again."""
-    if isinstance(number, bool) or not isinstance(number, int) or not _EARLIEST <= number <= _LATEST:
+    if not is_time(number):
         raise InvalidInput(f"This record is damaged: {number!r} is no time or position.")
-    return number
+    return int(number)

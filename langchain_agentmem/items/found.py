@@ -6,9 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 
 from langchain_agentmem.clock import moment
+from langchain_agentmem.items import rewound
 from langchain_agentmem.items.values import passages, read
+from langchain_agentmem.memory.found import Outlook, sighted
 from langchain_agentmem.namespaces import namespace_of
 from langchain_agentmem.retrieval.search import Hit, Recollection
+from langchain_agentmem.rewinding.rows import extra_of, kept_of, words_of
 from langchain_agentmem.storage import Steps, query
 
 
@@ -45,4 +48,46 @@ def recollections(hits: Sequence[Hit], now: int) -> Steps[Mapping[int, Recollect
         )
         for hit in hits
         if (row := found.get(hit.owner)) is not None
+    }
+
+
+def rewound_texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
+    """The texts by which items of threads are found, by their rows.
+
+    Args:
+        owners: The rows.
+    """
+    found = yield query.memory_texts(ids=json.dumps(list(owners)))
+    extras = {row["id"]: extra_of(row) for row in found}
+    return {number: tuple(extra.get("named") or (extra["words"],)) for number, extra in extras.items()}
+
+
+def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook) -> Steps[Mapping[int, Recollection]]:
+    """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
+
+    Args:
+        hits: Items of threads that a search found.
+        now: When.
+        outlook: From where it looks.
+    """
+    there, sights = yield from sighted(hits, now, outlook)
+    seen = {}
+    for sight in sights:
+        if sight.view is not None and sight.numbers:
+            kept = [kept_of(there[number]) for number in sorted(sight.numbers)]
+            seen.update({each.number: each for each in (yield from rewound.alive(sight.view, kept))})
+    return {
+        hit.document: Recollection(
+            kind="item",
+            id=rewound.place_of(each).key,
+            text=words_of(each.body, each.extra),
+            score=hit.score,
+            namespace=namespace_of(there[hit.owner]["path"]),
+            conversation_id=there[hit.owner]["name"],
+            created_at=moment(each.created_at),
+            value=rewound.value_of(each),
+            why=hit.why,
+        )
+        for hit in hits
+        if (each := seen.get(hit.owner)) is not None
     }

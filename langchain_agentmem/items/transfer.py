@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from langchain_agentmem.clock import is_time
 from langchain_agentmem.encoding import read_plain, write_plain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.items import store
@@ -105,6 +106,6 @@ def _read(path: str, record: Record) -> tuple[Place, Draft]:
 
 
 def _whole(number: Any) -> int:
-    if isinstance(number, bool) or not isinstance(number, int):
+    if not is_time(number):
         raise TypeError(number)
-    return number
+    return int(number)

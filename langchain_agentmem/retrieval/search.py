@@ -33,7 +33,7 @@ MOST_DATED = 300
 _DAY = 86_400_000_000
 _SCOPE_BITS = PLACE_BITS + SERIES_BITS
 
-RELATED_KINDS = frozenset({"message", "event"})
+RELATED_KINDS = frozenset({"message", "event", "thread_post"})
 """The kinds whose documents are neighbours of each other; items that were stored one after the other are not."""
 
 MOST_RANGES = 64
@@ -51,7 +51,7 @@ class Walls(NamedTuple):
         low: First namespace path.
         high: Path after the last.
         kinds: Only these kinds, or None for all.
-        conversation: One conversation's id, or None for all.
+        conversations: The ids of conversations, threads or branches, or None for all.
         roles: Only what these roles said, or None for all.
         before: Only what was said before, in microseconds since 1970, or None.
         after: Only what was said then or later, or None.
@@ -60,7 +60,7 @@ class Walls(NamedTuple):
     low: str
     high: str
     kinds: tuple[str, ...] | None = None
-    conversation: str | None = None
+    conversations: tuple[str, ...] | None = None
     roles: tuple[str, ...] | None = None
     before: int | None = None
     after: int | None = None
@@ -264,8 +264,8 @@ def _ranges(walls: Walls) -> Steps[tuple[list[Range], dict[int, str]]]:
 
     Where the kinds that are not wanted would cut them into very many, those are looked through too, and left out later.
     """
-    if walls.conversation is not None:
-        rows = yield query.series_within(low=walls.low, high=walls.high, name=walls.conversation)
+    if walls.conversations is not None:
+        rows = yield query.series_within(low=walls.low, high=walls.high, keys=json.dumps(walls.conversations))
         bits, kinds = PLACE_BITS, {row["id"] >> SERIES_BITS: row["kind"] for row in rows}
     else:
         rows = yield query.scopes_within(low=walls.low, high=walls.high)

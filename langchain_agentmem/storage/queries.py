@@ -2,8 +2,9 @@
 
 Each file in `queries/` holds queries that begin with a line `-- name: the_name`. A file `log.sql` is for both
 engines; `log.postgres.sql` and `log.sqlite.sql` hold what a dialect must say in its own way. Parameters are
-written `:name`. Operations ask for a query by attribute, `query.insert_entry(branch=1, …)`, and know nothing
-of dialects; each engine looks the text up in its own table.
+written `:name`. What several queries share is a fragment, which begins with `-- fragment: the_name` and stands in a
+query where a line says `-- include: the_name`. Operations ask for a query by attribute, `query.insert_entry(branch=1,
+…)`, and know nothing of dialects; each engine looks the text up in its own table.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from langchain_agentmem.storage.steps import Statement
 
 DIALECTS = ("sqlite", "postgres")
 
-_NAME = re.compile(r"^-- name: *([a-z_][a-z0-9_]*) *$", re.MULTILINE)
+_NAME = re.compile(r"^-- (name|fragment): *([a-z_][a-z0-9_]*) *$", re.MULTILINE)
+_INCLUDE = re.compile(r"^ *-- include: *([a-z_][a-z0-9_]*) *$", re.MULTILINE)
 # A parameter is :name; a doubled colon is PostgreSQL's cast, and a quoted string holds no parameters.
 _PARAMETER = re.compile(r"'(?:[^']|'')*'|--[^\n]*|(?<!:):([a-z_][a-z0-9_]*)")
 
@@ -38,9 +40,10 @@ def load(dialect: str) -> Mapping[str, str]:
 
     Raises:
         ValueError: A name stands twice in the files of the same rank.
+        KeyError: There is no such fragment.
     """
-    shared: dict[str, str] = {}
-    own: dict[str, str] = {}
+    shared: dict[tuple[str, str], str] = {}
+    own: dict[tuple[str, str], str] = {}
     for file in sorted(resources.files(__package__).joinpath("queries").iterdir(), key=lambda f: f.name):
         stem, _, rest = file.name.partition(".")
         if rest == "sql":
@@ -51,9 +54,14 @@ def load(dialect: str) -> Mapping[str, str]:
             continue
         for name, sql in _split(file.read_text(encoding="utf-8")):
             if name in target:
-                raise ValueError(f"query {name!r} stands twice (the second time in {stem!r})")
+                raise ValueError(f"{' '.join(name)!r} stands twice (the second time in {stem!r})")
             target[name] = sql
-    return shared | own
+    every = shared | own
+
+    def included(match: re.Match[str]) -> str:
+        return _INCLUDE.sub(included, every["fragment", match[1]])
+
+    return {name: _INCLUDE.sub(included, sql) for (what, name), sql in every.items() if what == "name"}
 
 
 def parameters(sql: str) -> frozenset[str]:
@@ -94,9 +102,10 @@ def returns_rows(sql: str) -> bool:
     return words[0] in {"select", "with", "values"} or "returning" in words
 
 
-def _split(text: str) -> list[tuple[str, str]]:
+def _split(text: str) -> list[tuple[tuple[str, str], str]]:
+    """The queries and fragments of a file: what each is, its name, and its text."""
     parts = _NAME.split(text)
-    return [(name, sql.strip()) for name, sql in zip(parts[1::2], parts[2::2], strict=True)]
+    return [((what, name), sql.strip()) for what, name, sql in zip(*(parts[n::3] for n in (1, 2, 3)), strict=True)]
 
 
 class Query:

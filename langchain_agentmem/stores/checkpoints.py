@@ -39,12 +39,14 @@ from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import id_of, path_of, range_of, resolve, running_config
+from langchain_agentmem.rewinding import whole as memories
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.stores.adopting import Adoption
 from langchain_agentmem.stores.coding import Coding, Rows, in_order
 from langchain_agentmem.stores.configs import Ready, address, config_of, listed, readable, text_of
 from langchain_agentmem.stores.importing import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.stores.listing import Listing
+from langchain_agentmem.stores.rewinding import Rewinding
 from langchain_agentmem.threads import log, whole
 from langchain_agentmem.threads.head import next_version, short
 from langchain_agentmem.threads.lines import Thread, ThreadAt
@@ -110,6 +112,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             raise InvalidInput(f"retention must be a Retention, not {self.retention!r:.100}.")
         self._followers = tuple(followers)
         self._coding = Coding()
+        self._rewinding = Rewinding(self.database, self.serde)
         self._owned = False
 
     @classmethod
@@ -164,11 +167,10 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             return saved
 
         saved = self._read(steps, at, name)
-        return (
-            None
-            if saved is None
-            else self._coding.tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
-        )
+        thread_id = config["configurable"]["thread_id"]
+        found = None if saved is None else self._coding.tuple(self.serde, saved, thread_id, at, ns)
+        self._rewinding.loaded(config, found, addressed=name is not None)
+        return found
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple`, awaited."""
@@ -195,7 +197,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, the filter is no dictionary, or the limit is no number.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        for page in self._listing(config, filter, before, limit).pages():
+        for page in self._rewinding.listed(config, before, limit, self._listing(config, filter, before, limit).pages()):
             yield from page
 
     async def alist(
@@ -207,7 +209,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """`list`, awaited."""
-        pages = self._listing(config, filter, before, limit).pages()
+        pages = self._rewinding.listed(config, before, limit, self._listing(config, filter, before, limit).pages())
         while (page := await self._in_thread(next, pages, None)) is not None:
             for found in page:
                 yield found
@@ -378,7 +380,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread, in every namespace; inside a run with a namespace, only there."""
         name, (low, high) = id_of(thread_id, "thread"), range_of(resolve(None))
-        deleted = self._change(lambda: whole.delete(low, high, name), "delete_thread", thread_id=thread_id)
+        deleted = self._change(lambda: memories.delete(low, high, name), "delete_thread", thread_id=thread_id)
         self._coding.forget(deleted)
 
     async def adelete_thread(self, thread_id: str) -> None:
@@ -395,7 +397,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: They are no list.
         """
         runs, (low, high) = [str(run) for run in listed(run_ids, "run")], range_of(resolve(None))
-        self._change(lambda: whole.delete_for_runs(runs, low, high), "delete_for_runs", run_ids=runs)
+        self._change(lambda: memories.delete_for_runs(runs, low, high), "delete_for_runs", run_ids=runs)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """`delete_for_runs`, awaited."""
@@ -410,8 +412,14 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """
         source = ThreadAt(path_of(resolve(None)), id_of(source_thread_id, "thread"))
         target, now = id_of(target_thread_id, "thread"), self.database.now()
+
+        def steps() -> Steps[int]:
+            copied = yield from whole.copy(source, target, now=now)
+            yield from memories.copy(source, target)
+            return copied
+
         self._change(
-            lambda: whole.copy(source, target, now=now),
+            steps,
             "copy_thread",
             source_thread_id=source.name,
             target_thread_id=target,
@@ -455,10 +463,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         jobs: Jobs = []
         for name in [id_of(thread_id, "thread") for thread_id in listed(thread_ids, "thread")]:
             if strategy == "delete":
-                jobs.append(partial(self._prune, partial(whole.delete, low, high, name), name, strategy))
+                jobs.append(partial(self._prune, partial(memories.delete, low, high, name), name, strategy))
                 continue
             found = self.database.engine.read(partial(whole.named, low, high, name))
-            jobs += [partial(self._prune, partial(whole.prune, at, keep=1), name, strategy) for at in found]
+            prune = partial(memories.prune, keep=1, now=self.database.now())
+            jobs += [partial(self._prune, partial(prune, at), name, strategy) for at in found]
         return jobs
 
     def _prune(self, make: Operation[Any], name: str, strategy: str) -> bool:
@@ -490,13 +499,22 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         plan = self._coding.plan(self.serde, at, rows, list(values.items()), listing=True)
         now = self.database.now()
 
+        remember: list[Callable[[], None]] = []
+        retains = self.retention is not None and not self.retention.off
+
+        def seal(thread: Thread) -> Steps[None]:
+            remember[:] = [(yield from self._rewinding.seal(config, at, thread, checkpoint, told))]
+
         def steps() -> Steps[tuple[Thread, log.Planned, Shelved]]:
-            done = yield from log.put(at, ns, stored, plan, retention=self.retention, now=now)
+            done = yield from log.put(at, ns, stored, plan, retention=self.retention, now=now, then=seal)
+            if retains:
+                yield from self._rewinding.sweep(done[0], ns, told)
             yield from self._follow("put", config, checkpoint=checkpoint, metadata=told)
             return done
 
         def store() -> RunnableConfig:
             thread = self._write(steps, at)
+            remember[0]()
             return config_of(config["configurable"]["thread_id"], thread.path, ns, stored.name)
 
         return store
@@ -522,6 +540,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         def steps() -> Steps[tuple[Thread, log.Planned, Shelved]]:
             done = yield from log.put_writes(at, ns, name, plan, now=now)
+            yield from self._rewinding.finish(config, at, done[0], writes, task_id)
             yield from self._follow("put_writes", config, writes=writes, task_id=task_id, task_path=task_path)
             return done
 

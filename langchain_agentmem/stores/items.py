@@ -19,32 +19,28 @@ The namespace is given by each call, as LangGraph has it: that of a run's config
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Self
 
-from langchain_core.embeddings import Embeddings
-from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig, ensure_embeddings
+from langgraph.store.base import IndexConfig, TTLConfig
 
 from langchain_agentmem.closing import Closing
-from langchain_agentmem.database import Database, database_of
-from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput
+from langchain_agentmem.database import Database
 from langchain_agentmem.items import store
-from langchain_agentmem.items.store import PAGE, Stored
+from langchain_agentmem.items.shared import Items, SharedItems
+from langchain_agentmem.items.store import PAGE
 from langchain_agentmem.items.values import ttl_of
-from langchain_agentmem.retrieval.search import inquiry
-from langchain_agentmem.storage import Operation
 from langchain_agentmem.stores.configs import Ready
-from langchain_agentmem.stores.operations import Batch, Fields, checked_fields
+from langchain_agentmem.stores.serving import ItemStore
 from langchain_agentmem.stores.sweeping import Sweeper
 
 SWEEP_MINUTES = 5.0
 """Between two sweeps, unless something else is asked for."""
 
 
-class AgentMemoryStore(Closing, BaseStore):
+class AgentMemoryStore(Closing, ItemStore):
     """LangGraph's store of long-term items.
 
     Args:
@@ -65,15 +61,10 @@ class AgentMemoryStore(Closing, BaseStore):
         StorageError: The database cannot be opened.
     """
 
-    supports_ttl = True
+    _part = "store"
 
     def __init__(self, memory: Any, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None) -> None:
-        self.index_config, self._fields = _index(index)
-        self.embeddings = _embeddings(self.index_config)
-        self.ttl_config = _ttl(ttl)
-        self.database: Database = database_of(memory)
-        if self.embeddings is not None and self.index_config is not None:
-            self.database.embed_with(self.embeddings, self.index_config["dims"])
+        super().__init__(memory, index, ttl)
         self._sweeper: Sweeper | None = None
         self._owned = False
 
@@ -116,48 +107,6 @@ class AgentMemoryStore(Closing, BaseStore):
 
     def __repr__(self) -> str:
         return f"AgentMemoryStore({self.database.engine.path!r})"
-
-    # -- operations --------------------------------------------------------------------------------------------
-
-    def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Run operations in one transaction.
-
-        Args:
-            ops: `GetOp`, `SearchOp`, `PutOp` and `ListNamespacesOp`, in any mixture.
-
-        Returns:
-            The result of each, in their order: an item or None, a list of items, None, or a list of namespaces.
-
-        Raises:
-            InvalidInput: An operation is wrong, or a value cannot be stored as JSON. Nothing was written.
-            StorageError: The database failed. Nothing was written.
-        """
-        batch = self._batch(ops)
-        now, tail = self.database.now(), self.database.tail
-        self._embed(batch, now)
-        if batch.writes:
-            found = self.database.write(batch.name, lambda: batch.run(now, tail=tail), batch.shown)
-        else:
-            found = self.database.read(batch.name, lambda: batch.read(now), batch.shown)
-            if found.touched:
-                with contextlib.suppress(DatabaseReadOnly):  # who may only read still reads
-                    self.database.engine.write(_touching(found.touched, now))
-        return batch.answers(found)
-
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """`batch`, awaited."""
-        batch = self._batch(ops)
-        now, tail = self.database.now(), self.database.tail
-        if (embedder := self.database.embedder) is not None and batch.asks:
-            await embedder.in_thread(self._embed, batch, now)
-        if batch.writes:
-            found = await self.database.awrite(batch.name, lambda: batch.run(now, tail=tail), batch.shown)
-        else:
-            found = await self.database.aread(batch.name, lambda: batch.read(now), batch.shown)
-            if found.touched:
-                with contextlib.suppress(DatabaseReadOnly):
-                    await self.database.engine.awrite(_touching(found.touched, now))
-        return batch.answers(found)
 
     # -- expiry ------------------------------------------------------------------------------------------------
 
@@ -211,51 +160,5 @@ class AgentMemoryStore(Closing, BaseStore):
         """
         return self._sweeper is None or self._sweeper.stop(timeout)
 
-    def _embed(self, batch: Batch, now: int) -> None:
-        embedder = self.database.embedder
-        if embedder is not None and batch.asks:
-            batch.embed(lambda look: embedder.near(inquiry(look.question, now), look.walls))
-
-    def _batch(self, ops: Iterable[Op]) -> Batch:
-        return Batch(ops, self.ttl_config or {}, self._fields)
-
-
-def _touching(items: list[Stored], now: int) -> Operation[None]:
-    return lambda: store.touch(items, now=now)
-
-
-def _index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
-    """The configuration of the index, and the fields that it names."""
-    if index is None:
-        return None, None
-    if not isinstance(index, Mapping):
-        raise InvalidInput(f"index must be a dictionary such as {{'fields': ['text']}}, not {index!r:.100}.")
-    dims = index.get("dims")
-    if dims is not None and (isinstance(dims, bool) or not isinstance(dims, int) or dims < 1):
-        raise InvalidInput(f"index['dims'] must be a positive whole number, not {dims!r:.100}.")
-    fields = checked_fields("index['fields']", index.get("fields") or index.get("text_fields") or ["$"])
-    config = IndexConfig(**{**index, "fields": list(fields or ("$",))})  # type: ignore[typeddict-item]
-    return config, fields
-
-
-def _embeddings(index: IndexConfig | None) -> Embeddings | None:
-    embed = None if index is None else index.get("embed")
-    if embed is None:
-        return None
-    if not isinstance(embed, str) and not callable(embed) and not isinstance(embed, Embeddings):
-        raise InvalidInput(
-            f"index['embed'] must be Embeddings, a function or 'provider:model', not {type(embed).__name__}."
-        )
-    if index is None or index.get("dims") is None:
-        raise InvalidInput("index['embed'] needs index['dims'], the numbers of a vector.")
-    return ensure_embeddings(embed)
-
-
-def _ttl(ttl: Any) -> TTLConfig | None:
-    if ttl is None:
-        return None
-    if not isinstance(ttl, Mapping):
-        raise InvalidInput(f"ttl must be a dictionary such as {{'default_ttl': 60}}, not {ttl!r:.100}.")
-    ttl_of(ttl.get("default_ttl"))
-    ttl_of(ttl.get("sweep_interval_minutes"))
-    return TTLConfig(**ttl)  # type: ignore[typeddict-item]
+    def _opened(self) -> Callable[[], Items]:
+        return SharedItems

@@ -26,9 +26,9 @@ from langgraph.store.base import (
 
 from langchain_agentmem.clock import moment
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.items import search, store
 from langchain_agentmem.items.filters import checked
 from langchain_agentmem.items.search import Found, Look
+from langchain_agentmem.items.shared import Items
 from langchain_agentmem.items.store import Draft, Place, Stored
 from langchain_agentmem.items.values import key_of, plain_view, read, text_of, ttl_of, whole_text, written
 from langchain_agentmem.namespaces import Namespace, namespace_of, path_of, range_of
@@ -89,9 +89,9 @@ class Batch:
         return bool(self._changes)
 
     @property
-    def name(self) -> str:
+    def verb(self) -> str:
         """What a trace calls it."""
-        return f"store.{next(iter(self._counts))}" if len(self._counts) == 1 else "store.batch"
+        return next(iter(self._counts)) if len(self._counts) == 1 else "batch"
 
     def shown(self) -> Mapping[str, Any]:
         """What a trace shows of it: how many operations of each kind, and in which namespaces."""
@@ -115,31 +115,42 @@ class Batch:
             if look.question and look.limit:
                 self._searches[number] = (look._replace(dense=near(look)), refresh)
 
-    def read(self, now: int) -> Steps[Read]:
-        """Run what reads."""
+    def read(self, items: Items, now: int) -> Steps[Read]:
+        """Run what reads.
+
+        Args:
+            items: Where.
+            now: When.
+        """
         results: dict[int, Any] = {}
         touched: list[Stored] = []
         if self._gets:
-            items = yield from store.get((at for at, _ in self._gets.values()), now=now)
+            there = yield from items.get([at for at, _ in self._gets.values()], now=now)
             for number, (at, refresh) in self._gets.items():
-                if (item := items.get(at)) is not None:
+                if (item := there.get(at)) is not None:
                     results[number] = item
                     touched += [item] if refresh and item.ttl is not None else []
         for number, (look, refresh) in self._searches.items():
-            found = yield from search.find(look, now=now)
+            found = yield from items.find(look, now=now)
             results[number] = found
             touched += [each.item for each in found if refresh and each.item.ttl is not None]
         for number, (op, low, high) in self._lists.items():
-            results[number] = yield from search.namespaces(
+            results[number] = yield from items.namespaces(
                 low, high, _matching(op), depth=op.max_depth, limit=op.limit, offset=op.offset, now=now
             )
         return Read(results, touched)
 
-    def run(self, now: int, *, tail: int) -> Steps[Read]:
-        """Run everything: what reads sees what was there before."""
-        found = yield from self.read(now)
-        yield from store.touch(found.touched, now=now)
-        yield from store.write(self._changes, now=now, tail=tail)
+    def run(self, items: Items, now: int, *, tail: int) -> Steps[Read]:
+        """Run everything: what reads sees what was there before.
+
+        Args:
+            items: Where.
+            now: When.
+            tail: How many documents may wait for the search index.
+        """
+        found = yield from self.read(items, now)
+        yield from items.touch(found.touched, now=now, tail=tail)
+        yield from items.write(self._changes, now=now, tail=tail)
         return found
 
     def answers(self, found: Read) -> list[Result]:

@@ -25,6 +25,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import Message
 from langchain_agentmem.retrieval.ranking import Weights
 from langchain_agentmem.retrieval.search import Recollection
+from langchain_agentmem.searches import sought
 
 _ARGUMENTS = ("namespace", "limit", "kinds", "conversation_id", "roles", "before", "after", "weights")
 
@@ -71,7 +72,7 @@ class AgentMemoryRetriever(BaseRetriever):
         given = _with_limit(given)
         arguments = {name: type(self).model_fields[name].default for name in _ARGUMENTS}
         arguments |= {name: value for name, value in given.items() if name in arguments}
-        memory._searching("", **arguments, config=None)  # noqa: SLF001 - checked now, by those who check it later
+        sought(memory.database, memory.weights, "", **arguments, config=None)  # checked now, and not when it runs
         if (conversation := given.get("conversation_id")) is not None:
             given["conversation_id"] = str(conversation)
         try:

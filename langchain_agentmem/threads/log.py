@@ -135,6 +135,7 @@ def put(
     retention: Retention | None,
     now: int,
     exact: bool = False,
+    then: Callable[[Thread], Steps[None]] | None = None,
 ) -> Steps[tuple[Thread, Planned, Shelved]]:
     """Store a checkpoint with the values that are new in it.
 
@@ -146,6 +147,7 @@ def put(
         retention: What to remove after it.
         now: When.
         exact: The empty path stands for the root.
+        then: Takes further steps when it is stored, while the checkpoints before it are still there.
 
     Returns:
         The thread, what was planned for its shelf, and where the parts are.
@@ -172,6 +174,9 @@ def put(
     )
     if checkpoint.delta and not thread.delta:
         yield query.mark_delta(thread=thread.id)
+    thread = thread._replace(line=line)
+    if then is not None:
+        yield from then(thread)
     if retention is not None:
         yield from retain(thread, line, ns, checkpoint.name, retention, now)
     return thread, planned, shelved
@@ -202,7 +207,7 @@ def put_writes(
     ]
     if rows:
         yield query.insert_write.many(rows)
-    return thread, planned, shelved
+    return thread._replace(line=line), planned, shelved
 
 
 def get(at: ThreadAt, ns: str, name: str | None, recall: Recall = nothing_known) -> Steps[Saved | None]:

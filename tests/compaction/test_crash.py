@@ -1,10 +1,8 @@
 """`kill -9` anywhere in a compaction: the next run continues, nothing is lost, no model is asked twice for the same."""
 
 import random
-import subprocess
-import sys
+import signal
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.compaction import ManagedMemoryConfig
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer
+from tests.forking import Forks
 
 KILLS = 6
 
@@ -58,27 +57,28 @@ TALK = """
 """
 
 
-def killed(url: str, asked: Path, seconds: float) -> int:
-    """How many turns a process made before it was killed after so many seconds."""
-    script = textwrap.dedent(TALK)
-    with subprocess.Popen(
-        [sys.executable, "-c", script, url, str(asked)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        ready = process.stdout.readline()
-        time.sleep(seconds)
-        process.kill()
-        out, errors = process.communicate()
-    assert (ready, errors) == ("ready\n", "")
-    return out.count("turn")
+@pytest.fixture
+def forks(tmp_path_factory):
+    modules = ("langgraph.graph", "langchain_agentmem.compaction.node", "langchain_agentmem.compaction.state")
+    with Forks(tmp_path_factory.mktemp("talks"), "langchain_agentmem.stores.checkpoints", *modules) as forks:
+        yield forks
+
+
+def killed(forks: Forks, url: str, asked: Path, turns: int, seconds: float) -> int:
+    """How many turns a process made before it was killed, so many seconds after so many turns."""
+    run = forks.run_killed(textwrap.dedent(TALK), url, str(asked), lines=1 + turns, after=seconds)
+    assert run.returncode == -signal.SIGKILL
+    ready, *lines = run.stdout.splitlines()
+    assert (ready, run.stderr) == ("ready", "")
+    return len(lines)
 
 
 @pytest.mark.timeout(180)
-def test_killed_again_and_again_it_goes_on(url, tmp_path):
+def test_killed_again_and_again_it_goes_on(url, tmp_path, forks):
     luck = random.Random(7)
     asked = tmp_path / "asked.txt"
     asked.touch()
-    turns = sum(killed(url, asked, luck.uniform(0.2, 0.9)) for _ in range(KILLS))
+    turns = sum(killed(forks, url, asked, luck.randint(3, 9), luck.uniform(0, 0.2)) for _ in range(KILLS))
     assert turns > 20
     with AgentMemory(url) as memory:
         assert memory.verify().problems == ()

@@ -75,7 +75,8 @@ class TestRecall:
         assert "word007a" in await tool(memory, "recall_dropped").ainvoke({"query": "word007a"}, CONFIG)
 
     def test_the_model_sees_neither_config_nor_thread(self, memory):
-        assert [sorted(each.args) for each in memory.tools()] == [["limit", "query"], ["id", "page"]]
+        ours = memory.tools(include=["recall_dropped", "expand"])
+        assert [sorted(each.args) for each in ours] == [["limit", "query"], ["id", "page"]]
 
     def test_a_thread_sees_only_its_own(self, memory):
         compacted(memory, chat(2))
@@ -141,7 +142,7 @@ class TestRecall:
 
     async def test_failures_are_sentences_where_they_are_awaited(self, memory):
         memory.close()
-        for each in memory.tools():
+        for each in memory.tools(include=["recall_dropped", "expand"]):
             argument = "query" if each.name == "recall_dropped" else "id"
             assert "could not be read" in await each.ainvoke({argument: "x"}, CONFIG)
 
@@ -267,12 +268,28 @@ class TestExpand:
 
 class TestOffered:
     def test_by_name(self, memory):
-        assert [each.name for each in memory.tools()] == ["recall_dropped", "expand"]
+        assert [each.name for each in memory.tools()] == [
+            "recall_dropped",
+            "expand",
+            "mem_core_set",
+            "mem_core_del",
+            "mem_archival_write",
+            "mem_archival_search",
+        ]
         assert [each.name for each in memory.tools(include=["expand"])] == ["expand"]
+        assert [each.name for each in memory.tools(include=["mem_core_*", "expand"])] == [
+            "mem_core_set",
+            "mem_core_get",
+            "mem_core_del",
+            "expand",
+        ]
+        assert len(memory.tools(include=["*"])) == 17
         assert memory.tools(include=[]) == []
         for wrong in (["forget"], "expand", 3):
             with pytest.raises(InvalidInput):
                 memory.tools(include=wrong)
+        with pytest.raises(InvalidInput, match="no tool 'mem_x'"):
+            memory.tools(include=["mem_*", "mem_x"])
 
     def test_for_one_conversation_whatever_the_run(self, memory):
         compacted(memory, chat(2), {"configurable": {"thread_id": "t", "agentmem_namespace": ("alice",)}})

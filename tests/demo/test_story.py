@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,26 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.demo.story import QUESTIONS, TALKS
 
+from ..forking import COMMAND, Forks  # noqa: TID252 - what tests share lies beside them
+
 ROOT = Path(__file__).parent.parent.parent
 
 
+INTERPRETERS: list[Forks] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _interpreter(tmp_path_factory) -> Iterator[None]:
+    modules = ("commands", "demo.story", "demo.exam")
+    with Forks(tmp_path_factory.mktemp("demo"), *(f"langchain_agentmem.{name}" for name in modules)) as forks:
+        INTERPRETERS[:] = [forks]
+        yield
+
+
 def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the demo; in an interpreter of its own if something is said of its environment."""
+    if not environment:
+        return INTERPRETERS[0].run(COMMAND, "demo", *arguments)
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "langchain_agentmem", "demo", *arguments],
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"} | environment,

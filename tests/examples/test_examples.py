@@ -13,6 +13,14 @@ ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
 
 PRINTS = {
+    "edit_and_regenerate.py": [
+        "agent> this memory:     ['My sister Ana lives in Lisbon.']",
+        (
+            "agent> this memory:     ['My sister Ana lives in Porto.']\n"
+            "  LangGraph store: ['My sister Ana lives in Lisbon.', 'My sister Ana lives in Porto.']"
+        ),
+        "shows what was known there: ['My sister Ana lives in Lisbon.']",
+    ],
     "long_chat.py": [
         "the thread holds 120 messages",
         "human: Day 1: I planted a medlar tree",

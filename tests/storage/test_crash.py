@@ -13,6 +13,8 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 
+pytestmark = pytest.mark.bare
+
 SQLITE_KILLS = 55
 POSTGRES_KILLS = 10
 

@@ -19,6 +19,8 @@ from langchain_agentmem.storage import migrations, open_engine
 from langchain_agentmem.storage.migrations import Migration
 from langchain_agentmem.storage.sqlite import _statements
 
+pytestmark = pytest.mark.bare
+
 HERE = Path(__file__).parent
 
 POSTGRES_SCHEMA = """

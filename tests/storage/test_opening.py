@@ -28,6 +28,8 @@ from langchain_agentmem.errors import (
     StorageError,
 )
 
+pytestmark = pytest.mark.bare
+
 
 def run_python(script, *arguments):
     done = subprocess.run(

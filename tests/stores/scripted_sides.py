@@ -26,8 +26,11 @@ class Different(AssertionError):
 
 # What can be compared.
 
+SIMPLE = {int, bool, float, bytes, type(None)}
+"""Of these a type and a text is all there is. Most values are of them, so they are asked nothing else."""
 
-def plain(given: Any, *, in_message: bool = False) -> Any:  # noqa: PLR0911
+
+def plain(given: Any, *, in_message: bool = False) -> Any:  # noqa: C901, PLR0911
     """A value as lists and strings that tell its types and order.
 
     Within a message tuples and lone surrogates may become lists and question marks, as msgpack makes them, and a dict
@@ -35,7 +38,9 @@ def plain(given: Any, *, in_message: bool = False) -> Any:  # noqa: PLR0911
     """
     kind = type(given)
     if kind is str:
-        return f"'{given.encode(errors='replace').decode() if in_message else given}'"
+        return f"'{given.encode(errors='replace').decode() if in_message and not given.isascii() else given}'"
+    if kind in SIMPLE:
+        return f"{kind.__name__} {given!r}"
     if kind is bytearray:
         return plain(bytes(given))
     if kind is dict:
@@ -107,6 +112,8 @@ def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
 def spoil(given: Any) -> None:
     """Change all that a caller was given and could change."""
     parts: Any = ()
+    if type(given) is str or type(given) in SIMPLE:
+        return
     if isinstance(given, BaseMessage):
         parts = [given.additional_kwargs, given.response_metadata, given.content]
         given.content, given.id = "spoiled", "spoiled"

@@ -385,16 +385,27 @@ class TestErasing:
         assert [m.text for m in graph.get_state(at()).values["messages"]] == ["two", "TWO"]
 
 
+@pytest.fixture(scope="module")
+def exports():
+    """What was exported of each kind of database, which is made once."""
+    return {}
+
+
 @pytest.fixture
-def exported(new_database, tmp_path):
+def exported(new_database, tmp_path, exports):
     """An export of threads of every sort, and what they hold."""
 
     def export(kind="sqlite"):
-        with AgentMemory(new_database(kind)) as memory:
-            fill(memory.checkpointer)
-            memory.conversation("c").add_user_message("said beside them")
-            report = memory.export(tmp_path / "all.jsonl")
-            return tmp_path / "all.jsonl", report, seen(memory.checkpointer)
+        path = tmp_path / "all.jsonl"
+        if kind not in exports:
+            with AgentMemory(new_database(kind)) as memory:
+                fill(memory.checkpointer)
+                memory.conversation("c").add_user_message("said beside them")
+                report = memory.export(path)
+                exports[kind] = path.read_bytes(), report, seen(memory.checkpointer)
+        content, report, before = exports[kind]
+        path.write_bytes(content)
+        return path, report, before
 
     return export
 

@@ -16,6 +16,14 @@ select
     (select count(*) from item) as items,
     (select count(*) from job) as jobs,
     (select count(*) from compaction) as compactions,
+    (select count(*) from branch where kind = 'layers') as branches,
+    (select count(*) from branch where parent_id is not null) as forks,
+    (select count(*) from memory) as memories,
+    (select count(*) from memory where kind = 'core' and deleted = 0 and until = 4611686018427387904) as core,
+    (select count(*) from memory where kind = 'event' and deleted = 0 and until = 4611686018427387904) as events,
+    (select count(*) from memory where kind = 'record' and deleted = 0 and until = 4611686018427387904) as records,
+    (select count(*) from memory where until < 4611686018427387904) as old_memories,
+    (select count(*) from memory_group) as waiting_groups,
     (select count(*) from content) as contents,
     (select coalesce(sum(length(body)), 0) from content) as content_bytes;
 
@@ -28,6 +36,7 @@ select c.hash from content c
 where not exists (select 1 from entry e where e.content_id = c.id)
     and not exists (select 1 from entry e where e.attachments_id = c.id)
     and not exists (select 1 from part p where p.content_id = c.id)
+    and not exists (select 1 from memory m where m.content_id = c.id)
 limit 10;
 
 -- name: wrong_heads

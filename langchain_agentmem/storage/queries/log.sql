@@ -189,6 +189,7 @@ where path = :path
     and not exists (select 1 from branch where namespace_id = namespace.id)
     and not exists (select 1 from blob where namespace_id = namespace.id)
     and not exists (select 1 from item where namespace_id = namespace.id)
+    and not exists (select 1 from search_scope where namespace_id = namespace.id)
     and not exists (select 1 from thread where namespace_id = namespace.id);
 
 -- name: collect_content
@@ -196,7 +197,8 @@ delete from content
 where hash = :hash
     and not exists (select 1 from entry where content_id = content.id)
     and not exists (select 1 from entry where attachments_id = content.id)
-    and not exists (select 1 from part where content_id = content.id);
+    and not exists (select 1 from part where content_id = content.id)
+    and not exists (select 1 from memory where content_id = content.id);
 
 -- name: list_branches
 -- Every conversation of the namespaces in a range of paths; one by its name, or all.

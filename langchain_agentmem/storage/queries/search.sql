@@ -144,11 +144,13 @@ where n.path >= :low and n.path < :high
 order by c.id;
 
 -- name: series_within
--- The series of one name in a range of paths.
+-- The series of some names in a range of paths.
 select s.id, c.kind from search_series s
 join search_scope c on c.id = s.scope_id
 join namespace n on n.id = c.namespace_id
-where n.path >= :low and n.path < :high and s.name = :name
+where n.path >= :low and n.path < :high and s.name in (
+-- include: keys
+    )
 order by s.id;
 
 -- name: totals
@@ -198,4 +200,6 @@ select d.id from search_document d
 join search_scope c on c.id = d.id >> 37
 where (c.kind = 'message' and not exists (select 1 from entry e where e.id = d.owner and e.document_id = d.id))
     or (c.kind = 'item' and not exists (select 1 from item i where i.id = d.owner and i.document_id = d.id))
+    or (c.kind not in ('message', 'item') and not exists (
+        select 1 from memory m where m.id = d.owner and m.document_id = d.id and m.kind = c.kind))
 limit 10;

@@ -7,7 +7,7 @@ create table namespace (
     path text collate "C" not null unique
 );
 
--- A line of memory. `head` is the position of its newest group, `messages` how many
+-- A line of memory. `head` is the position of what came last, `messages` how many
 -- messages it has of its own. A fork is one row: where it begins on its parent.
 create table branch (
     id bigint generated always as identity primary key,
@@ -23,14 +23,6 @@ create table branch (
 );
 create index branch_parent on branch (parent_id) where parent_id is not null;
 
--- What one execution of one task wrote, while it has no place on a branch yet. A call outside a run needs no
--- row here: its entries are given their place at once.
-create table memory_group (
-    id bigint generated always as identity primary key,
-    thread_id text,
-    created_at bigint not null
-);
-
 -- Message bodies and other large values, one copy each, known by their BLAKE2b-160. The ids ascend, so that what
 -- is written together lies together, in this table and in every index that refers to it.
 create table content (
@@ -39,14 +31,13 @@ create table content (
     body bytea not null
 );
 
--- One version of a message or round. `position` is its group's place on the branch. A row with `replaces` is a
+-- One version of a message or round. `position` is its call's place on the branch. A row with `replaces` is a
 -- newer version of the row it names; the newest one counts, and the older ones are its history. `document_id` is the
 -- number under which a search finds it, on the row of the first version.
 create table entry (
     id bigint generated always as identity primary key,
-    branch_id bigint references branch (id) on delete cascade,
-    position bigint,
-    group_id bigint references memory_group (id) on delete cascade,
+    branch_id bigint not null references branch (id) on delete cascade,
+    position bigint not null,
     replaces bigint references entry (id) on delete cascade,
     kind text not null,
     key text collate "C" not null,
@@ -58,8 +49,7 @@ create table entry (
     attachments_id bigint references content (id),
     document_id bigint,
     created_at bigint not null,
-    written_at bigint not null,
-    check (branch_id is not null or group_id is not null)
+    written_at bigint not null
 );
 create index entry_position on entry (branch_id, position, id);
 create unique index entry_key on entry (branch_id, key) where replaces is null;
@@ -67,7 +57,6 @@ create index entry_content on entry (content_id);
 create index entry_attachments on entry (attachments_id) where attachments_id is not null;
 create index entry_replaces on entry (replaces, id) where replaces is not null;
 create index entry_round on entry (branch_id, round_key) where round_key is not null;
-create index entry_group on entry (group_id) where group_id is not null;
 
 -- Token counts by counting method: computed when first asked for.
 create table token_count (
@@ -81,7 +70,6 @@ create table token_count (
 -- there. These columns are found by unique keys or by indexes, so they need none.
 alter table namespace alter column path set statistics 0;
 alter table branch alter column name set statistics 0;
-alter table memory_group alter column thread_id set statistics 0;
 alter table content alter column hash set statistics 0, alter column body set statistics 0;
 alter table entry alter column key set statistics 0, alter column role set statistics 0,
     alter column sender set statistics 0, alter column recipient set statistics 0,

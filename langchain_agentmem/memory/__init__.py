@@ -1,0 +1,105 @@
+"""RECALLED: what an agent remembers, in layers (document 004), and INJECTED: how a model is given it, and writes to it.
+
+`LayeredMemory` has core, recall and archival memory, resources and branches. `layer_tools` and `MemoryProtocol` let a
+model work on it, `MemoryInjection` and `MemoryMiddleware` show it to a model. Names are loaded when they are first
+used; a star import leaves out the middleware, which needs the extra `[agents]`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langchain_agentmem.lazily import lazily
+
+if TYPE_CHECKING:
+    from langchain_agentmem.memory.archival import ArchivalMemory
+    from langchain_agentmem.memory.branching import BranchDiff, BranchTree
+    from langchain_agentmem.memory.budget import Budget
+    from langchain_agentmem.memory.compress import Compressor
+    from langchain_agentmem.memory.consolidation import ConsolidationReport
+    from langchain_agentmem.memory.core import CoreEntry, CoreMemory
+    from langchain_agentmem.memory.injection.inject import MemoryInjection
+    from langchain_agentmem.memory.injection.middleware import MemoryMiddleware as MemoryMiddleware
+    from langchain_agentmem.memory.layers import LayeredMemory
+    from langchain_agentmem.memory.merging import MergeReport
+    from langchain_agentmem.memory.operations.protocol import PROTOCOL_PROMPT, MemoryProtocol
+    from langchain_agentmem.memory.operations.tools import layer_tools
+    from langchain_agentmem.memory.operations.updates import Outcome, Update, aapply, apply, parse
+    from langchain_agentmem.memory.pressure import Pressure
+    from langchain_agentmem.memory.recall import RecallMemory
+    from langchain_agentmem.memory.resources.layer import ResourceMemory
+    from langchain_agentmem.memory.resources.snapshots import build_resource_snapshot
+    from langchain_agentmem.memory.secrets.patterns import SecretPattern
+    from langchain_agentmem.memory.secrets.redaction import patterns_with, redact, redact_value
+    from langchain_agentmem.memory.settings import LayersConfig
+    from langchain_agentmem.memory.values import Event, Record
+
+_HOMES = {
+    "ArchivalMemory": "archival",
+    "BranchDiff": "branching",
+    "BranchTree": "branching",
+    "Budget": "budget",
+    "Compressor": "compress",
+    "ConsolidationReport": "consolidation",
+    "CoreEntry": "core",
+    "CoreMemory": "core",
+    "Event": "values",
+    "LayeredMemory": "layers",
+    "LayersConfig": "settings",
+    "MemoryInjection": "injection.inject",
+    "MemoryMiddleware": "injection.middleware",
+    "MemoryProtocol": "operations.protocol",
+    "MergeReport": "merging",
+    "Outcome": "operations.updates",
+    "PROTOCOL_PROMPT": "operations.protocol",
+    "Pressure": "pressure",
+    "RecallMemory": "recall",
+    "Record": "values",
+    "ResourceMemory": "resources.layer",
+    "SecretPattern": "secrets.patterns",
+    "Update": "operations.updates",
+    "aapply": "operations.updates",
+    "apply": "operations.updates",
+    "build_resource_snapshot": "resources.snapshots",
+    "layer_tools": "operations.tools",
+    "parse": "operations.updates",
+    "patterns_with": "secrets.redaction",
+    "redact": "secrets.redaction",
+    "redact_value": "secrets.redaction",
+}
+
+__all__ = [
+    "PROTOCOL_PROMPT",
+    "ArchivalMemory",
+    "BranchDiff",
+    "BranchTree",
+    "Budget",
+    "Compressor",
+    "ConsolidationReport",
+    "CoreEntry",
+    "CoreMemory",
+    "Event",
+    "LayeredMemory",
+    "LayersConfig",
+    "MemoryInjection",
+    "MemoryProtocol",
+    "MergeReport",
+    "Outcome",
+    "Pressure",
+    "RecallMemory",
+    "Record",
+    "ResourceMemory",
+    "SecretPattern",
+    "Update",
+    "aapply",
+    "apply",
+    "build_resource_snapshot",
+    "layer_tools",
+    "parse",
+    "patterns_with",
+    "redact",
+    "redact_value",
+]
+
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

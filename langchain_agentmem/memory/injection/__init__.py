@@ -1,0 +1,1 @@
+"""INJECTED: what is remembered goes into prompts, messages, states and requests, as data."""

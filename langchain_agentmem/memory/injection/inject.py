@@ -1,0 +1,223 @@
+"""`MemoryInjection`: what is remembered goes into a prompt, into messages, or into what a graph shows its model.
+
+    chain = memory.inject("user-42") | model                    # text, messages or a prompt in, the same out
+
+    builder = StateGraph(CompactionState)                       # in a graph, the memory of the thread
+    builder.add_node("memory", memory.inject())
+    builder.add_node("answer", lambda state: {"messages": [model.invoke(state["llm_input_messages"])]})
+
+Core memory stands in the prefix, whose bytes change only when it does, so that a provider's cache of the prompt lives
+on. What was found for the question stands right before it. Both are data, in fences that nothing in them can end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.prompt_values import ChatPromptValue, PromptValue, StringPromptValue
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.budget import SECTIONS, Budget
+from langchain_agentmem.memory.injection.bringing import Bringing
+from langchain_agentmem.memory.injection.injected import Role
+from langchain_agentmem.memory.injection.weaving import Brought, converted, woven
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.work import aperform, perform
+
+READ = "__pregel_read"
+"""Where LangGraph leaves, in a task's config, the function that reads the state's channels."""
+QUESTIONS = ("input", "question", "query")
+"""Variables of a prompt that are taken for the question."""
+
+_Answer: TypeAlias = Callable[[Brought], Any]
+
+
+class MemoryInjection(Runnable[Any, Any]):
+    """Puts memory into whatever a model is about to be given.
+
+    It gives back what it is given, with the memory in it:
+
+    - Messages, or a prompt made of messages: core memory comes after the system messages, and what was found right
+      before the last thing the user said, never between a call and its result.
+    - A text, or a prompt that is one: both come before it.
+    - The state of a graph, or a dictionary that has messages under `messages_key`: as messages. As a node of a graph it
+      leaves the history alone and puts the messages under `output_messages_key`.
+    - Any other dictionary: the memory is added as a text under `memory_key`, for a prompt that has this variable.
+
+    Memory that is in the messages already, from a turn before, is taken out first; no conversation stores it as if it
+    had been said.
+
+    Whose memory it is: that of the named branch; else of the thread it runs in, if its graph has this memory's
+    checkpointer; else there is no core memory, and everything in the namespace is searched. A thread or branch in a
+    namespace of its own also finds what else was said and stored there. The root namespace reaches every other, so
+    there a thread finds only what is its own, unless `kinds` are given.
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database.
+        branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's.
+        namespace: Whose memory, and where to look: this namespace and all below it. Default: the run's.
+        query: Gives the question, from what this is given. Default: the last thing the user said; of a dictionary,
+            "input", "question" or "query", or its only text.
+        kinds: What is looked for: "record", "event", "message", "item" and so on. Default: see above.
+        limit: How much is found at most. Default 8.
+        budget: How much room the memory may take, see `Budget.of`; what stands around it comes on top. Default: as much
+            as it takes.
+        role: In whose role core memory stands: "user" or "system". What is found is always in the user's. Default
+            "user".
+        sections: What is shown: "core", "recall" (the newest events), "archival" (what was found). Default: all.
+        messages_key: Where a state has its messages. Default "messages".
+        output_messages_key: Where a node puts them. Default "llm_input_messages", as `CompactionNode` does. It may be
+            `messages_key`, where that is not a history to which is added.
+        memory_key: Where a dictionary without messages is given the memory. Default "memory".
+        counter: Counts tokens, for a budget in tokens. Default: a new `TokenCounter`.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        memory: Any,
+        branch_or_config: str | LayeredMemory | Mapping[str, Any] | None = None,
+        *,
+        namespace: Sequence[str] | None = None,
+        query: Callable[[Any], str] | None = None,
+        kinds: Sequence[str] | None = None,
+        limit: int = 8,
+        budget: int | Mapping[str, Any] | Budget | None = None,
+        role: Role = "user",
+        sections: Sequence[str] = SECTIONS,
+        messages_key: str = "messages",
+        output_messages_key: str = "llm_input_messages",
+        memory_key: str = "memory",
+        counter: TokenCounter | None = None,
+    ) -> None:
+        if role not in ("user", "system"):
+            raise InvalidInput(f'role must be "user" or "system", not {role!r:.100}.')
+        for name, key in (
+            ("messages_key", messages_key),
+            ("output_messages_key", output_messages_key),
+            ("memory_key", memory_key),
+        ):
+            if not isinstance(key, str) or not key:
+                raise InvalidInput(f"{name} must be the name of a key, not {key!r:.100}.")
+        if messages_key == output_messages_key == "messages":
+            raise InvalidInput(
+                "The messages of a graph are added to, so memory would stay among them for good. Name another key with "
+                "output_messages_key=."
+            )
+        self._bringing = Bringing(
+            memory,
+            branch_or_config,
+            namespace=namespace,
+            query=query,
+            kinds=kinds,
+            limit=limit,
+            budget=budget,
+            sections=sections,
+            counter=counter,
+        )
+        self._role: Role = role
+        self._messages_key = messages_key
+        self._output_key = output_messages_key
+        self._memory_key = memory_key
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Put memory into what is given.
+
+        Args:
+            input: A text, messages, a prompt, a dictionary, or the state of a graph.
+            config: The run; its thread and namespace say whose memory, where nothing else does.
+            **kwargs: Not used.
+
+        Returns:
+            The same with the memory in it; for a node of a graph, the update of its state.
+
+        Raises:
+            InvalidInput: Nothing can be put into this, or the state of the graph lacks the output key.
+        """
+        return self._call_with_config(self._inject, input, config, **kwargs)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """`invoke`, awaited."""
+        return await self._acall_with_config(self._ainject, input, config, **kwargs)
+
+    def _inject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
+        del run_manager
+        messages, answer = self._opened(given, config)
+        work = self._bringing.bringing(given, messages, ensure_config(config))
+        return answer(perform(work, self._bringing.database))
+
+    async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
+        del run_manager
+        messages, answer = self._opened(given, config)
+        work = self._bringing.bringing(given, messages, ensure_config(config))
+        return answer(await aperform(work, self._bringing.database))
+
+    def _opened(self, given: Any, config: RunnableConfig) -> tuple[list[BaseMessage], _Answer]:
+        """The messages of what is given, or what stands for them, and what makes the same with memory of it."""
+        if isinstance(given, str):
+            return [HumanMessage(given)], lambda brought: _before(given, brought)
+        if isinstance(given, StringPromptValue):
+            return given.to_messages(), lambda brought: StringPromptValue(text=_before(given.text, brought))
+        if isinstance(given, PromptValue):
+            said = given.to_messages()
+            return said, lambda brought: ChatPromptValue(messages=woven(said, brought, self._role))
+        if isinstance(given, BaseMessage | Sequence):
+            listed = converted([given] if isinstance(given, BaseMessage) else given)
+            return listed, lambda brought: woven(listed, brought, self._role)
+        return self._opened_state(given, config)
+
+    def _opened_state(self, given: Any, config: RunnableConfig) -> tuple[list[BaseMessage], _Answer]:
+        key = self._messages_key
+        found: Any = given.get(key) if isinstance(given, Mapping) else getattr(given, key, None)
+        if isinstance(found, str) or not isinstance(found, Sequence):
+            if isinstance(given, Mapping) and key not in given:
+                return _asking(given), lambda brought: {**given, self._memory_key: "\n\n".join(brought.blocks())}
+            raise InvalidInput(
+                f"Memory cannot be put into this: {given!r:.100}. Give a text, messages, a prompt, a dictionary, or a "
+                f"state that has a list of messages under {key!r}."
+            )
+        said = converted(found)
+        self._check_key(config)
+        return said, lambda brought: self._updated(given, woven(said, brought, self._role), config)
+
+    def _updated(self, given: Any, shown: list[BaseMessage], config: RunnableConfig) -> Any:
+        if READ not in (config.get("configurable") or {}):
+            return {**given, self._messages_key: shown} if isinstance(given, Mapping) else {self._output_key: shown}
+        from langgraph.types import Command  # noqa: PLC0415 - where a graph runs it is loaded
+
+        # In this form the messages of the context are not taken for new ones by stream_mode="messages".
+        return Command(update=[(self._output_key, shown)])
+
+    def _check_key(self, config: RunnableConfig) -> None:
+        """LangGraph drops, without a word, what its schema does not name."""
+        read = (config.get("configurable") or {}).get(READ)
+        if read is None:
+            return
+        try:
+            read(self._output_key)
+        except KeyError as error:
+            raise InvalidInput(
+                f"The graph's state has no key {self._output_key!r}, so the memory would be dropped. Let the state "
+                "inherit langchain_agentmem.compaction.CompactionState, add the key, or name another one with "
+                "output_messages_key=."
+            ) from error
+
+
+def _before(text: str, brought: Brought) -> str:
+    return "\n\n".join([*brought.blocks(), text])
+
+
+def _asking(variables: Mapping[str, Any]) -> list[BaseMessage]:
+    """The question among the variables of a prompt, as a message."""
+    texts = {name: value for name, value in variables.items() if isinstance(value, str)}
+    named = [texts[name] for name in QUESTIONS if name in texts]
+    asked = named[0] if named else next(iter(texts.values())) if len(texts) == 1 else None
+    return [] if asked is None else [HumanMessage(asked)]

@@ -1,0 +1,261 @@
+"""What a model says when it uses its memory: the arguments of each operation, as they may be spelled.
+
+Models write a text where a list is wanted, a number as text, and names as one document or the other has them. All that
+is understood; what cannot be is told to the model, never guessed. A name that means nothing is refused, since a
+misspelled argument that is passed over in silence looks as if it had been obeyed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+
+from langchain_agentmem.errors import InvalidInput
+
+SPELLINGS: Mapping[str, str] = {
+    "event_type": "kind",
+    "type": "kind",
+    "k": "limit",
+    "text": "content",
+    "id": "record_id",
+    "child_node_name": "name",
+    "parent_node_id": "node_id",
+}
+"""Other names of arguments, with what they are called here."""
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool | int | float | list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, str):
+        value = _listed(value)
+    return [_text(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _listed(value: Any) -> list[Any]:
+    """What was meant as a list; models write one as text, too."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            return list(json.loads(value))
+        except (ValueError, RecursionError):
+            return [value]
+    return list(value) if isinstance(value, list | tuple) else [] if value == "" else [value]
+
+
+def _form(*names: str) -> Callable[[Any], Any]:
+    """Takes the form that a single write has, a mapping of these names, and anything else as text.
+
+    The first name, or "text", is that of what it says.
+    """
+
+    def formed(value: Any) -> Any:
+        if isinstance(value, dict) and value.keys() <= set(names) and value.keys() & {names[0], "text"}:
+            return {name: _text(each) if name in (names[0], "text") else each for name, each in value.items()}
+        return _text(value)
+
+    return formed
+
+
+def _forms(*names: str) -> Callable[[Any], Any]:
+    """The same for one or several."""
+    formed = _form(*names)
+    return lambda value: None if value is None else [formed(each) for each in _listed(value)]
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+Texts = Annotated[list[str], BeforeValidator(_texts)]
+_PLAIN = WithJsonSchema({"type": "string"})
+_PLAIN_LIST = WithJsonSchema({"type": "array", "items": {"type": "string"}})
+Note = Annotated[str | dict[str, Any], BeforeValidator(_form("value", "importance", "ttl")), _PLAIN]
+Events = Annotated[list[str | dict[str, Any]], BeforeValidator(_forms("content", "kind", "type", "event_type")), _PLAIN]
+Records = Annotated[list[str | dict[str, Any]], BeforeValidator(_forms("content", "text", "tags")), _PLAIN_LIST]
+
+
+class Arguments(BaseModel):
+    """The arguments of an operation."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def spelled(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by the names that they have here; where both names are given, these count."""
+        known = cls.model_fields
+        named = {name: value for name, value in given.items() if name in known or SPELLINGS.get(name) not in known}
+        return {SPELLINGS[name]: value for name, value in given.items() if name not in named} | named
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelled(cls, given: Any) -> Any:
+        return cls.spelled(given) if isinstance(given, Mapping) else given
+
+
+class CoreGet(Arguments):
+    """Which notes."""
+
+    keys: Texts | None = Field(default=None, description="The keys of the notes wanted. Leave out for all notes.")
+
+
+class CoreSet(Arguments):
+    """A note."""
+
+    key: Text = Field(description="A short name for the note, such as user_name or current_plan.")
+    value: Text = Field(description="What the note says. It replaces what it said before.")
+    importance: int = Field(
+        default=3,
+        ge=1,
+        le=5,
+        description="From 1 to 5. When the notes grow too large, the least important move to the archive first.",
+    )
+    ttl: float | None = Field(
+        default=None, gt=0, description="After how many seconds the note ends by itself. Leave out to keep it."
+    )
+
+
+class CoreDel(Arguments):
+    """A note to delete."""
+
+    key: Text = Field(description="The key of the note.")
+
+
+class RecallAppend(Arguments):
+    """An event."""
+
+    content: Text = Field(description="What happened.", min_length=1)
+    kind: Text = Field(default="note", description="What kind of event it is, in a word, such as decision or error.")
+
+
+class RecallSearch(Arguments):
+    """What events are looked for."""
+
+    query: Text = Field(description='What to look for, in the words that were probably used; "*" for the newest.')
+    limit: int = Field(default=10, description="How many events at most.")
+
+
+class RecallEvict(Arguments):
+    """Which events leave."""
+
+    ids: Texts | None = Field(default=None, description="The ids of events.")
+    kind: Text | None = Field(default=None, description="All events of this kind; with oldest, the oldest of them.")
+    oldest: int | None = Field(default=None, ge=1, description="So many of the oldest events.")
+
+    @model_validator(mode="after")
+    def _names_some(self) -> RecallEvict:
+        if not self.ids and self.kind is None and self.oldest is None:
+            raise ValueError("say which events: ids, kind, or oldest")
+        return self
+
+
+class Nothing(Arguments):
+    """No arguments."""
+
+
+class ArchivalWrite(Arguments):
+    """A record."""
+
+    content: Text = Field(description="What the record says; understandable by itself.", min_length=1)
+    tags: Texts = Field(default=[], description="Words by which records can be told apart, such as results.")
+
+
+class ArchivalUpdate(Arguments):
+    """A change of a record."""
+
+    record_id: Text = Field(description="The id of the record.")
+    content: Text | None = Field(default=None, description="What it says now. Leave out to keep what it says.")
+    tags: Texts | None = Field(default=None, description="All of its tags now. Leave out to keep them as they are.")
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> ArchivalUpdate:
+        if self.content is None and self.tags is None:
+            raise ValueError("give the new content, the new tags, or both")
+        return self
+
+
+class ArchivalSearch(Arguments):
+    """What records are looked for."""
+
+    query: Text = Field(description='What to look for; "*" for the newest records.')
+    limit: int = Field(default=10, description="How many records at most.")
+    tags: Texts | None = Field(default=None, description="Only records that have all of these tags.")
+
+
+class ArchivalGet(Arguments):
+    """One record."""
+
+    record_id: Text = Field(description="The id of the record.")
+
+
+class NodeFork(Arguments):
+    """A new branch."""
+
+    name: Text = Field(description="The name of the new branch.")
+    node_id: Text | None = Field(default=None, description="The branch it begins at. Leave out for this one.")
+
+
+class NodeRead(Arguments):
+    """What is read of a branch."""
+
+    scope: Literal["all", "core", "recall", "archival"] = Field(default="all", description="Which layers.")
+    node_id: Text | None = Field(
+        default=None, description="This branch, or one that was forked from it. Leave out for this one."
+    )
+
+
+class NodeWrite(Arguments):
+    """What is written to a branch."""
+
+    core: dict[str, Note] | None = Field(default=None, description="Notes: keys with what they say.")
+    recall: Events | None = Field(default=None, description="An event: what happened.")
+    archival: Records | None = Field(default=None, description="Records: what each of them says.")
+    node_id: Text | None = Field(
+        default=None, description="This branch, or one that was forked from it. Leave out for this one."
+    )
+
+    @model_validator(mode="after")
+    def _writes_something(self) -> NodeWrite:
+        if not self.core and not self.recall and not self.archival:
+            raise ValueError("give core, recall or archival")
+        return self
+
+
+class Consolidate(Arguments):
+    """How thoroughly memory is tidied."""
+
+    level: Literal["medium", "high", "critical"] | None = Field(
+        default=None, description="How much room is made. Leave out for as much as is needed."
+    )
+
+
+def read(kind: type[Arguments], given: Any) -> Arguments:
+    """Arguments, checked.
+
+    Args:
+        kind: Which.
+        given: What a model gave.
+
+    Raises:
+        InvalidInput: They are wrong; it says what is, in a sentence for the model.
+    """
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise InvalidInput(faults(error.errors())) from error
+    except RecursionError as error:
+        raise InvalidInput("it is nested too deeply") from error
+
+
+def faults(errors: Iterable[Mapping[str, Any]]) -> str:
+    """What pydantic found wrong, in a sentence."""
+    told = []
+    for each in errors:
+        place = ".".join(str(part)[:100] for part in each["loc"])
+        wrong = "there is no such argument" if each["type"] == "extra_forbidden" else str(each["msg"])
+        wrong = wrong.removeprefix("Value error, ")
+        told.append(f"{place}: {wrong}" if place else wrong)
+    return "; ".join(told[:10])

@@ -1,0 +1,78 @@
+"""Whose memory a model uses, where that is known only when it does: that of the thread it runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_agentmem.database import database_of
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.namespaces import id_of, path_of
+
+_NO_THREAD = (
+    "There is no memory to use: this run has no thread_id. Whoever runs the agent gives it one with "
+    'config={"configurable": {"thread_id": …}}, or names a branch when the tools are made.'
+)
+
+
+class Whose:
+    """A layered memory, or how to find it.
+
+    Args:
+        memory: A `LayeredMemory`; or an `AgentMemory`, or the path or URL of a database.
+        where: The name of a branch, or a config that names a thread. Default: the thread of the run that asks.
+        namespace: Whose it is. Default: that of the run.
+        options: What else `AgentMemory.layers` takes: settings, and the model that sums up.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        memory: Any,
+        where: str | Mapping[str, Any] | None = None,
+        namespace: Sequence[str] | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(where, str):
+            id_of(where, "branch")
+        elif where is not None and not isinstance(where, Mapping):
+            raise InvalidInput(f"Memory is that of a branch or a thread: give a name or a config, not {where!r:.100}.")
+        if not isinstance(memory, LayeredMemory):
+            database_of(memory)
+        elif where is not None or namespace is not None:
+            raise InvalidInput(
+                "A LayeredMemory is somebody's already: give the AgentMemory, or no branch and namespace."
+            )
+        if namespace is not None:
+            path_of(namespace)
+        self._memory = memory
+        self._where = where
+        self._namespace = namespace
+        self._options = options
+
+    def layers(self, config: Mapping[str, Any]) -> LayeredMemory:
+        """The memory that is meant in a run.
+
+        Args:
+            config: The run's config.
+
+        Raises:
+            InvalidInput: The run has no thread, and no branch was named.
+        """
+        if isinstance(self._memory, LayeredMemory):
+            return self._memory
+        where = config if self._where is None else self._where
+        if isinstance(where, str):
+            if hasattr(self._memory, "layers"):
+                branch: LayeredMemory = self._memory.layers(where, namespace=self._namespace, **self._options)
+                return branch
+            return LayeredMemory(self._memory, where, namespace=self._namespace, **self._options)
+        if (where.get("configurable") or {}).get("thread_id") is None:
+            raise InvalidInput(_NO_THREAD)
+        if not hasattr(self._memory, "layers"):
+            raise InvalidInput("The memory of a thread is that of an AgentMemory: give one, not its path.")
+        thread: LayeredMemory = self._memory.layers(where, namespace=self._namespace, **self._options)
+        return thread

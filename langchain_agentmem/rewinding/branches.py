@@ -1,0 +1,161 @@
+"""Branches that are named by their users: shared memory, independent of any thread.
+
+A branch begins to exist when something is first written to it. A fork is one row, its parent and the position where it
+begins; nothing is copied, and what the parent writes later the child never sees.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from langchain_agentmem.errors import BranchMoved, InvalidInput
+from langchain_agentmem.rewinding.rows import OnBranch, Place, View
+from langchain_agentmem.storage import Steps, query
+
+KIND = "layers"
+
+
+class Standpoint(Protocol):
+    """Whose memory is read and written, and from where.
+
+    Attributes:
+        path: The path of the namespace.
+        name: What tells it from others there: a branch's name, or a thread's id.
+    """
+
+    @property
+    def path(self) -> str:
+        """The path of the namespace."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What tells it from others there."""
+        ...
+
+    def view(self, now: int) -> Steps[View]:
+        """What can be seen.
+
+        Args:
+            now: The time, in microseconds since 1970.
+        """
+        ...
+
+    def open(self, now: int) -> Steps[tuple[View, Place]]:
+        """What can be seen, and where to write; nobody else writes there until the transaction ends.
+
+        Args:
+            now: The time, in microseconds since 1970.
+
+        Raises:
+            InvalidInput: It can only be read.
+        """
+        ...
+
+    def thread_row(self) -> Steps[int | None]:
+        """The row of the thread that it belongs to, if any."""
+        ...
+
+
+class BranchAt(NamedTuple):
+    """Which branch: the path of its namespace and its name."""
+
+    path: str
+    name: str
+
+    def view(self, now: int) -> Steps[View]:
+        """What the branch shows at its end; nothing where there is none."""
+        rows = yield query.find_branch(path=self.path, kind=KIND, name=self.name)
+        if not rows:
+            return View((), (), now)
+        return (yield from view_of(rows[0]["id"], rows[0]["head"], now))
+
+    def open(self, now: int) -> Steps[tuple[View, Place]]:
+        """The same for a write, with the branch's next position; the branch is locked, and made if need be."""
+        branch, head = yield from self.locked(now)
+        view = yield from view_of(branch, head, now)
+        moved = yield query.move_head(branch=branch, expected=head, position=head + 1, added=0)
+        if not moved:
+            raise BranchMoved
+        return view, OnBranch(branch, head + 1, forked=len(view.line) > 1)
+
+    def thread_row(self) -> Steps[None]:
+        """A branch belongs to no thread."""
+        yield from ()
+
+    def locked(self, now: int) -> Steps[tuple[int, int]]:
+        """The branch and its head. It is made if need be, and nobody else writes to it until the transaction ends."""
+        rows = yield query.lock_branch(path=self.path, kind=KIND, name=self.name)
+        if not rows:
+            yield query.create_namespace(path=self.path)
+            yield query.create_branch(path=self.path, kind=KIND, name=self.name, now=now)
+            rows = yield query.lock_branch(path=self.path, kind=KIND, name=self.name)
+            if not rows:
+                raise BranchMoved  # created and deleted by others in between: begin again
+        return rows[0]["id"], rows[0]["head"]
+
+
+def view_of(branch: int, position: int, at: int) -> Steps[View]:
+    """What a position on a branch shows, with what a subgraph's branch stands on.
+
+    Args:
+        branch: The branch.
+        position: The last position of it that counts.
+        at: The time by which expiry is judged.
+    """
+    rows = yield query.line_from(branch=branch, position=position, own=1)
+    groups = [tuple(each) for row in rows if row["groups"] for each in json.loads(row["groups"])]
+    return View(tuple((row["branch_id"], row["up_to"]) for row in rows), tuple(groups), at)
+
+
+def family(point: Standpoint, view: View) -> Steps[str]:
+    """The name under which a search finds what was written from a standpoint: all forks of a branch share its name.
+
+    Args:
+        point: The standpoint.
+        view: What it shows.
+    """
+    if not isinstance(point, BranchAt) or len(view.line) <= 1:
+        return point.name
+    [name] = yield from names_of([view.line[-1][0]])
+    return name
+
+
+def families(point: Standpoint, view: View) -> Steps[tuple[str, ...]]:
+    """All names under which a search may find what a standpoint shows: a copy of a thread shows what the thread wrote.
+
+    Args:
+        point: The standpoint.
+        view: What it shows.
+    """
+    if isinstance(point, BranchAt):
+        return ((yield from family(point, view)),)
+    rows = yield query.threads_seen(**view.parameters())
+    return tuple(dict.fromkeys((point.name, *(row["name"] for row in rows if row["name"] is not None))))
+
+
+def names_of(branches: Sequence[int]) -> Steps[list[str]]:
+    """The names of branches, in their order."""
+    rows = yield query.branch_names(ids=json.dumps(list(branches)))
+    names = {row["id"]: row["name"] for row in rows}
+    return [names[each] for each in branches]
+
+
+def fork(point: BranchAt, name: str, now: int) -> Steps[BranchAt]:
+    """Begin a branch at the end of another, which is made if need be. It is one row, whatever the other holds.
+
+    Args:
+        point: The branch to fork.
+        name: The name of the new branch.
+        now: When.
+
+    Raises:
+        InvalidInput: There is a branch of this name.
+    """
+    branch, head = yield from point.locked(now)
+    made = yield query.create_fork(branch=branch, position=head, kind=KIND, name=name, now=now)
+    if not made:
+        raise InvalidInput(f"There is a branch {name!r:.100} already. Give the fork another name.")
+    return point._replace(name=name)

@@ -1,0 +1,447 @@
+"""What a checkpoint shows is decided when it is put: by the edge from its parent to it.
+
+The saver seals, in the transaction that puts a checkpoint, what the tasks have written that led to *that* checkpoint:
+it gets a position on a branch, and the checkpoint that *place*. A checkpoint to which nothing was written shares its
+parent's place. Where something lies behind the parent's place already, a new branch begins there. So a fork is one row,
+and is made when something is first written behind a branch's end.
+
+A subgraph's checkpoints have places on branches of their own, each of which stands on the place of the checkpoint
+around it and on what the task around it had written when the subgraph began.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langchain_agentmem.errors import BranchMoved, StepIsOver
+from langchain_agentmem.rewinding import rows
+from langchain_agentmem.rewinding.rows import FOREVER, InGroup, View
+from langchain_agentmem.rewinding.runs import Finished, Groups, Live, Loop, Run, Runs, Spot, Task
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.threads import head
+from langchain_agentmem.threads.lines import ThreadAt, find, make_thread
+
+KIND = "thread"
+"""The kind of a branch that a thread's memory lies on."""
+
+_NULL_TASK = "00000000-0000-0000-0000-000000000000"
+_CONTROL = frozenset({"__error__", "__error_source_node__", "__interrupt__", "__resume__"})
+
+
+class Parent(NamedTuple):
+    """What a put has to know of the checkpoint before it.
+
+    Attributes:
+        step: The number of its step.
+        versions: Its channels' versions.
+        seen: The versions that each node has seen.
+    """
+
+    step: int | None
+    versions: Mapping[str, Any]
+    seen: Mapping[str, Any]
+
+
+class Put(NamedTuple):
+    """A checkpoint that is being put.
+
+    Attributes:
+        at: Its thread, as it was asked for.
+        path: The path of the thread's namespace.
+        thread: The row of that.
+        ns: Its loop's name.
+        line: The row of its line.
+        parent: The id of the checkpoint before it.
+        checkpoint: It.
+        metadata: What LangGraph says about it.
+        configurable: What the config says.
+        before: Reads the checkpoint before it.
+        now: When.
+    """
+
+    at: ThreadAt
+    path: str
+    thread: int
+    ns: str
+    line: int
+    parent: str | None
+    checkpoint: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    configurable: Mapping[str, Any]
+    before: Callable[[], Steps[Parent | None]]
+    now: int
+
+
+class _Base(NamedTuple):
+    """What a subgraph's branch stands on: the checkpoint around it, its place, and what was written beside that."""
+
+    checkpoint: str
+    spot: Spot | None
+    groups: Groups
+
+
+# -- what tasks see and write ----------------------------------------------------------------------------------------
+
+
+def prepare(runs: Runs, run: Run, at: ThreadAt) -> Steps[None]:
+    """Read what a run does not know yet of the checkpoints that its loops began with."""
+    for loop, checkpoint in runs.unknown(run):
+        thread = yield from find(at, loop.ns)
+        found = (
+            []
+            if thread is None
+            else (yield query.beginning(thread=thread.id, line=thread.line, ns=loop.ns, checkpoint=checkpoint))
+        )
+        spot = next(((row["branch_id"], row["position"]) for row in found if row["branch_id"] is not None), None)
+        earlier = tuple(
+            Finished(row["task"], row["caller"], row["attempt"], tuple(json.loads(row["groups"])))
+            for row in found
+            if row["task"] is not None
+        )
+        with runs.lock:
+            loop.spots.setdefault(checkpoint, spot)
+            if checkpoint == loop.base:
+                loop.earlier = earlier
+            run.minded = run.minded or spot is not None or bool(earlier)
+
+
+def view_of_task(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt) -> Steps[tuple[Task, View]]:
+    """What a task sees: its line, what the steps before it wrote, and its callers, and itself; not its siblings.
+
+    Raises:
+        InvalidInput: The graph has another checkpointer.
+        StepIsOver: Another attempt has taken its place.
+    """
+    run, levels, owners, task = runs.asking(configurable, at)
+    yield from prepare(runs, run, at)
+    sight = runs.sight(run, levels, owners, task)
+    line = []
+    for spot in sight.spots:
+        line += yield from _line(spot)
+    groups = tuple(sorted(sight.groups.items()))
+    return task, View(tuple(dict.fromkeys(line)), groups, time_of(sight.checkpoint))
+
+
+def group_for(runs: Runs, task: Task, at: ThreadAt, now: int) -> Steps[InGroup]:
+    """Where a task writes. What former attempts of it wrote, and no checkpoint has, goes.
+
+    Raises:
+        StepIsOver: Its checkpoint was put: what it wrote is part of a line, and stays as it is.
+    """
+    group = runs.group_of(task)
+    if not (yield query.hold_group(group=group)):
+        if (yield query.is_sealed(group=group)):
+            raise StepIsOver
+        thread = yield from find(at)
+        if thread is None:
+            thread = yield from make_thread(at.path, at.name, now)
+        for row in (yield query.groups_of_task(thread=thread.id, task=task.id)):
+            # Its own group is there if another call of the same execution began at the same time.
+            if row["id"] != group and row["id"] not in json.loads(row["finished"] or "[]"):
+                yield from drop_group(row["id"])
+        yield query.create_group(
+            group=group, thread=thread.id, ns=task.ns, checkpoint=task.checkpoint, task=task.id, now=now
+        )
+        if not (yield query.hold_group(group=group)):
+            raise BranchMoved
+    return InGroup(group)
+
+
+def drop_group(group: int) -> Steps[None]:
+    """Delete what a group wrote that lies nowhere."""
+    yield from rows.discard((yield query.rows_of_group(group=group)))
+    yield query.delete_group(group=group)
+
+
+# -- what the saver tells --------------------------------------------------------------------------------------------
+
+
+def carry(runs: Runs, run: Run, at: ThreadAt, loop: Loop, task: Task) -> Steps[None]:
+    """Note what the task around a subgraph has written when that begins, up to which row."""
+    yield from prepare(runs, run, at)
+    live = runs.around(run, loop, task)
+    if not live.groups and not live.spots:
+        return
+    groups = yield from _all_groups(live)
+    last = yield query.last_rows(ids=json.dumps([group for group in groups if group in live.groups]))
+    loop.carried = groups | {row["group_id"]: row["row"] for row in last}
+
+
+def finish(
+    runs: Runs,
+    configurable: Mapping[str, Any],
+    at: ThreadAt,
+    thread: int,
+    ns: str,
+    writes: Sequence[tuple[str, Any]],
+    task_id: str,
+    now: int,
+) -> Steps[None]:
+    """A task has handed in what it wrote to the channels: what it remembered is finished with it.
+
+    Args:
+        runs: The runs of this process.
+        configurable: What the config says.
+        at: The thread.
+        thread: The row of that.
+        ns: The loop that it runs in.
+        writes: Channels and values.
+        task_id: The task.
+        now: When.
+    """
+    run = runs.of(configurable, at)
+    if run is None or task_id == _NULL_TASK:
+        return
+    success = any(channel not in _CONTROL for channel, _ in writes)
+    failure = any(channel == "__error__" for channel, _ in writes)
+    runs.wrote(run, task_id, success=success, failure=failure)
+    if not success or not run.minded:
+        return
+    yield from prepare(runs, run, at)
+    task, live = runs.finished(run, ns, task_id)
+    groups = yield from _all_groups(live)
+    yield query.insert_finished(
+        thread=thread,
+        task=task_id,
+        ns=ns,
+        checkpoint=configurable["checkpoint_id"],
+        caller=None if task is None else task.caller,
+        attempt=0 if task is None else task.attempt,
+        groups=json.dumps(sorted(groups)),
+        now=now,
+    )
+
+
+def seal(runs: Runs, put: Put) -> Steps[Callable[[], None]]:
+    """Give a checkpoint its place, and what led to it a position.
+
+    Returns:
+        What is to be done when it is stored.
+    """
+    run = runs.of(put.configurable, put.at)
+    source = put.metadata.get("source")
+    name = str(put.checkpoint["id"])
+    if run is None and source == "fork":
+        twin = yield query.place_of_twin(
+            line=put.line,
+            parent=put.parent,
+            versions=head.written(head.versions_of(dict(put.checkpoint))),
+            checkpoint=name,
+        )
+        spot = (twin[0]["branch_id"], twin[0]["position"]) if twin else None
+        yield from _settle(put, name, spot)
+        return _nothing
+    loop = None if run is None else run.loops.get(put.ns)
+    if run is None or loop is None:
+        return (yield from _seal_outside(put, name, source))
+    with runs.lock:
+        if put.parent not in (loop.last_put, loop.base):
+            loop.begin(put.parent)
+    yield from prepare(runs, run, put.at)
+    if put.parent is not None and put.parent == loop.base and loop.last_put is None and source == "loop":
+        yield from _go_on(runs, loop, put)
+    around = yield from _around(runs, run, put)
+    spot = None if put.parent is None else loop.spots.get(put.parent)  # `prepare` has read it
+    steps = runs.open(run, loop, name)
+    stood: list[tuple[str, Spot | None]] = []
+    if around is not None:
+        around.groups.update(loop.carried)
+    if run.minded:
+        spot = yield from _stand(put, spot, around)
+        for step, live in steps:
+            stood.append((step, spot))
+            spot = yield from _advance(put, spot, (yield from _all_groups(live)), around)
+        yield from _settle(put, name, spot)
+
+    def remember() -> None:
+        with runs.lock:
+            loop.last_put = name
+            loop.spots[name] = spot
+            for step, before in stood:  # those that are never put stand where their tasks began
+                loop.spots.setdefault(step, before)
+
+    return remember
+
+
+def place_of(line: int, checkpoint: str) -> Steps[Spot | None]:
+    """Where a checkpoint stands, if anything was ever remembered up to it."""
+    found = yield query.place_of(line=line, checkpoint=checkpoint)
+    return (found[0]["branch_id"], found[0]["position"]) if found else None
+
+
+def time_of(checkpoint: str) -> int:
+    """When a checkpoint was made, in microseconds since 1970, as its id tells (a UUID of version 6)."""
+    try:
+        number = int(checkpoint.replace("-", ""), 16)
+    except ValueError:
+        return 0
+    ticks = (number >> 80 << 12) | (number >> 64 & 0xFFF)
+    return (ticks - 0x01B21DD213814000) // 10
+
+
+# -- the parts of the above ------------------------------------------------------------------------------------------
+
+
+def _seal_outside(put: Put, name: str, source: Any) -> Steps[Callable[[], None]]:
+    """A checkpoint that no run puts, such as that of an update of the state."""
+    if not put.ns and source != "update":
+        yield query.inherit_place(line=put.line, parent=put.parent, checkpoint=name)
+        return _nothing
+    around = yield from _around(None, None, put)
+    spot = None if put.parent is None else (yield from place_of(put.line, put.parent))
+    if around is not None and spot is not None:
+        around.groups.update((yield from _base_of(spot[0])).groups)
+    spot = yield from _stand(put, spot, around)
+    if source == "update" and put.parent is not None:
+        found = yield query.finished_at(thread=put.thread, ns=put.ns, checkpoint=put.parent)
+        groups = {group for row in found if row["caller"] is None for group in json.loads(row["groups"])}
+        before = (yield from put.before()) if groups else None
+        if before is not None and any(
+            seen and seen != before.seen.get(node) for node, seen in put.checkpoint["versions_seen"].items()
+        ):
+            spot = yield from _advance(put, spot, dict.fromkeys(groups, FOREVER), around)
+    yield from _settle(put, name, spot)
+    return _nothing
+
+
+def _go_on(runs: Runs, loop: Loop, put: Put) -> Steps[None]:
+    """A run that went on where its base stopped seals what finished there before, though none of its tasks was seen."""
+    if loop.base is None or loop.base in loop.steps:
+        return
+    step, versions = loop.step, loop.versions
+    if step is None:
+        before = yield from put.before()
+        if before is None or before.step is None:
+            return
+        step, versions = before.step, before.versions
+    seen = put.checkpoint["versions_seen"].get("__interrupt__", {})
+    now = put.checkpoint["channel_versions"]
+    resumed = all(seen.get(name) == version for name, version in versions.items()) and now.get(
+        "__start__"
+    ) == versions.get("__start__")
+    if put.metadata["step"] == step + 1 or (resumed and not loop.addressed):
+        with runs.lock:
+            loop.steps.add(loop.base)
+
+
+def _around(runs: Runs | None, run: Run | None, put: Put) -> Steps[_Base | None]:
+    """What the checkpoint of a subgraph stands on; None for a thread's own."""
+    parents = put.metadata.get("parents") or {}
+    names = sorted((ns for ns in parents if ns != put.ns), key=len, reverse=True)
+    if not put.ns or not names:
+        return None
+    around = _Base(parents[names[0]], None, {})
+    for ns in names:  # where nothing was put around it yet, it stands on what is around that
+        known = None if runs is None or run is None else runs.base_of(run, ns, parents[ns])
+        if known is not None:
+            around.groups.update((yield from _all_groups(known[1])))
+            spot = known[0]
+        else:
+            thread = yield from find(put.at, ns)
+            line = None if thread is None else thread.line
+            spot = None if line is None else (yield from place_of(line, parents[ns]))
+        if spot is not None:
+            return around._replace(spot=spot)
+        if run is not None and ns in run.loops:
+            around.groups.update(run.loops[ns].carried)
+    return around
+
+
+def _stand(put: Put, spot: Spot | None, around: _Base | None) -> Steps[Spot | None]:
+    """The place from which a checkpoint's memory goes on: for a subgraph, on a branch that stands where it stands."""
+    if around is None:
+        return spot
+    here = None if spot is None else (yield from _base_of(spot[0]))
+    if here is not None and here.checkpoint == around.checkpoint:
+        return spot if here == around else ((yield from _branch(put, spot, around)), 0)
+    if around.spot is None and not around.groups:
+        return None
+    return (yield from _branch(put, None, around)), 0
+
+
+def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None) -> Steps[Spot | None]:
+    """Seal groups behind a place, unless they lie on its line already.
+
+    Returns:
+        The place behind them.
+    """
+    if not groups:
+        return spot
+    line = [] if spot is None else (yield from _line(spot))
+    found = yield query.sealable(line=json.dumps(line), groups=json.dumps(sorted(groups.items())))
+    if not found:
+        return spot
+    if spot is None:
+        spot = (yield from _branch(put, None, around)), 0
+    [row] = yield query.lock_head(branch=spot[0])
+    thread = row["thread"]
+    if row["head"] > spot[1]:
+        spot, thread = ((yield from _branch(put, spot, around)), 0), put.at.name
+    branch, position = spot[0], spot[1] + 1
+    for each in found:
+        what = {"group": each["group_id"], "branch": branch, "position": position}
+        yield query.copy_group(**what) if each["seals"] else query.seal_group(**what)
+        yield query.supersede_sealed(**what)
+        yield query.insert_seal(**what, thread=None if each["series"] == thread else each["series"])
+        yield query.delete_group(group=each["group_id"])
+    if not (yield query.move_head(branch=branch, expected=spot[1], position=position, added=0)):
+        raise BranchMoved
+    return branch, position
+
+
+def _branch(put: Put, parent: Spot | None, around: _Base | None) -> Steps[int]:
+    [row] = yield query.begin_branch(
+        path=put.path,
+        kind=KIND,
+        thread=put.at.name,
+        parent=None if parent is None else parent[0],
+        position=None if parent is None else parent[1],
+        now=put.now,
+    )
+    branch = int(row["id"])
+    if around is not None:
+        yield query.insert_base(
+            branch=branch,
+            base=None if around.spot is None else around.spot[0],
+            base_position=None if around.spot is None else around.spot[1],
+            checkpoint=around.checkpoint,
+            groups=json.dumps(sorted(around.groups.items())),
+        )
+        yield query.insert_base_group.many([{"group": group, "branch": branch} for group in sorted(around.groups)])
+    return branch
+
+
+def _settle(put: Put, name: str, spot: Spot | None) -> Steps[None]:
+    if spot is not None:
+        yield query.insert_place(line=put.line, checkpoint=name, branch=spot[0], position=spot[1])
+
+
+def _base_of(branch: int) -> Steps[_Base]:
+    found = yield query.base_of(branch=branch)
+    if not found:
+        return _Base("", None, {})
+    row = found[0]
+    spot = None if row["base_id"] is None else (row["base_id"], row["base_position"])
+    return _Base(row["checkpoint"], spot, dict(json.loads(row["groups"])))
+
+
+def _line(spot: Spot) -> Steps[list[Spot]]:
+    """The branches that lead to a place, the nearest first."""
+    found = yield query.line_from(branch=spot[0], position=spot[1], own=0)
+    return [(row["branch_id"], row["up_to"]) for row in found]
+
+
+def _all_groups(live: Live) -> Steps[Groups]:
+    """The groups that count, those that lie on the lines of subgraphs included."""
+    groups = dict(live.groups)
+    for spot in live.spots:
+        line = yield from _line(spot)
+        found = yield query.groups_on(line=json.dumps(line), groups="[]")
+        groups.update((row["group_id"], FOREVER) for row in found)
+    return groups
+
+
+def _nothing() -> None:
+    """Nothing is to be done."""

@@ -1,0 +1,136 @@
+"""What `memory.search` is asked for, checked, and what a trace shows of what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from langchain_agentmem.clock import micros
+from langchain_agentmem.conversations.entries import role_of
+from langchain_agentmem.database import Database
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.finding import KINDS, stored_as
+from langchain_agentmem.memory.found import Outlook
+from langchain_agentmem.namespaces import id_of, range_of, resolve, running_config
+from langchain_agentmem.retrieval.ranking import Weights
+from langchain_agentmem.retrieval.search import Recollection, Walls, inquiry
+from langchain_agentmem.rewinding.threads import thread_point
+
+MOST_HITS = 10_000
+
+
+def sought(
+    database: Database,
+    standard: Weights,
+    query: str,
+    namespace: Sequence[str] | None,
+    limit: int,
+    kinds: Sequence[str] | None,
+    conversation_id: str | None,
+    roles: Sequence[str] | None,
+    before: datetime | None,
+    after: datetime | None,
+    config: Mapping[str, Any] | None,
+    weights: Weights | None,
+) -> dict[str, Any]:
+    """What to look for and where, as `Database.find` wants it.
+
+    Args:
+        database: Where.
+        standard: How much each signal counts, unless `weights` says otherwise.
+        query: As for `AgentMemory.search`, and so the rest.
+        namespace: See there.
+        limit: See there.
+        kinds: See there.
+        conversation_id: See there.
+        roles: See there.
+        before: See there.
+        after: See there.
+        config: See there.
+        weights: See there.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
+    if not isinstance(query, str):
+        raise InvalidInput(f"A query is text, not {type(query).__name__}.")
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
+        raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {limit!r}.")
+    if unknown := [kind for kind in _listed("kinds", kinds) or () if kind not in KINDS]:
+        raise InvalidInput(f"There is no kind {unknown[0]!r}; there are {', '.join(KINDS)}.")
+    walls = Walls(
+        *range_of(resolve(namespace, config)),
+        kinds=stored_as(_listed("kinds", kinds)),
+        conversations=None if conversation_id is None else (id_of(conversation_id, "conversation"),),
+        roles=None if roles is None else tuple(str(role_of(role)) for role in _listed("roles", roles) or ()),
+        before=_micros("before", before),
+        after=_micros("after", after),
+    )
+    asked = inquiry(query, database.now())
+    return {
+        "asked": asked,
+        "walls": walls,
+        "limit": limit,
+        "weights": standard if weights is None else checked_weights(weights),
+        "outlook": outlook_of(database, config),
+    }
+
+
+def outlook_of(database: Database, config: Mapping[str, Any] | None) -> Outlook | None:
+    """From where a search looks: from the thread of the run, if there is one whose memory follows it.
+
+    Args:
+        database: Where.
+        config: The run on whose behalf to look. Default: the one this is called in.
+    """
+    config = config if config is not None else running_config()
+    if ((config or {}).get("configurable") or {}).get("thread_id") is None:
+        return None
+    thread = thread_point(database.runs, config)
+    return Outlook(thread) if thread.follows else None
+
+
+def checked_weights(weights: Any) -> Weights:
+    """Weights that a user gave.
+
+    Raises:
+        InvalidInput: They are something else.
+    """
+    if not isinstance(weights, Weights):
+        raise InvalidInput(f"weights must be Weights, not {type(weights).__name__}.")
+    return weights
+
+
+def shown(found: Sequence[Recollection]) -> dict[str, Any]:
+    """Results as a trace shows them."""
+    documents = [
+        {
+            "page_content": each.text,
+            "metadata": {
+                "id": each.id,
+                "kind": each.kind,
+                "score": round(each.score, 4),
+                "why": str(each.why),
+            },
+        }
+        for each in found
+    ]
+    return {"documents": documents}
+
+
+def _listed(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
+    if values is None:
+        return None
+    found = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else (None,)
+    if not all(isinstance(value, str) for value in found):
+        raise InvalidInput(f"{name} must be a list of strings, not {values!r:.100}.")
+    return tuple(str(value) for value in found)
+
+
+def _micros(name: str, time: datetime | None) -> int | None:
+    if time is None:
+        return None
+    if not isinstance(time, datetime):
+        raise InvalidInput(f"{name} must be a datetime, not {type(time).__name__}.")
+    return micros(time if time.tzinfo else time.replace(tzinfo=UTC))

@@ -1,0 +1,172 @@
+-- fragment: view
+line (depth, branch_id, up_to) as materialized (
+    select depth, cast(each ->> 0 as bigint), cast(each ->> 1 as bigint)
+    from json_array_elements(cast(:line as json)) with ordinality as given (each, depth)
+),
+live (group_id, up_to) as materialized (
+    select cast(each ->> 0 as bigint), cast(each ->> 1 as bigint) from json_array_elements(cast(:groups as json)) as each
+)
+
+-- fragment: keys
+select value from json_array_elements_text(cast(:keys as json))
+
+-- fragment: runs
+select value from json_array_elements_text(cast(:runs as json))
+
+-- fragment: ids
+select cast(value as bigint) from json_array_elements_text(cast(:ids as json))
+
+-- fragment: seen
+-- As for SQLite. `offset 0` has each branch and group looked up by an index; joined, the planner would rather read what
+-- everybody remembers.
+select m.* from line cross join lateral (
+    select * from memory x
+    where x.branch_id = line.branch_id and x.kind = :kind and x.until > line.up_to and x.position <= line.up_to
+    offset 0
+) as m
+union all
+select m.* from live cross join lateral (
+    select * from memory x
+    where x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to
+    offset 0
+) as m
+
+-- fragment: seen_of
+-- The same of some keys.
+select m.* from line cross join wanted cross join lateral (
+    select * from memory x
+    where x.branch_id = line.branch_id and x.kind = :kind and x.key = wanted.key and x.until > line.up_to
+        and x.position <= line.up_to
+    offset 0
+) as m
+union all
+select m.* from live cross join lateral (
+    select * from memory x
+    where x.group_id = live.group_id and x.kind = :kind and x.key in (select key from wanted) and x.origin is null
+        and x.id <= live.up_to
+    offset 0
+) as m
+
+-- fragment: newer
+-- As for SQLite, and looked up likewise.
+select 1 from line l cross join lateral (
+    select 1 from memory n
+    where n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.position <= l.up_to
+        and n.until > l.up_to and coalesce(n.origin, n.id) > coalesce(x.origin, x.id)
+    offset 0
+) as newer
+union all
+select 1 from live g cross join lateral (
+    select 1 from memory n
+    where n.group_id = g.group_id and n.kind = x.kind and n.key = x.key and n.origin is null and n.id <= g.up_to
+        and n.id > coalesce(x.origin, x.id)
+    offset 0
+) as newer
+
+-- fragment: newest_of_each
+-- The newest rows of each level of a line.
+select level.id from line cross join lateral (
+    select x.id from memory x
+    where x.branch_id = line.branch_id and x.kind = :kind and x.position <= line.up_to and x.until > line.up_to
+        and x.deleted = 0 and (cast(:label as text) is null or x.label = :label)
+        and (x.expires_at is null or x.expires_at > cast(:at as bigint))
+        and not exists (
+            -- include: newer
+        )
+    order by x.position desc, coalesce(x.origin, x.id) desc
+    limit cast(:limit as bigint)
+) as level
+
+-- name: lock_head
+-- Who writes next waits here.
+select head, thread from branch where id = :branch for update;
+
+-- name: hold_group
+-- Whoever seals the group waits until what is written to it now is there.
+select id from memory_group where id = :group for update;
+
+-- name: insert_memory
+-- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
+-- foreign key, and the operation begins again.
+insert into memory (
+    branch_id, position, group_id, kind, key, label, content_id, deleted, importance, expires_at, extra, document_id,
+    created_at, written_at
+)
+values (
+    :branch, :position, :group, :kind, :key, :label,
+    case when cast(:hash as bytea) is not null
+        then coalesce((select id from content where hash = cast(:hash as bytea)), 0) end,
+    :deleted, :importance, :expires_at, :extra, :document, :created_at, :now
+)
+returning id;
+
+-- name: line_from
+-- As for SQLite. Each level is looked up by its key; joined, the planner would read small tables whole for each.
+with recursive chain (depth, branch_id, up_to, own) as (
+    select 0, cast(:branch as bigint), cast(:position as bigint), cast(:own as bigint)
+    union all
+    select chain.depth + 1, step.branch_id, step.up_to, step.own
+    from chain cross join lateral (
+        select b.parent_id, b.parent_position, cast(0 as bigint) from branch b
+        where b.id = chain.branch_id and b.parent_id is not null
+        union all
+        select s.base_id, s.base_position, cast(1 as bigint) from branch_base s
+        where s.branch_id = chain.branch_id and chain.own = 1 and s.base_id is not null
+    ) as step (branch_id, up_to, own)
+)
+select chain.branch_id, chain.up_to, chain.own, s.groups
+from chain
+left join branch_base s on s.branch_id = chain.branch_id and chain.own = 1
+order by chain.depth;
+
+-- name: newest_memory
+-- As for SQLite, with everything looked up by an index, as in `seen`.
+with
+-- include: view
+, picked as (
+-- include: newest_of_each
+    union
+    select x.id from live cross join lateral (
+        select * from memory m
+        where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to and m.deleted = 0
+            and (cast(:label as text) is null or m.label = :label)
+        offset 0
+    ) as x
+    where not exists (
+-- include: newer
+    )
+)
+select
+-- include: kept
+from picked
+cross join lateral (select * from memory m where m.id = picked.id offset 0) as r
+left join content c on c.id = r.content_id
+where r.expires_at is null or r.expires_at > cast(:at as bigint)
+order by number desc
+limit cast(:limit as bigint);
+
+-- name: shown_memory
+-- As for SQLite, with everything looked up by an index, as in `seen`.
+with
+-- include: view
+, wanted (id) as materialized (
+-- include: ids
+), shown as (
+    select x.* from wanted cross join lateral (
+        select * from memory m where m.id = wanted.id
+        union all
+        select * from memory m where m.origin = wanted.id
+        offset 0
+    ) as x
+    join line on line.branch_id = x.branch_id and x.position <= line.up_to and x.until > line.up_to
+    union
+    select x.* from wanted cross join lateral (
+        select * from memory m where m.id = wanted.id and m.origin is null offset 0
+    ) as x
+    join live on live.group_id = x.group_id and x.id <= live.up_to
+)
+select distinct coalesce(x.origin, x.id) as number from shown x
+where x.deleted = 0 and (x.expires_at is null or x.expires_at > cast(:at as bigint))
+    and not exists (
+-- include: newer
+    );

@@ -1,0 +1,553 @@
+-- What is remembered on branches. A view is a line of branches, each up to a position, and groups of rows that have no
+-- place yet, each up to a row. Of the versions of a key the one with the greatest number counts; a copy has the number of
+-- the row that it is a copy of.
+
+-- fragment: seen
+-- Every version of one kind that a view shows. `+` has SQLite go by `until`: of what lies on a branch, most has ended.
+select m.* from line cross join memory m
+where m.branch_id = line.branch_id and m.kind = :kind and m.until > line.up_to and +m.position <= line.up_to
+union all
+select m.* from live cross join memory m
+where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
+
+-- fragment: seen_of
+-- The same of some keys.
+select m.* from line cross join wanted cross join memory m
+where m.branch_id = line.branch_id and m.kind = :kind and m.key = wanted.key and m.until > line.up_to
+    and m.position <= line.up_to
+union all
+select m.* from live cross join memory m
+where m.group_id = live.group_id and m.kind = :kind and m.key in (select key from wanted) and m.origin is null
+    and m.id <= live.up_to
+
+-- fragment: newer
+-- Whether a view shows a newer version of the row x.
+select 1 from line l cross join memory n
+where n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.position <= l.up_to and n.until > l.up_to
+    and coalesce(n.origin, n.id) > coalesce(x.origin, x.id)
+union all
+select 1 from live g cross join memory n
+where n.group_id = g.group_id and n.kind = x.kind and n.key = x.key and n.origin is null and n.id <= g.up_to
+    and n.id > coalesce(x.origin, x.id)
+
+-- fragment: series
+-- The thread under whose name a search finds what the group g wrote.
+(
+    select r.name from memory d join search_series r on r.id = d.document_id / 4194304
+    where d.group_id = g.group_id and d.document_id is not null
+    limit 1
+)
+
+-- fragment: kept
+-- What is told of a row r.
+coalesce(r.origin, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,
+    r.created_at, r.written_at, c.body
+
+-- fragment: held
+-- Whether somebody stands where the row m can be seen: a checkpoint, a fork, or a subgraph; or where a copy of it can, which
+-- a search finds by the original's document.
+select 1 from place p where p.branch_id = m.branch_id and p.position >= m.position and p.position < m.until
+union all
+select 1 from branch b where b.parent_id = m.branch_id and b.parent_position >= m.position and b.parent_position < m.until
+union all
+select 1 from branch_base s where s.base_id = m.branch_id and s.base_position >= m.position and s.base_position < m.until
+union all
+select 1 from base_group s where s.group_id = m.group_id
+union all
+select 1 from memory k where k.origin = m.id
+
+-- name: line_from
+-- The line that leads to a position: its branch, those that it was forked from, and, where `own` is 1, what a subgraph
+-- stands on. `own` marks where such a chain of forks begins.
+with recursive chain (depth, branch_id, up_to, own) as (
+    select 0, cast(:branch as bigint), cast(:position as bigint), cast(:own as bigint)
+    union all
+    select chain.depth + 1,
+        case when side.base = 0 then b.parent_id else s.base_id end,
+        case when side.base = 0 then b.parent_position else s.base_position end,
+        side.base
+    from chain
+    join branch b on b.id = chain.branch_id
+    cross join (select 0 as base union all select 1) side
+    left join branch_base s on s.branch_id = b.id
+    where (side.base = 0 and b.parent_id is not null)
+        or (side.base = 1 and chain.own = 1 and s.base_id is not null)
+)
+select chain.branch_id, chain.up_to, chain.own, s.groups
+from chain
+left join branch_base s on s.branch_id = chain.branch_id and chain.own = 1
+order by chain.depth;
+
+-- name: current_memory
+-- Everything of one kind that a view shows.
+with
+-- include: view
+, seen as (
+-- include: seen
+), ranked as (
+    select seen.*, row_number() over (partition by key order by coalesce(origin, id) desc, id) as rank from seen
+)
+select
+-- include: kept
+from ranked r
+left join content c on c.id = r.content_id
+where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint))
+order by number;
+
+-- name: named_memory
+-- What a view shows under some keys, the expired and the deleted included.
+with
+-- include: view
+, wanted (key) as materialized (
+-- include: keys
+), seen as (
+-- include: seen_of
+), ranked as (
+    select seen.*, row_number() over (partition by key order by coalesce(origin, id) desc, id) as rank from seen
+)
+select r.deleted,
+-- include: kept
+from ranked r
+left join content c on c.id = r.content_id
+where r.rank = 1
+order by number;
+
+-- name: newest_memory
+-- The newest of one kind that a view shows, the newest first.
+with
+-- include: view
+, picked as (
+-- include: newest_of_each
+    union
+    select x.id from live cross join memory x
+    where x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to and x.deleted = 0
+        and (cast(:label as text) is null or x.label = :label)
+        and not exists (
+-- include: newer
+        )
+)
+select
+-- include: kept
+from picked
+join memory r on r.id = picked.id
+left join content c on c.id = r.content_id
+where r.expires_at is null or r.expires_at > cast(:at as bigint)
+order by number desc
+limit cast(:limit as bigint);
+
+-- name: shown_memory
+-- Which of some rows a view shows.
+with
+-- include: view
+, wanted (id) as materialized (
+-- include: ids
+), shown as (
+    select x.* from wanted cross join memory x cross join line
+    where x.id = wanted.id and line.branch_id = x.branch_id and x.position <= line.up_to and x.until > line.up_to
+    union
+    select x.* from wanted cross join memory x cross join line
+    where x.origin = wanted.id and line.branch_id = x.branch_id and x.position <= line.up_to and x.until > line.up_to
+    union
+    select x.* from wanted cross join memory x cross join live
+    where x.id = wanted.id and live.group_id = x.group_id and x.origin is null and x.id <= live.up_to
+)
+select distinct coalesce(x.origin, x.id) as number from shown x
+where x.deleted = 0 and (x.expires_at is null or x.expires_at > cast(:at as bigint))
+    and not exists (
+-- include: newer
+    );
+
+-- name: insert_memory
+insert into memory (
+    branch_id, position, group_id, kind, key, label, content_id, deleted, importance, expires_at, extra, document_id,
+    created_at, written_at
+)
+values (
+    :branch, :position, :group, :kind, :key, :label, (select id from content where hash = :hash), :deleted, :importance,
+    :expires_at, :extra, :document, :created_at, :now
+)
+returning id;
+
+-- name: supersede
+-- A branch's own version of a key ends where the next one begins.
+update memory set until = :position
+where branch_id = :branch and kind = :kind and key = :key and until = 4611686018427387904
+returning id;
+
+-- name: releasable
+-- Those of some rows that nobody can see any more, with what they hold.
+select m.id, m.document_id, c.hash, c.body, m.extra
+from memory m
+left join content c on c.id = m.content_id
+where m.id in (
+-- include: ids
+    ) and not exists (
+-- include: held
+    );
+
+-- name: delete_memory
+delete from memory where id = :id;
+
+-- name: expired_memory
+-- A branch's own rows that have expired.
+select kind, key from memory
+where branch_id = :branch and until = 4611686018427387904 and expires_at <= :at
+order by id
+limit cast(:limit as bigint);
+
+-- name: hold_group
+-- SQLite's transaction holds the lock already.
+select id from memory_group where id = :group;
+
+-- name: create_group
+insert into memory_group (id, thread_id, ns, checkpoint, task, created_at)
+values (:group, :thread, :ns, :checkpoint, :task, :now)
+on conflict (id) do nothing;
+
+-- name: is_sealed
+select 1 as sealed from seal where group_id = :group limit 1;
+
+-- name: place_of
+select branch_id, position from place where line_id = :line and checkpoint = :checkpoint;
+
+-- name: inherit_place
+-- A checkpoint stands where the one before it does.
+insert into place (line_id, checkpoint, branch_id, position)
+select line_id, cast(:checkpoint as text), branch_id, position from place where line_id = :line and checkpoint = :parent
+on conflict (line_id, checkpoint) do nothing;
+
+-- name: place_of_twin
+-- The place of another child of the same parent, whose values are the same.
+select p.branch_id, p.position
+from checkpoint c
+join place p on p.line_id = c.line_id and p.checkpoint = c.name
+where c.line_id = :line and coalesce(c.parent, '') = coalesce(cast(:parent as text), '') and c.versions = :versions and c.name <> :checkpoint
+order by c.name desc
+limit 1;
+
+-- name: insert_place
+insert into place (line_id, checkpoint, branch_id, position) values (:line, :checkpoint, :branch, :position)
+on conflict (line_id, checkpoint) do nothing;
+
+-- name: base_of
+select base_id, base_position, checkpoint, groups from branch_base where branch_id = :branch;
+
+-- name: insert_base
+insert into branch_base (branch_id, base_id, base_position, checkpoint, groups)
+values (:branch, :base, :base_position, :checkpoint, :groups);
+
+-- name: insert_base_group
+insert into base_group (group_id, branch_id) values (:group, :branch);
+
+-- name: begin_branch
+-- A branch of a thread, which begins at a position of another where it has a parent.
+insert into branch (namespace_id, kind, thread, parent_id, parent_position, created_at)
+select id, :kind, :thread, cast(:parent as bigint), cast(:position as bigint), cast(:now as bigint)
+from namespace where path = :path
+returning id;
+
+-- name: groups_on
+-- The groups that lie on a line.
+with
+-- include: view
+select distinct s.group_id from line cross join seal s
+where s.branch_id = line.branch_id and s.position <= line.up_to and cast(:groups as text) is not null;
+
+-- name: sealable
+-- Those of some groups that are there and do not lie on a line, whether they lie anywhere, and the thread under whose name
+-- a search finds them.
+with
+-- include: view
+select g.group_id, (select count(*) from seal s where s.group_id = g.group_id) as seals,
+-- include: series
+    as series
+from live g
+where exists (select 1 from memory m where m.group_id = g.group_id)
+    and not exists (
+        select 1 from line cross join seal s
+        where s.group_id = g.group_id and s.branch_id = line.branch_id and s.position <= line.up_to
+    )
+order by g.group_id;
+
+-- name: seal_group
+update memory set branch_id = :branch, position = :position where group_id = :group and branch_id is null;
+
+-- name: copy_group
+-- A group that lies on another branch already, once more.
+insert into memory (
+    branch_id, position, group_id, origin, kind, key, label, content_id, deleted, importance, expires_at, extra,
+    created_at, written_at
+)
+select cast(:branch as bigint), cast(:position as bigint), group_id, coalesce(origin, id), kind, key, label, content_id,
+    deleted, importance, expires_at, extra, created_at, written_at
+from memory
+where id in (select min(m.id) from memory m where m.group_id = :group group by coalesce(m.origin, m.id))
+order by coalesce(origin, id);
+
+-- name: supersede_sealed
+-- What lies on a branch ends where newer versions of it were sealed.
+update memory set until = :position
+where id in (
+    select older.id
+    from memory newer
+    join memory older on older.branch_id = newer.branch_id and older.kind = newer.kind and older.key = newer.key
+        and older.until = 4611686018427387904
+        and coalesce(older.origin, older.id) < coalesce(newer.origin, newer.id)
+    where newer.group_id = :group and newer.branch_id = :branch and newer.position = :position
+);
+
+-- name: insert_seal
+insert into seal (group_id, branch_id, position, thread) values (:group, :branch, :position, :thread);
+
+-- name: delete_group
+delete from memory_group where id = :group;
+
+-- name: last_rows
+-- The last row of each of some groups.
+select group_id, max(id) as row from memory
+where group_id in (
+-- include: ids
+    ) and origin is null
+group by group_id;
+
+-- name: beginning
+-- Where a checkpoint stands, and the tasks that finished under it: at least one row.
+select p.branch_id, p.position, f.task, f.caller, f.attempt, f.groups
+from (select cast(:line as bigint) as line_id) o
+left join place p on p.line_id = o.line_id and p.checkpoint = :checkpoint
+left join finished_task f on f.thread_id = :thread and f.ns = :ns and f.checkpoint = :checkpoint;
+
+-- name: finished_at
+-- The tasks that finished under a checkpoint.
+select task, caller, groups from finished_task
+where thread_id = :thread and ns = :ns and checkpoint = :checkpoint;
+
+-- name: insert_finished
+-- The first success of a task counts.
+insert into finished_task (thread_id, task, ns, checkpoint, caller, attempt, groups, created_at)
+values (:thread, :task, :ns, :checkpoint, :caller, :attempt, :groups, :now)
+on conflict (thread_id, task) do nothing;
+
+-- name: groups_of_task
+-- What executions of a task wrote that has no place, and what the task had written when it finished.
+select g.id, f.groups as finished
+from memory_group g
+left join finished_task f on f.thread_id = g.thread_id and f.task = g.task
+where g.thread_id = :thread and g.task = :task;
+
+-- name: rows_of_group
+-- What a group wrote, to be discarded.
+select m.id, m.document_id, c.hash, c.body, m.extra
+from memory m
+left join content c on c.id = m.content_id
+where m.group_id = :group and m.branch_id is null;
+
+-- name: copy_places
+-- The places of a thread, for the checkpoints that a copy of it has.
+insert into place (line_id, checkpoint, branch_id, position)
+select theirs.id, p.checkpoint, p.branch_id, p.position
+from checkpoint_line ours
+join place p on p.line_id = ours.id
+join checkpoint_line theirs on theirs.thread_id = :target and theirs.ns = ours.ns
+join checkpoint c on c.line_id = theirs.id and c.name = p.checkpoint
+where ours.thread_id = :source
+on conflict (line_id, checkpoint) do nothing;
+
+-- name: copy_finished
+insert into finished_task (thread_id, task, ns, checkpoint, caller, attempt, groups, created_at)
+select cast(:target as bigint), task, ns, checkpoint, caller, attempt, groups, created_at
+from finished_task where thread_id = :source
+on conflict (thread_id, task) do nothing;
+
+-- name: branches_of_thread
+-- The branches on which the checkpoints of a thread stand, and those that it began.
+select p.branch_id as id
+from checkpoint_line l
+join place p on p.line_id = l.id
+where l.thread_id = :thread
+union
+select b.id from thread t
+join branch b on b.namespace_id = t.namespace_id and b.thread = t.name
+where t.id = :thread and b.kind = 'thread';
+
+-- name: branches_before
+-- Some branches, and those that they were forked from or stand on.
+with recursive before (id) as (
+    select b.id from branch b where b.id in (
+-- include: ids
+    )
+    union
+    select case when side.base = 0 then b.parent_id else s.base_id end
+    from before
+    join branch b on b.id = before.id
+    cross join (select 0 as base union all select 1) side
+    left join branch_base s on s.branch_id = b.id
+    where (side.base = 0 and b.parent_id is not null) or (side.base = 1 and s.base_id is not null)
+)
+select id from before order by id desc;
+
+-- name: unheld_memory
+-- What lies on some branches and cannot be seen from anywhere.
+select m.id, m.origin, m.document_id, c.hash, c.body, m.extra
+from memory m
+left join content c on c.id = m.content_id
+where m.branch_id in (
+-- include: ids
+    ) and not exists (
+-- include: held
+    )
+order by m.id
+limit cast(:limit as bigint);
+
+-- name: idle_branches
+-- Those of some branches of threads on which nothing stands and nothing lies.
+select b.id from branch b
+where b.kind = 'thread' and b.id in (
+-- include: ids
+    )
+    and not exists (select 1 from place p where p.branch_id = b.id)
+    and not exists (select 1 from branch f where f.parent_id = b.id)
+    and not exists (select 1 from branch_base s where s.base_id = b.id)
+    and not exists (select 1 from memory m where m.branch_id = b.id);
+
+-- name: groups_of_thread
+select id from memory_group where thread_id = :thread;
+
+-- name: stale_groups
+-- What tasks of a thread wrote under checkpoints that are not there, long ago.
+select g.id from memory_group g
+where g.thread_id = :thread and g.created_at < :before
+    and not exists (
+        select 1 from checkpoint_line l join checkpoint c on c.line_id = l.id
+        where l.thread_id = g.thread_id and l.ns = g.ns and c.name = g.checkpoint
+    );
+
+-- name: delete_stale_finished
+delete from finished_task
+where thread_id = :thread and created_at < :before
+    and not exists (
+        select 1 from checkpoint_line l join checkpoint c on c.line_id = l.id
+        where l.thread_id = finished_task.thread_id and l.ns = finished_task.ns and c.name = finished_task.checkpoint
+    );
+
+-- name: mentions
+-- Who else needs groups that have no place: tasks that finished, in the thread or in copies of it, and subgraphs.
+select f.groups from finished_task f
+join thread t on t.id = f.thread_id
+where t.shelf_id = :shelf
+union all
+select s.groups from branch_base s
+where s.branch_id in (
+-- include: ids
+    );
+
+-- name: groups_there
+select id from memory_group where id in (
+-- include: ids
+    );
+
+-- name: count_memory
+-- How much of one kind a view shows.
+with
+-- include: view
+, seen as (
+-- include: seen
+), ranked as (
+    select seen.deleted, seen.expires_at,
+        row_number() over (partition by key order by coalesce(origin, id) desc, id) as rank
+    from seen
+)
+select count(*) as found from ranked r
+where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint));
+
+-- name: create_fork
+-- A branch that begins at a position of another; no row where there is one of this name.
+insert into branch (namespace_id, kind, name, parent_id, parent_position, created_at)
+select namespace_id, kind, :name, id, cast(:position as bigint), cast(:now as bigint) from branch where id = :branch
+on conflict (namespace_id, kind, name) do nothing
+returning id;
+
+-- name: branch_family
+-- A branch, and all that were forked from it and from these.
+with recursive family (id) as (
+    select cast(:branch as bigint)
+    union
+    select b.id from family join branch b on b.parent_id = family.id
+)
+select b.id, b.name, b.parent_id, b.created_at from family join branch b on b.id = family.id
+order by b.id;
+
+-- name: branch_names
+select id, name from branch where id in (
+-- include: ids
+    );
+
+-- name: threads_seen
+-- The threads under whose names a search finds what a view shows.
+with
+-- include: view
+select b.thread as name from line join branch b on b.id = line.branch_id
+union
+select s.thread from line join seal s on s.branch_id = line.branch_id where s.thread is not null
+union
+select
+-- include: series
+from live g;
+
+-- name: branches_of
+-- The branches on which some rows lie.
+select distinct branch_id as id from memory where branch_id is not null and id in (
+-- include: ids
+    );
+
+-- name: branches_of_copies
+-- The branches on which copies of some rows lie.
+select distinct branch_id as id from memory where origin in (
+-- include: ids
+    );
+
+-- name: remembered
+-- Rows as a search finds them, with where they stand.
+select m.id, m.branch_id, m.until, m.deleted, m.key, m.kind, m.label, m.importance, m.expires_at, m.extra, m.created_at,
+    m.written_at, c.body, b.kind as branch_kind, s.name, n.path
+from memory m
+join content c on c.id = m.content_id
+left join branch b on b.id = m.branch_id
+join search_series s on s.id = m.document_id / 4194304
+join search_scope o on o.id = s.scope_id
+join namespace n on n.id = o.namespace_id
+where m.id in (
+-- include: ids
+    );
+
+-- name: memory_texts
+select m.id, m.extra, c.body from memory m join content c on c.id = m.content_id where m.id in (
+-- include: ids
+    );
+
+-- name: newest_places
+-- Where the newest checkpoints of the threads stand, whose memory lies on some branches or was forked from there.
+with recursive below (id) as (
+    select b.id from branch b where b.id in (
+-- include: ids
+    )
+    union
+    select b.id from below join branch b on b.parent_id = below.id
+), standing (line_id) as (
+    select distinct p.line_id from below join place p on p.branch_id = below.id
+)
+select l.thread_id, p.branch_id, p.position
+from standing
+join checkpoint_line l on l.id = standing.line_id and l.ns = ''
+join place p on p.line_id = l.id and p.checkpoint = (select max(c.name) from checkpoint c where c.line_id = l.id)
+order by l.thread_id;
+
+-- name: threads_of_runs
+select distinct t.id, t.shelf_id
+from checkpoint c
+join checkpoint_line l on l.id = c.line_id
+join thread t on t.id = l.thread_id
+join namespace n on n.id = t.namespace_id
+where n.path >= :low and n.path < :high and c.run_id in (
+-- include: runs
+    );

@@ -1,0 +1,273 @@
+-- Looking after what is remembered: verified, erased, and moved from one database to another. FOREVER is 2^62.
+
+-- name: short_branches
+-- Branches that end before something that lies on them, or stands there.
+select b.id, b.head, x.what, max(x.position) as position
+from branch b
+join (
+    select branch_id, 'something lies' as what, position from memory where branch_id is not null
+    union all
+    select branch_id, 'something ends', until from memory where branch_id is not null and until < 4611686018427387904
+    union all
+    select branch_id, 'a group was sealed', position from seal
+    union all
+    select branch_id, 'a checkpoint stands', position from place
+    union all
+    select parent_id, 'a branch begins', parent_position from branch where parent_id is not null
+    union all
+    select base_id, 'a subgraph stands', base_position from branch_base where base_id is not null
+) x on x.branch_id = b.id
+where x.position > b.head or x.position < 0
+group by b.id, b.head, x.what
+order by b.id, x.what
+limit 10;
+
+-- name: wrong_parents
+-- Branches that begin on one that is not older, as every parent is; so there are no circles.
+select b.id from branch b
+where b.parent_id >= b.id or (b.parent_id is null) <> (b.parent_position is null)
+union
+select s.branch_id from branch_base s
+where s.base_id >= s.branch_id or (s.base_id is null) <> (s.base_position is null)
+order by 1
+limit 10;
+
+-- name: overlapping_memory
+-- Versions that are seen where newer ones of the same branch are seen too.
+select a.id from memory a
+join memory b on b.branch_id = a.branch_id and b.kind = a.kind and b.key = a.key
+where a.position < b.position and a.until > b.position and coalesce(a.origin, a.id) < coalesce(b.origin, b.id)
+order by a.id
+limit 10;
+
+-- name: hollow_memory
+-- Versions that lie nowhere or end before they begin, and such as have no body and do not say that they are gone.
+select m.id from memory m
+where (m.branch_id is null) <> (m.position is null) or m.until < m.position or (m.deleted = 0) <> (m.content_id is not null)
+order by m.id
+limit 10;
+
+-- name: unsealed_memory
+-- Versions on a branch of a thread at a place where their group was not sealed.
+select m.id from memory m
+where m.branch_id is not null and m.group_id is not null
+    and not exists (
+        select 1 from seal s
+        where s.group_id = m.group_id and s.branch_id = m.branch_id and s.position = m.position
+    )
+order by m.id
+limit 10;
+
+-- name: unfindable_memory
+-- Versions whose documents are not there, or stand for something else.
+select m.id from memory m
+where m.document_id is not null
+    and not exists (
+        select 1 from search_document d
+        join search_series s on s.id = d.id >> 22
+        join search_scope c on c.id = s.scope_id
+        where d.id = m.document_id and d.owner = m.id and c.kind = m.kind
+    )
+order by m.id
+limit 10;
+
+-- name: extras_after
+-- A page of what else belongs to versions.
+select id, extra from memory where id > :after and extra is not null order by id limit cast(:limit as bigint);
+
+-- name: unplaced_groups
+-- Groups of versions that lie nowhere; `known` where their execution is.
+select m.group_id, max(case when g.id is null then 0 else 1 end) as known
+from memory m
+left join memory_group g on g.id = m.group_id
+where m.branch_id is null and m.group_id is not null
+group by m.group_id
+order by m.group_id;
+
+-- name: finished_after
+-- A page of the tasks that finished.
+select f.thread_id, f.task, f.groups from finished_task f
+where (f.thread_id, f.task) > (cast(:thread as bigint), cast(:task as text))
+order by f.thread_id, f.task
+limit cast(:limit as bigint);
+
+-- name: bases_after
+-- A page of what the branches of subgraphs stand on.
+select branch_id, groups from branch_base where branch_id > :after order by branch_id limit cast(:limit as bigint);
+
+-- name: memory_total
+select count(*) as found, coalesce(max(id), 0) as last from memory
+where cast(:last as bigint) is null or id <= cast(:last as bigint);
+
+-- name: remembering_branches
+-- The branches of memory in the namespaces of a range, the youngest first.
+select b.id, b.kind, n.path from branch b
+join namespace n on n.id = b.namespace_id
+where n.path >= :low and n.path < :high and b.kind <> 'conversation'
+order by b.id desc;
+
+-- name: unhook_branches
+update branch set parent_id = null, parent_position = null where parent_id in (
+-- include: ids
+    );
+
+-- name: unhook_bases
+delete from branch_base where base_id in (
+-- include: ids
+    );
+
+-- name: unhook_places
+delete from place where branch_id in (
+-- include: ids
+    );
+
+-- name: memory_on
+-- A page of what lies on a branch.
+select m.id, m.document_id, c.hash, c.body, m.extra
+from memory m
+left join content c on c.id = m.content_id
+where m.branch_id = :branch
+order by m.id
+limit cast(:limit as bigint);
+
+-- name: places_after
+-- A page of the places of a thread's checkpoints.
+select l.ns, p.checkpoint, p.branch_id, p.position
+from checkpoint_line l
+join place p on p.line_id = l.id
+where l.thread_id = :thread and (l.ns, p.checkpoint) > (cast(:ns as text), cast(:checkpoint as text))
+order by l.ns, p.checkpoint
+limit cast(:limit as bigint);
+
+-- name: thread_finished_after
+select task, ns, checkpoint, caller, attempt, groups, created_at from finished_task
+where thread_id = :thread and task > :task
+order by task
+limit cast(:limit as bigint);
+
+-- name: thread_groups_after
+select id, ns, checkpoint, task, created_at from memory_group
+where thread_id = :thread and id > :after
+order by id
+limit cast(:limit as bigint);
+
+-- name: branches_after
+-- A page of the branches of memory, with what those of subgraphs stand on.
+select b.id, b.kind, b.name, b.thread, b.parent_id, b.parent_position, b.head, b.created_at, n.path, s.base_id,
+    s.base_position, s.checkpoint, s.groups
+from branch b
+join namespace n on n.id = b.namespace_id
+left join branch_base s on s.branch_id = b.id
+where b.kind <> 'conversation' and b.id > :after
+order by b.id
+limit cast(:limit as bigint);
+
+-- name: seals_on
+select branch_id, group_id, position, thread from seal where branch_id in (
+-- include: ids
+    )
+order by branch_id, position, group_id;
+
+-- name: memory_after
+-- A page of versions that somebody can see, by their place in the order in which they were written: copies of a version
+-- come with it. What lies nowhere is told if its group is named.
+with page (number) as (
+    select number from (
+        select * from (
+            select id as number from memory where origin is null and id > :after order by id limit cast(:limit as bigint)
+        ) originals
+        union
+        select * from (
+            select distinct origin as number from memory where origin > :after order by origin limit cast(:limit as bigint)
+        ) copies
+    ) every
+    order by number
+    limit cast(:limit as bigint)
+), found as (
+    select page.number, x.* from page join memory x on x.id = page.number
+    union all
+    select page.number, x.* from page join memory x on x.origin = page.number
+)
+select page.number, m.id, m.branch_id, m.position, m.until, m.group_id, m.kind, m.key, m.label, m.deleted, m.importance,
+    m.expires_at, m.extra, m.created_at, m.written_at, c.hash, c.body, s.name as series, n.path
+from page
+left join found m on m.number = page.number and (
+    (m.branch_id is null and m.group_id in (
+-- include: ids
+    ))
+    or (m.until = 4611686018427387904 and exists (select 1 from branch b where b.id = m.branch_id and b.kind = 'layers'))
+    or exists (
+-- include: held
+    )
+)
+left join content c on c.id = m.content_id
+left join memory o on o.id = m.origin
+left join search_series s on s.id = coalesce(m.document_id, o.document_id) >> 22
+left join search_scope e on e.id = s.scope_id
+left join namespace n on n.id = e.namespace_id
+order by page.number, m.id;
+
+-- name: placeless
+-- Those of some checkpoints of a line that are there and stand nowhere.
+select c.name from checkpoint c
+where c.line_id = :line and c.name in (
+-- include: keys
+    )
+    and not exists (select 1 from place p where p.line_id = c.line_id and p.checkpoint = c.name);
+
+-- name: known_groups
+-- Those of some groups that are known already.
+select group_id from memory where group_id in (
+-- include: ids
+    )
+union
+select group_id from seal where group_id in (
+-- include: ids
+    )
+union
+select id from memory_group where id in (
+-- include: ids
+    );
+
+-- name: add_finished
+insert into finished_task (thread_id, task, ns, checkpoint, caller, attempt, groups, created_at)
+values (:thread, :task, :ns, :checkpoint, :caller, :attempt, :groups, :created_at)
+on conflict (thread_id, task) do nothing
+returning task;
+
+-- name: named_branch
+select b.id, b.head, b.created_at, b.parent_position, p.name as parent
+from branch b
+join namespace n on n.id = b.namespace_id
+left join branch p on p.id = b.parent_id
+where n.path = :path and b.kind = :kind and b.name = :name;
+
+-- name: add_branch
+-- A branch as it was elsewhere; no row where there is one of this name.
+insert into branch (namespace_id, kind, name, thread, parent_id, parent_position, head, created_at)
+select id, :kind, cast(:name as text), cast(:thread as text), cast(:parent as bigint), cast(:parent_position as bigint),
+    cast(:head as bigint), cast(:created_at as bigint)
+from namespace where path = :path
+on conflict (namespace_id, kind, name) do nothing
+returning id;
+
+-- name: version_at
+-- What a branch has of a key at just one position.
+select m.label, m.deleted, m.importance, m.expires_at, m.extra, m.created_at, c.hash
+from memory m
+left join content c on c.id = m.content_id
+where m.branch_id = :branch and m.kind = :kind and m.key = :key and m.position = :position;
+
+-- name: add_memory
+-- A version as it was elsewhere. Content may have been collected by others since this transaction found it there. Its id
+-- is then 0, which breaks the foreign key, and the operation begins again.
+insert into memory (
+    branch_id, position, until, group_id, origin, kind, key, label, content_id, deleted, importance, expires_at, extra,
+    document_id, created_at, written_at
+)
+values (
+    :branch, :position, :until, :group, :origin, :kind, :key, :label,
+    case cast(:deleted as bigint) when 0 then coalesce((select id from content where hash = :hash), 0) end,
+    cast(:deleted as bigint), :importance, :expires_at, :extra, :document, :created_at, :written_at
+)
+returning id;

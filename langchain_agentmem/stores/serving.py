@@ -1,0 +1,137 @@
+"""What LangGraph's stores of this memory have in common: how they are configured, and how a batch is run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig, ensure_embeddings
+
+from langchain_agentmem.database import Database, database_of
+from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
+from langchain_agentmem.items.shared import Items
+from langchain_agentmem.items.values import ttl_of
+from langchain_agentmem.retrieval.search import inquiry
+from langchain_agentmem.stores.operations import Batch, Fields, checked_fields
+
+
+class ItemStore(BaseStore):
+    """A store of items.
+
+    Args:
+        memory: An `AgentMemory`, a `Database`, or a path or URL.
+        index: LangGraph's `IndexConfig`.
+        ttl: LangGraph's `TTLConfig`.
+
+    Attributes:
+        database: Where it is kept.
+        index_config: The configuration of the index, or None.
+        embeddings: The embeddings that it names, or None.
+        ttl_config: The configuration of expiry, or None.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    supports_ttl = True
+    _part: str
+
+    def __init__(self, memory: Any, index: IndexConfig | None, ttl: TTLConfig | None) -> None:
+        self.index_config, self._fields = _index(index)
+        self.embeddings = _embeddings(self.index_config)
+        self.ttl_config = _ttl(ttl)
+        self.database: Database = database_of(memory)
+        if self.embeddings is not None and self.index_config is not None:
+            self.database.embed_with(self.embeddings, self.index_config["dims"])
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Run operations in one transaction.
+
+        Args:
+            ops: `GetOp`, `SearchOp`, `PutOp` and `ListNamespacesOp`, in any mixture.
+
+        Returns:
+            The result of each, in their order: an item or None, a list of items, None, or a list of namespaces.
+
+        Raises:
+            InvalidInput: An operation is wrong, or a value cannot be stored as JSON. Nothing was written.
+            StorageError: The database failed. Nothing was written.
+        """
+        batch, opened = self._batch(ops), self._opened()
+        name, now, tail = f"{self._part}.{batch.verb}", self.database.now(), self.database.tail
+        self._embed(batch, opened(), now)
+        if batch.writes:
+            found = self.database.write(name, lambda: batch.run(opened(), now, tail=tail), batch.shown)
+        else:
+            found = self.database.read(name, lambda: batch.read(opened(), now), batch.shown)
+            if found.touched:
+                with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
+                    self.database.engine.write(lambda: opened().touch(found.touched, now=now, tail=tail))
+        return batch.answers(found)
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """`batch`, awaited."""
+        batch, opened = self._batch(ops), self._opened()
+        name, now, tail = f"{self._part}.{batch.verb}", self.database.now(), self.database.tail
+        if (embedder := self.database.embedder) is not None and batch.asks:
+            await embedder.in_thread(self._embed, batch, opened(), now)
+        if batch.writes:
+            found = await self.database.awrite(name, lambda: batch.run(opened(), now, tail=tail), batch.shown)
+        else:
+            found = await self.database.aread(name, lambda: batch.read(opened(), now), batch.shown)
+            if found.touched:
+                with contextlib.suppress(DatabaseReadOnly, StepIsOver):
+                    await self.database.engine.awrite(lambda: opened().touch(found.touched, now=now, tail=tail))
+        return batch.answers(found)
+
+    def _opened(self) -> Callable[[], Items]:
+        """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""
+        raise NotImplementedError
+
+    def _batch(self, ops: Iterable[Op]) -> Batch:
+        return Batch(ops, self.ttl_config or {}, self._fields)
+
+    def _embed(self, batch: Batch, items: Items, now: int) -> None:
+        embedder = self.database.embedder
+        if embedder is not None and batch.asks:
+            batch.embed(lambda look: embedder.near(inquiry(look.question, now), items.walls(look)))
+
+
+def _index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
+    """The configuration of the index, and the fields that it names."""
+    if index is None:
+        return None, None
+    if not isinstance(index, Mapping):
+        raise InvalidInput(f"index must be a dictionary such as {{'fields': ['text']}}, not {index!r:.100}.")
+    dims = index.get("dims")
+    if dims is not None and (isinstance(dims, bool) or not isinstance(dims, int) or dims < 1):
+        raise InvalidInput(f"index['dims'] must be a positive whole number, not {dims!r:.100}.")
+    fields = checked_fields("index['fields']", index.get("fields") or index.get("text_fields") or ["$"])
+    config = IndexConfig(**{**index, "fields": list(fields or ("$",))})  # type: ignore[typeddict-item]
+    return config, fields
+
+
+def _embeddings(index: IndexConfig | None) -> Embeddings | None:
+    embed = None if index is None else index.get("embed")
+    if embed is None:
+        return None
+    if not isinstance(embed, str) and not callable(embed) and not isinstance(embed, Embeddings):
+        raise InvalidInput(
+            f"index['embed'] must be Embeddings, a function or 'provider:model', not {type(embed).__name__}."
+        )
+    if index is None or index.get("dims") is None:
+        raise InvalidInput("index['embed'] needs index['dims'], the numbers of a vector.")
+    return ensure_embeddings(embed)
+
+
+def _ttl(ttl: Any) -> TTLConfig | None:
+    if ttl is None:
+        return None
+    if not isinstance(ttl, Mapping):
+        raise InvalidInput(f"ttl must be a dictionary such as {{'default_ttl': 60}}, not {ttl!r:.100}.")
+    ttl_of(ttl.get("default_ttl"))
+    ttl_of(ttl.get("sweep_interval_minutes"))
+    return TTLConfig(**ttl)  # type: ignore[typeddict-item]

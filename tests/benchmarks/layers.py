@@ -1,0 +1,122 @@
+"""What layered memory costs as it grows: forks, depth and old versions. Ratios of one run count.
+
+    python tests/benchmarks/layers.py [--rows 1000000] [--url postgresql://…]
+
+- fork: the median time of a fork of a branch with 10 events, and of one with `--rows` events.
+- levels: reading core memory of 100 keys that were set on one branch, and on 100 branches that were forked one from
+  the other, a key on each; and appending an event there.
+- versions: reading core memory of 20 keys that were set once, and of 20 keys of which 1,000 old versions are still
+  there because a fork shows each of them; and the same at a fork in the middle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.memory.settings import LayersConfig
+from langchain_agentmem.retrieval.index import Series
+from langchain_agentmem.rewinding import rows
+from langchain_agentmem.rewinding.branches import BranchAt
+from langchain_agentmem.rewinding.rows import Draft
+from langchain_agentmem.storage import Steps
+
+FEW = 10
+LEVELS = 100
+KEYS = 20
+VERSIONS = 1_000
+ROUNDS = 200
+BATCH = 10_000
+SETTINGS = LayersConfig(auto_consolidate=False, core_max_chars=100_000)
+
+
+def compared(name: str, small: Callable[[], object], large: Callable[[], object]) -> None:
+    """Print what each takes: the median of calls that take turns, so that both see the same machine."""
+    took: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS):
+        for times, act in zip(took, (small, large), strict=True):
+            began = time.perf_counter()
+            act()
+            times.append((time.perf_counter() - began) * 1e6)
+    one, other = map(statistics.median, took)
+    print(f"  {name:44} {one:9.0f} µs {other:9.0f} µs   x{other / one:.2f}", flush=True)
+
+
+def filled(memory: AgentMemory, name: str, count: int) -> LayeredMemory:
+    """A branch with so many events. They are not indexed; a fork does not look at the index."""
+    database, point = memory.database, BranchAt("", name)
+
+    def written(many: int) -> Steps[None]:
+        _, place = yield from point.open(database.now())
+        drafts = [Draft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(many)]
+        yield from rows.write(place, drafts, series=Series("", "event", name), now=database.now(), tail=0)
+
+    for begin in range(0, count, BATCH):
+        database.engine.write(partial(written, min(BATCH, count - begin)))
+    return LayeredMemory(memory, name, settings=SETTINGS)
+
+
+def forks(memory: AgentMemory, count: int) -> None:
+    few, many = filled(memory, "few", FEW), filled(memory, "many", count)
+    names = iter(range(10**9))
+    for layers in (few, many):
+        layers.fork(f"warm {next(names)}")
+    compared(
+        f"fork of {FEW} and of {count:,} rows",
+        lambda: few.fork(f"fork {next(names)}"),
+        lambda: many.fork(f"fork {next(names)}"),
+    )
+
+
+def levels(memory: AgentMemory) -> None:
+    flat = LayeredMemory(memory, "flat", settings=SETTINGS)
+    deep = LayeredMemory(memory, "deep", settings=SETTINGS)
+    for number in range(LEVELS):
+        flat.core.set(f"key {number}", "value")
+        deep.core.set(f"key {number}", "value")
+        if number < LEVELS - 1:
+            deep = deep.fork(f"deep {number}")
+    assert len(flat.core.get()) == len(deep.core.get()) == len(deep.ancestors()) == LEVELS
+    compared(f"core through 1 and {LEVELS} levels", flat.core.get, deep.core.get)
+    compared(
+        f"an event appended at 1 and {LEVELS} levels",
+        lambda: flat.recall.append("note", "it happened"),
+        lambda: deep.recall.append("note", "it happened"),
+    )
+
+
+def versions(memory: AgentMemory) -> None:
+    new = LayeredMemory(memory, "new", settings=SETTINGS)
+    old = LayeredMemory(memory, "old", settings=SETTINGS)
+    for number in range(KEYS):
+        new.core.set(f"key {number}", "value")
+        old.core.set(f"key {number}", "value")
+    for number in range(VERSIONS):
+        fork = old.fork(f"holds {number}")
+        old.core.set(f"key {number % KEYS}", f"value {number}")
+        if number == VERSIONS // 2:
+            middle = fork
+    compared(f"{KEYS} keys with 0 and {VERSIONS:,} old versions", new.core.get, old.core.get)
+    compared("the same at a fork in the middle", new.fork("child of new").core.get, middle.core.get)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="events of the larger branch")
+    parser.add_argument("--url", help="a PostgreSQL database; default: a new SQLite file")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, AgentMemory(given.url or Path(folder) / "layers.db") as memory:
+        levels(memory)
+        versions(memory)
+        forks(memory, given.rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,351 @@
+"""`memory.session(config)`: rounds and posts that belong to a thread, and are rewound with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_config
+from langgraph.graph import START, StateGraph
+from langgraph.runtime import Runtime
+from langgraph.types import RetryPolicy
+
+from langchain_agentmem import (
+    AgentMemory,
+    Attachment,
+    InvalidInput,
+    MessageError,
+    Post,
+    Retention,
+    SessionMemory,
+    SharedMemoryEntry,
+)
+from langchain_agentmem.compaction.background import ContextCompactor
+from langchain_agentmem.errors import StepIsOver
+from langchain_agentmem.events import MessagesStored
+from tests.living import State, live_task, one_node, thread
+
+from . import test_sessions as plain
+
+RETRY = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)
+
+
+@pytest.fixture
+def task(memory):
+    with live_task(memory) as task:
+        yield task
+
+
+@pytest.fixture
+def session(memory, task) -> SessionMemory:
+    """The session of a thread, in a task that goes on as long as the test."""
+    return memory.session(task.config)
+
+
+class TestRounds(plain.TestRounds):
+    """In a task it does what any session does."""
+
+    async def test_a_reset_leaves_nothing(self, memory, session, do):
+        session.add_post(session.create_round("q").id, send_from="a", send_to="b", message="m")
+        await do(session, "reset_memory")
+        assert await do(session, "rounds") == []
+        assert memory.search("m", config=thread()) == []
+
+
+class TestRoleRounds(plain.TestRoleRounds):
+    """What each role sees of it."""
+
+
+class TestSharedEntries(plain.TestSharedEntries):
+    """What roles share in it."""
+
+
+def talk(memory: Any) -> Any:
+    """A graph that holds a round for each thing that is said, with one post."""
+
+    def node(state: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
+        session = memory.session(runtime)
+        begun = session.create_round(str(state["n"]))
+        entry = SharedMemoryEntry.create("plan", "conversation", f"plan {state['n']}")
+        attachments = [Attachment.create("shared_memory_entry", "", extra=entry)]
+        message = f"apples {state['n']}"
+        session.add_post(begun.id, send_from="Planner", send_to="User", message=message, attachments=attachments)
+        for each in session.rounds[:-1]:
+            session.finish_round(each.id)
+        return {"n": -1}
+
+    return one_node(node, memory)
+
+
+def shown(session: SessionMemory) -> list[tuple[str, str, list[str]]]:
+    return [(each.user_query, each.state, [post.message for post in each.post_list]) for each in session.rounds]
+
+
+class TestRewinding:
+    def test_a_checkpoint_shows_it_as_it_was(self, memory):
+        graph = talk(memory)
+        for number in (1, 2):
+            graph.invoke({"n": number}, thread())
+        first = ("1", "created", ["apples 1"])
+        both = [("1", "finished", ["apples 1"]), ("2", "created", ["apples 2"])]
+        history = [shown(memory.session(each.config)) for each in graph.get_state_history(thread())]
+        assert history == [both, [first], [first], [first], [], []]
+        assert shown(memory.session(thread())) == both
+
+    def test_who_goes_back_and_says_something_else_finds_nothing_of_what_came_after(self, memory):
+        graph = talk(memory)
+        graph.invoke({"n": 1}, thread())
+        first = graph.get_state(thread()).config
+        for number in (2, 3):
+            graph.invoke({"n": number}, first)
+        session = memory.session(thread())
+        assert [each.user_query for each in session.rounds] == ["1", "3"]
+        assert [entry.content for entry in session.get_shared_memory_entries("plan")] == ["plan 3"]
+        assert [message.content for message in session.messages_for("User")] == ["apples 1", "apples 3"]
+        assert {found.text for found in memory.search("apples", kinds=["message"])} == {"apples 1", "apples 3"}
+        assert {found.text for found in memory.search("apples", config=first)} == {"apples 1"}
+        assert memory.verify().ok
+
+    def test_a_reset_is_undone_too(self, memory):
+        def node(state):
+            memory.session(get_config()).reset_memory()
+            return {"n": 1}
+
+        talk(memory).invoke({"n": 1}, thread())
+        before = talk(memory).get_state(thread()).config
+        one_node(node, memory).invoke({"n": 0}, thread())
+        assert memory.session(thread()).rounds == []
+        assert [each.user_query for each in memory.session(before).rounds] == ["1"]
+
+    def test_of_a_node_that_fails_the_last_attempt_posts(self, memory):
+        ids = []
+
+        def node(state):
+            session = memory.session(get_config())
+            assert session.rounds == []
+            ids.append(session.create_round("q").id)
+            session.add_post(ids[-1], Post.create("hi", "a", "b", id="the same"))
+            if len(ids) < 3:
+                raise ConnectionError
+            return {"n": 1}
+
+        builder = StateGraph(State)
+        builder.add_node("node", node, retry_policy=RETRY)
+        builder.add_edge(START, "node")
+        builder.compile(checkpointer=memory.checkpointer).invoke({"n": 0}, thread())
+        [only] = memory.session(thread()).rounds
+        assert only.id == ids[-1]
+        assert [post.id for post in only.post_list] == ["the same"]
+        assert [found.id for found in memory.search("hi")] == ["the same"]
+
+    def test_rounds_keep_their_order_when_they_are_finished(self, memory):
+        def node(state):
+            session = memory.session(get_config())
+            if not state["n"]:
+                for query in "abc":
+                    session.create_round(query)
+            else:
+                for each in session.rounds[:2]:
+                    session.finish_round(each.id)
+            return {"n": 1}
+
+        graph = one_node(node, memory)
+        for number in (0, 1):
+            graph.invoke({"n": number}, thread())
+        found = [(each.user_query, each.state) for each in memory.session(thread()).rounds]
+        assert found == [("a", "finished"), ("b", "finished"), ("c", "created")]
+
+    def test_nodes_side_by_side_each_hold_a_round(self, memory):
+        seen = {}
+
+        def holding(name):
+            def node(state):
+                session = memory.session(get_config())
+                session.add_post(session.create_round(name).id, send_from=name, send_to="all", message=name)
+                seen[name] = [each.user_query for each in session.rounds]
+                return {}
+
+            return node
+
+        builder = StateGraph(State)
+        for name in ("left", "right"):
+            builder.add_node(name, holding(name))
+            builder.add_edge(START, name)
+        builder.compile(checkpointer=memory.checkpointer).invoke({"n": 0}, thread())
+        assert seen == {"left": ["left"], "right": ["right"]}
+        assert sorted(each.user_query for each in memory.session(thread()).rounds) == ["left", "right"]
+
+    async def test_in_a_node_that_is_awaited(self, memory):
+        async def node(state, runtime: Runtime):
+            session = memory.session(runtime)
+            begun = await session.acreate_round("q")
+            await session.aadd_post(begun.id, send_from="a", send_to="b", message="hi")
+            await session.afinish_round(begun.id)
+            return {"n": 1}
+
+        await one_node(node, memory).ainvoke({"n": 0}, thread())
+        [only] = await memory.session(thread()).arounds()
+        assert (only.state, [post.message for post in only.post_list]) == ("finished", ["hi"])
+
+
+class TestFindingPosts:
+    def test_they_are_messages_of_the_thread(self, memory, session):
+        begun = session.create_round("q")
+        session.add_post(begun.id, Post.create("apples are red", "Planner", "User", id="p"))
+        session.add_post(begun.id, Post.create("pears are not", "User", "Planner", id="u"))
+        [found] = memory.search("apples", kinds=["message"], config=session_config(session))
+        assert (found.kind, found.id, found.text, found.conversation_id) == ("message", "p", "apples are red", "t")
+        assert (found.value.role, found.value.name) == ("assistant", "Planner")
+
+    def test_by_role_and_conversation(self, memory):
+        talk(memory).invoke({"n": 1}, thread())
+        talk(memory).invoke({"n": 2}, thread("other"))
+        memory.conversation("plain").add_user_message("apples too")
+        assert {found.conversation_id for found in memory.search("apples")} == {"t", "other", "plain"}
+        assert [found.text for found in memory.search("apples", conversation_id="other")] == ["apples 2"]
+        assert [found.text for found in memory.search("apples", roles=["user"])] == ["apples too"]
+        assert memory.search("apples", roles=["assistant"], kinds=["item"]) == []
+
+    def test_what_a_task_posts_others_find_when_its_checkpoint_is_there(self, memory, task, session):
+        session.add_post(session.create_round("q").id, send_from="a", send_to="b", message="apples")
+        assert memory.search("apples") == []
+        assert task.context.copy().run(memory.search, "apples") != []
+
+
+def session_config(session: SessionMemory) -> Any:
+    """The config that a session was made with."""
+    return {"configurable": session._log._point.configurable}
+
+
+class TestFiles:
+    async def test_it_goes_to_a_file_and_comes_back(self, memory, session, do, tmp_path):
+        begun = await do(session, "create_round", "q")
+        post = Post.create("see", "Planner", "User", [Attachment.create("text", "x", extra={"n": [1, None]})], id="p")
+        await do(session, "add_post", begun.id, post)
+        await do(session, "finish_round", begun.id)
+        before = await do(session, "rounds")
+        await do(session, "save_to_file", tmp_path / "session.json", {"step": 3})
+        await do(session, "create_round", "another")
+        assert await do(session, "load_from_file", tmp_path / "session.json") == {"step": 3}
+        assert await do(session, "rounds") == before
+        other = memory.session("plain")
+        other.load_from_file(tmp_path / "session.json")
+        assert other.rounds == before
+
+    def test_a_conversation_that_was_saved_enters_a_thread_whole(self, memory, session, tmp_path):
+        chat = memory.session("plain")
+        memory.conversation("plain").add_messages([HumanMessage("one", id="1"), AIMessage("two", id="2")])
+        memory.conversation("plain").update("2", content="two and a half")
+        begun = chat.create_round("q")
+        chat.finish_round(begun.id)
+        chat.save_to_file(tmp_path / "plain.json")
+        session.load_from_file(tmp_path / "plain.json")
+        assert session.rounds == chat.rounds
+        assert session.messages_for("Assistant") == chat.messages_for("Assistant")
+
+    async def test_what_is_imported_twice_is_there_once(self, memory, session, do):
+        begun = session.create_round("q")
+        session.add_post(begun.id, send_from="a", send_to="b", message="m")
+        text = await do(session, "export")
+        session.finish_round(begun.id)
+        await do(session, "import_", text)
+        assert [(each.user_query, each.state, len(each.post_list)) for each in session.rounds] == [("q", "finished", 1)]
+
+    async def test_with_compaction_it_is_given_whole(self, session, do):
+        session.fail_round(session.create_round("a").id)
+        session.create_round("b")
+        rounds, summary = await do(session, "get_role_rounds_with_compaction", "Planner")
+        assert ([each.user_query for each in rounds], summary) == (["b"], None)
+        rounds, _ = await do(session, "get_role_rounds_with_compaction", "Planner", include_failure_rounds=True)
+        assert [each.user_query for each in rounds] == ["a", "b"]
+
+
+class TestWhatMakesNoSense:
+    def test_writing_from_outside(self, memory):
+        talk(memory).invoke({"n": 1}, thread())
+        session = memory.session(thread())
+        [only] = session.rounds
+        for write in (
+            lambda: session.create_round("q"),
+            lambda: session.add_post(only.id, send_from="a", send_to="b"),
+            lambda: session.finish_round(only.id),
+            session.reset_memory,
+            lambda: session.import_(session.export()),
+        ):
+            with pytest.raises(InvalidInput, match="only be read"):
+                write()
+        assert shown(session) == [("1", "created", ["apples 1"])]
+
+    def test_writing_when_the_step_is_over(self, memory):
+        kept = []
+
+        def node(state):
+            kept.append(memory.session(get_config()))
+            kept[0].create_round("in time")
+            return {"n": 1}
+
+        one_node(node, memory).invoke({"n": 0}, thread(), durability="sync")
+        with pytest.raises(StepIsOver):
+            kept[0].create_round("late")
+        assert [each.user_query for each in memory.session(thread()).rounds] == ["in time"]
+
+    def test_a_retention_or_a_namespace_of_its_own(self, memory):
+        with pytest.raises(InvalidInput, match="retention"):
+            SessionMemory(memory, thread(), retention=Retention(keep_last=3))
+        with pytest.raises(InvalidInput, match="namespace"):
+            memory.session(thread(), namespace=("ada",))
+        assert memory.session(thread(agentmem_namespace=("ada",)), namespace=("ada",)).namespace == ("ada",)
+
+    def test_the_retention_of_the_whole_memory_is_not_for_it(self, memory):
+        graph = talk(memory)
+        memory.retention = Retention(keep_last=1)
+        for number in (1, 2):
+            graph.invoke({"n": number}, thread())
+        found = [post.message for each in memory.session(thread()).rounds for post in each.post_list]
+        assert found == ["apples 1", "apples 2"]
+
+    def test_summaries_in_the_background(self, memory):
+        with pytest.raises(InvalidInput, match="background"):
+            ContextCompactor(memory.session(thread()), "Planner")
+
+    def test_a_graph_with_another_checkpointer(self, memory):
+        def node(state):
+            memory.session(get_config()).create_round("q")
+
+        builder = StateGraph(State).add_node("node", node).add_edge(START, "node")
+        with pytest.raises(InvalidInput, match="checkpointer"):
+            builder.compile(checkpointer=InMemorySaver()).invoke({"n": 0}, thread())
+
+    @pytest.mark.parametrize("wrong", [{}, {"configurable": {}}, {"configurable": 5}])
+    def test_what_names_no_thread(self, memory, wrong):
+        with pytest.raises(InvalidInput, match="thread"):
+            memory.session(wrong)
+
+
+class TestTwoSessions:
+    def test_a_thread_and_a_conversation_of_one_id_have_nothing_in_common(self, memory):
+        memory.session("t").create_round("plain")
+        talk(memory).invoke({"n": 1}, thread())
+        assert [each.user_query for each in memory.session("t").rounds] == ["plain"]
+        assert [each.user_query for each in memory.session(thread()).rounds] == ["1"]
+        assert (memory.session("t").follows_thread, memory.session(thread()).follows_thread) == (False, True)
+
+    def test_by_the_name_of_its_type(self, memory):
+        talk(memory).invoke({"n": 1}, thread())
+        assert [each.user_query for each in memory.create("session", session_id=thread()).rounds] == ["1"]
+        memory.create("layers", branch_or_config="ada").core.set("name", "Ada")
+        assert memory.create("layers", branch_or_config="ada").core.get() == {"name": "Ada"}
+
+    def test_hooks_are_told_what_a_node_posts(self):
+        told = []
+        with AgentMemory(hooks=[told.append]) as memory:
+            talk(memory).invoke({"n": 1}, thread())
+        assert [each.conversation_id for each in told if isinstance(each, MessagesStored)] == ["t"]
+
+    def test_two_keys_are_one_in_no_form(self, memory, session):
+        """A round and a post cannot have one id, as in any session."""
+        begun = session.create_round("q")
+        with pytest.raises(MessageError, match="other content"):
+            session.add_post(begun.id, Post.create("hi", "a", "b", id=begun.id))

@@ -1,0 +1,158 @@
+"""Archival memory: records with tags, changed in part, and found by search."""
+
+from __future__ import annotations
+
+import pytest
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.memory.settings import LayersConfig
+
+
+@pytest.fixture
+def layers(memory):
+    return LayeredMemory(memory, "main")
+
+
+class TestRecords:
+    def test_a_record_is_there_by_its_id(self, layers):
+        record_id = layers.archival.write("Guided scheduling wins.", tags=["results", "openmp", "results"])
+        record = layers.archival.get(record_id)
+        assert (record.id, record.content, record.tags) == (record_id, "Guided scheduling wins.", ("results", "openmp"))
+        assert record.created_at == record.updated_at
+        assert layers.archival.get("nobody") is None
+
+    def test_text_alone_leaves_the_tags_and_tags_alone_the_text(self, layers):
+        record_id = layers.archival.write("one", tags=["a"])
+        assert layers.archival.update(record_id, "two") is True
+        assert (layers.archival.get(record_id).content, layers.archival.get(record_id).tags) == ("two", ("a",))
+        assert layers.archival.update(record_id, tags=["b", "c"]) is True
+        record = layers.archival.get(record_id)
+        assert (record.content, record.tags) == ("two", ("b", "c"))
+        assert record.created_at < record.updated_at
+        layers.archival.update(record_id, tags=[])
+        assert layers.archival.get(record_id).tags == ()
+
+    def test_what_is_not_there_is_neither_changed_nor_deleted(self, layers):
+        assert layers.archival.update("nobody", "text") is False
+        assert layers.archival.delete("nobody") is False
+
+    def test_a_deleted_record_is_gone_from_everywhere(self, layers, memory, raw):
+        record_id = layers.archival.write("a record about otters")
+        assert layers.archival.delete(record_id) is True
+        assert layers.archival.get(record_id) is None
+        assert layers.archival.all() == layers.archival.search("otters") == []
+        assert raw(memory, "select * from content") == []
+
+    def test_all_of_them_in_the_order_in_which_they_were_written(self, layers):
+        ids = [layers.archival.write(f"record {number}", tags=[f"t{number % 2}"]) for number in range(5)]
+        assert [record.id for record in layers.archival.all()] == ids
+        assert [record.id for record in layers.archival.all(limit=2)] == ids[3:]
+        assert [record.id for record in layers.archival.all(tags=["t0"])] == ids[::2]
+        assert [record.id for record in layers.archival.all(tags=["t0"], limit=1)] == ids[4:]
+
+    async def test_awaited(self, layers):
+        record_id = await layers.archival.awrite("about otters", tags=["a"])
+        assert await layers.archival.aupdate(record_id, "about badgers") is True
+        assert (await layers.archival.aget(record_id)).content == "about badgers"
+        assert [record.id for record in await layers.archival.asearch("badgers")] == [record_id]
+        assert [record.id for record in await layers.archival.aall(["a"])] == [record_id]
+        assert await layers.archival.adelete(record_id) is True
+
+    def test_secrets_do_not_enter_by_content_or_tags(self, layers):
+        record_id = layers.archival.write(
+            "token = ghp_abcdefghijklmnopqrstuvwxyz0123456789", tags=["password=hunter2x"]
+        )
+        record = layers.archival.get(record_id)
+        assert "ghp_" not in record.content
+        assert record.tags == ("password=***",)
+
+
+class TestWhatCannotBe:
+    @pytest.mark.parametrize("tags", [5, {"a": 1}, [5], [""], ["a\nb"], ["x" * 501]])
+    def test_tags_that_are_none(self, layers, tags):
+        with pytest.raises(InvalidInput):
+            layers.archival.write("text", tags=tags)
+
+    def test_content_that_is_no_text(self, layers):
+        with pytest.raises(InvalidInput, match="is text"):
+            layers.archival.write(5)
+
+    def test_an_update_without_anything_new(self, layers):
+        with pytest.raises(InvalidInput, match="new content"):
+            layers.archival.update("id")
+
+    @pytest.mark.parametrize("limit", [-1, 1.5, True, "8"])
+    def test_a_limit_that_is_none(self, layers, limit):
+        with pytest.raises(InvalidInput, match="limit"):
+            layers.archival.search("text", limit=limit)
+
+    def test_content_that_is_too_long(self, memory):
+        layers = LayeredMemory(memory, "main", settings=LayersConfig(archival_max_chars=20))
+        record_id = layers.archival.write("word " * 20)
+        assert len(layers.archival.get(record_id).content) <= 20
+        refusing = LayersConfig(archival_max_chars=20, oversize="refuse")
+        with pytest.raises(InvalidInput, match="room for 20"):
+            LayeredMemory(memory, "main", settings=refusing).archival.write("word " * 20)
+
+
+class TestSearch:
+    @pytest.fixture
+    def layers(self, memory):
+        layers = LayeredMemory(memory, "main")
+        self.ids = [
+            layers.archival.write(
+                "OpenMP: guided scheduling beats dynamic scheduling by 12 %.", tags=["results", "cpu"]
+            ),
+            layers.archival.write("The GPU port is slower than expected; memory bandwidth.", tags=["results", "gpu"]),
+            layers.archival.write("Maya prefers tea over coffee.", tags=["people"]),
+            layers.archival.write("Kernels are compiled with -O3.", tags=["cpu"]),
+        ]
+        return layers
+
+    def test_the_best_is_first_and_says_why(self, layers):
+        found = layers.archival.search("which scheduling is best?")
+        assert found[0].id == self.ids[0]
+        assert found[0].score > 0
+        assert "scheduling" in found[0].why.terms
+
+    def test_words_that_stand_in_no_record_together_find_what_has_one_of_them(self, layers):
+        assert {record.id for record in layers.archival.search("scheduling tea")} >= {self.ids[0], self.ids[2]}
+
+    def test_signs_in_a_question_are_no_syntax(self, layers):
+        for query in ("tea AND", 'tea" OR', "tea?", "'tea'", "tea.", "-tea", "tea*", "NEAR(tea"):
+            assert layers.archival.search(query)[0].id == self.ids[2]
+
+    def test_what_has_none_of_the_words_is_no_hit(self, layers):
+        assert layers.archival.search("zebra crossing") == []
+
+    def test_tags_are_looked_at_before_the_limit(self, layers):
+        for number in range(60):
+            layers.archival.write(f"scheduling scheduling scheduling note {number}", tags=["noise"])
+        found = layers.archival.search("scheduling", limit=1, tags=["results"])
+        assert [record.id for record in found] == [self.ids[0]]
+
+    def test_all_of_the_tags_must_be_there(self, layers):
+        assert [record.id for record in layers.archival.search("*", tags=["results", "gpu"])] == [self.ids[1]]
+        assert layers.archival.search("scheduling", tags=["results", "people"]) == []
+
+    def test_a_star_means_all_the_newest_first(self, layers):
+        assert [record.id for record in layers.archival.search("*")] == self.ids[::-1]
+        assert [record.id for record in layers.archival.search(" * ", limit=2)] == self.ids[:1:-1]
+
+    def test_a_search_gives_eight_unless_told_otherwise(self, layers):
+        for number in range(20):
+            layers.archival.write(f"tea number {number}")
+        assert len(layers.archival.search("tea")) == 8
+        assert len(layers.archival.search("tea", limit=15)) == 15
+        assert layers.archival.search("tea", limit=0) == []
+
+    def test_an_updated_record_is_found_by_its_new_words_and_tags_alone(self, layers):
+        layers.archival.update(self.ids[2], "Maya prefers water.", tags=["drinks"])
+        assert layers.archival.search("tea coffee") == []
+        assert [record.id for record in layers.archival.search("drinks water")] == [self.ids[2]]
+
+    def test_other_branches_are_not_found(self, memory, layers):
+        LayeredMemory(memory, "other").archival.write("scheduling elsewhere")
+        LayeredMemory(memory, "main", namespace=("a",)).archival.write("scheduling in another namespace")
+        assert {record.id for record in layers.archival.search("scheduling")} <= set(self.ids)

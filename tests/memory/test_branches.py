@@ -1,0 +1,517 @@
+"""Branches: a fork sees its parent up to the fork and nothing after, at any depth, and can be merged back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from copy import deepcopy
+from random import Random
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.core import EVICTED
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.memory.settings import LayersConfig
+
+SETTINGS = LayersConfig(auto_consolidate=False)
+
+
+@pytest.fixture
+def main(memory):
+    return LayeredMemory(memory, "main", settings=SETTINGS)
+
+
+def contents(things):
+    return [each.content for each in things]
+
+
+class TestForking:
+    def test_a_fork_sees_all_that_was_there_and_nothing_that_comes_later(self, main):
+        main.core.set("k", "before")
+        main.recall.append("k", "event before")
+        record_id = main.archival.write("record before")
+        fork = main.fork("fork")
+        main.core.set("k", "after")
+        main.core.set("new", "after")
+        main.recall.append("k", "event after")
+        main.archival.write("record after")
+        main.archival.update(record_id, "changed after")
+        assert fork.core.get() == {"k": "before"}
+        assert contents(fork.recall.recent()) == ["event before"]
+        assert contents(fork.archival.all()) == ["record before"]
+        assert contents(fork.archival.search("after")) == []
+
+    def test_the_parent_never_sees_what_a_fork_does(self, main):
+        main.core.set("k", "parent")
+        event_id = main.recall.append("k", "event")
+        record_id = main.archival.write("record")
+        fork = main.fork("fork")
+        fork.core.set("k", "child")
+        fork.core.delete("k")
+        fork.recall.evict(ids=[event_id])
+        fork.archival.delete(record_id)
+        assert main.core.get() == {"k": "parent"}
+        assert contents(main.recall.recent()) == ["event"]
+        assert contents(main.archival.all()) == ["record"]
+        assert fork.core.get() == {}
+        assert fork.recall.recent() == []
+        assert contents(fork.archival.all()) == ["[k] event"]
+
+    def test_siblings_never_see_each_other(self, main):
+        one, two = main.fork("one"), main.fork("two")
+        one.core.set("k", "1")
+        one.archival.write("about otters")
+        assert two.core.get() == {}
+        assert two.archival.search("otters") == []
+
+    def test_a_fork_is_found_again_by_its_name(self, main, memory):
+        main.core.set("k", "v")
+        main.fork("fork").core.set("own", "v")
+        assert LayeredMemory(memory, "fork").core.get() == {"k": "v", "own": "v"}
+        assert main.at("fork").core.get() == {"k": "v", "own": "v"}
+
+    def test_a_fork_of_what_is_not_there_yet_is_empty(self, main):
+        fork = main.fork("fork")
+        main.core.set("k", "v")
+        assert fork.core.get() == {}
+        assert fork.ancestors() == ["main", "fork"]
+
+    def test_a_name_is_given_once(self, main):
+        main.fork("fork")
+        for name in ("fork", "main"):
+            with pytest.raises(InvalidInput, match="already"):
+                main.fork(name)
+
+    def test_names_belong_to_a_namespace(self, memory):
+        for namespace in (("a",), ("b",)):
+            layers = LayeredMemory(memory, "main", namespace=namespace)
+            layers.core.set("k", namespace[0])
+            layers.fork("fork")
+        assert LayeredMemory(memory, "fork", namespace=("b",)).core.get() == {"k": "b"}
+
+    @pytest.mark.parametrize("name", ["", "a\nb", None, 1.5])
+    def test_a_name_that_is_none(self, main, name):
+        with pytest.raises(InvalidInput, match="id of a branch"):
+            main.fork(name)
+
+    def test_a_fork_copies_nothing(self, main, memory, raw):
+        main.write(core={"k": "v"}, recall=["event"] * 50, archival=["record"] * 50)
+        before = raw(memory, "select count(*) as n from memory")
+        main.fork("fork").fork("deeper")
+        assert raw(memory, "select count(*) as n from memory") == before
+
+    def test_a_hundred_levels_are_read_in_one_query(self, main, memory):
+        layers = main
+        for level in range(100):
+            layers.core.set(f"k{level}", str(level))
+            layers = layers.fork(f"level {level}")
+        asked = []
+        engine = memory.database.engine
+        view = layers._ground.point
+
+        def steps():
+            generator = view.view(memory.database.now())
+            rows = None
+            while True:
+                try:
+                    statement = generator.send(rows)
+                except StopIteration as done:
+                    return done.value
+                asked.append(statement.query)
+                rows = yield statement
+
+        engine.read(steps)
+        assert asked == ["find_branch", "line_from"]
+        assert len(layers.core.get()) == 100
+        assert len(layers.ancestors()) == 101
+
+    def test_what_a_fork_still_shows_is_kept_and_what_nobody_shows_is_not(self, main, memory, raw):
+        main.core.set("k", "first")
+        main.core.set("k", "second")
+        main.fork("fork")
+        main.core.set("k", "third")
+        main.core.set("k", "fourth")
+        assert [row["id"] for row in raw(memory, "select id from memory")] == [2, 4]
+
+    async def test_awaited(self, main):
+        await main.core.aset("k", "v")
+        fork = await main.afork("fork")
+        await fork.awrite(core={"own": "v"}, recall="event", archival="record")
+        assert await fork.aancestors() == ["main", "fork"]
+        assert str(await main.atree()) == "main\n  fork"
+        assert (await main.adiff(fork)).core.theirs == {"own": "v"}
+        assert (await main.amerge(fork)).core == ("own",)
+        assert set(await main.aread()) == {"core", "recall", "archival"}
+
+
+class TestSearchOnForks:
+    def test_what_was_inherited_is_found_and_what_came_later_is_not(self, main):
+        main.archival.write("otters before")
+        main.recall.append("k", "otters seen before")
+        fork = main.fork("fork")
+        deeper = fork.fork("deeper")
+        main.archival.write("otters after")
+        main.recall.append("k", "otters seen after")
+        deeper.archival.write("otters at depth")
+        assert set(contents(deeper.archival.search("otters"))) == {"otters before", "otters at depth"}
+        assert contents(deeper.recall.search("otters")) == ["otters seen before"]
+        assert contents(fork.archival.search("otters")) == ["otters before"]
+
+    def test_hits_of_other_branches_do_not_take_the_places_of_ones_own(self, main):
+        main.archival.write("otters")
+        fork = main.fork("fork")
+        for number in range(50):
+            main.archival.write(f"otters otters otters {number}")
+        assert contents(fork.archival.search("otters", limit=1)) == ["otters"]
+
+    def test_a_changed_record_is_found_by_what_it_says_here(self, main):
+        record_id = main.archival.write("about otters")
+        fork = main.fork("fork")
+        fork.archival.update(record_id, "about badgers")
+        assert contents(fork.archival.search("otters")) == []
+        assert contents(fork.archival.search("badgers")) == ["about badgers"]
+        assert contents(main.archival.search("otters")) == ["about otters"]
+        assert contents(main.archival.search("badgers")) == []
+
+
+class TestReadingAndWritingAllLayers:
+    def test_everything_and_each_layer(self, main):
+        written = main.write(
+            core={"a": "1", "b": {"value": "2", "importance": 5, "ttl": 3600}},
+            recall=["plain", {"type": "metric", "content": "0.93"}],
+            archival=["text", {"text": "tagged", "tags": ["t"]}],
+        )
+        read = main.read()
+        assert read["core"] == {"a": "1", "b": "2"}
+        assert [(each["id"], each["type"], each["content"]) for each in read["recall"]] == [
+            (written.recall[0], "note", "plain"),
+            (written.recall[1], "metric", "0.93"),
+        ]
+        assert [(each["id"], each["content"], each["tags"]) for each in read["archival"]] == [
+            (written.archival[0], "text", []),
+            (written.archival[1], "tagged", ["t"]),
+        ]
+        assert main.read("core") == {"core": read["core"]}
+        assert main.read("recall") == {"recall": read["recall"]}
+        assert main.read("archival") == {"archival": read["archival"]}
+
+    def test_one_of_each(self, main):
+        main.write(recall="one", archival={"content": "two"})
+        assert contents(main.recall.recent()) == ["one"]
+        assert contents(main.archival.all()) == ["two"]
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"core": ["k"]},
+            {"core": {"k": {"importance": 1}}},
+            {"core": {"k": {"value": "v", "colour": "red"}}},
+            {"core": {"k": 5}},
+            {"recall": 5},
+            {"recall": [5]},
+            {"recall": {"kind": "k"}},
+            {"recall": {"knd": "k", "content": "x"}},
+            {"archival": {"content": "x", "tag": ["t"]}},
+            {"archival": [None]},
+            {"archival": {"tags": ["t"]}},
+        ],
+    )
+    def test_all_of_it_or_nothing(self, main, wrong):
+        with pytest.raises(InvalidInput):
+            main.write(**{"core": {"good": "v"}, "recall": ["good"], "archival": ["good"], **wrong})
+        assert main.read() == {"core": {}, "recall": [], "archival": []}
+
+    def test_a_scope_that_is_none(self, main):
+        with pytest.raises(InvalidInput, match="scope"):
+            main.read("everything")
+
+    def test_nothing_that_is_written_together_pushes_out_the_rest_of_it(self, memory):
+        layers = LayeredMemory(memory, "main", settings=LayersConfig(core_max_chars=20))
+        layers.core.set("old", "x" * 10, importance=5)
+        layers.write(core={"a": {"value": "1", "importance": 1}, "b": "y" * 9})
+        assert layers.core.get() == {"a": "1", "b": "y" * 9}
+
+    def test_several_values_that_are_too_large_together_share_the_room(self, memory):
+        layers = LayeredMemory(memory, "main", settings=LayersConfig(core_max_chars=2000))
+        layers.write(core={letter: letter * 1500 for letter in "abcdefgh"} | {"short": "as it is"})
+        kept = layers.core.get()
+        assert kept["short"] == "as it is"
+        assert all(len(kept[letter]) > 200 for letter in "abcdefgh")
+        assert sum(map(len, kept.values())) > 1900
+        strict = LayeredMemory(memory, "other", settings=LayersConfig(oversize="refuse"))
+        with pytest.raises(InvalidInput, match="has room for"):
+            strict.write(core={"a": "x" * 1500, "b": "y" * 1500})
+
+
+class TestAncestry:
+    def test_the_root_comes_first(self, main):
+        assert main.ancestors() == ["main"]
+        deep = main.fork("a").fork("b").fork("c")
+        assert deep.ancestors() == ["main", "a", "b", "c"]
+
+    def test_the_tree_is_the_same_from_every_branch(self, main):
+        assert str(main.tree()) == "main"
+        one = main.fork("one")
+        two = main.fork("two")
+        one.fork("one a")
+        one.fork("one b")
+        assert str(two.tree()) == str(main.tree()) == "main\n  one\n    one a\n    one b\n  two"
+        one, two = main.tree().children
+        assert main.tree().created_at <= one.created_at < two.created_at
+
+
+class TestDifferences:
+    def test_a_fork_that_did_nothing_is_the_same(self, main):
+        main.write(core={"k": "v"}, recall="event", archival="record")
+        assert not main.diff(main.fork("fork"))
+
+    def test_what_each_has_alone_and_what_they_changed(self, main):
+        record_id = main.archival.write("record")
+        main.core.set("both", "v")
+        main.core.set("gone", "v")
+        fork = main.fork("fork")
+        main.core.set("mine", "v")
+        fork.core.set("both", "w")
+        fork.core.delete("gone")
+        event_id = fork.recall.append("k", "event")
+        fork.archival.update(record_id, tags=["t"])
+        found = main.diff("fork")
+        assert found.core.mine == {"gone": "v", "mine": "v"}
+        assert found.core.theirs == {}
+        assert {key: (each.mine, each.theirs) for key, each in found.core.changed.items()} == {"both": ("v", "w")}
+        assert found.recall.theirs == {event_id: "event"}
+        assert list(found.archival.changed) == [record_id]
+        assert fork.diff(main).recall.mine == {event_id: "event"}
+
+    def test_only_branches_of_one_namespace_are_compared(self, main, memory):
+        with pytest.raises(InvalidInput, match="one namespace"):
+            main.diff(LayeredMemory(memory, "main", namespace=("a",)))
+
+
+class TestMerging:
+    def test_what_the_child_learned_is_promoted(self, main):
+        main.write(core={"k": "v", "gone": "v"}, archival="record")
+        [record] = main.archival.all()
+        child = main.fork("child")
+        child.core.set("k", "w", importance=5, ttl=3600)
+        child.core.set("new", "v")
+        child.core.delete("gone")
+        event_id = child.recall.append("metric", "0.93")
+        child.archival.update(record.id, tags=["t"])
+        new = child.archival.write("learned")
+        report = main.merge(child)
+        assert (report.core, report.recall, report.removed) == (("k", "new"), (event_id,), ("gone",))
+        assert set(report.archival) == {record.id, new}
+        assert (report.conflicts, report.evicted) == ((), ())
+        assert not main.diff(child)
+        assert [(each.importance, each.expires_at) for each in main.core.entries()] == [
+            (each.importance, each.expires_at) for each in child.core.entries()
+        ]
+        assert contents(main.recall.search("0.93")) == ["0.93"]
+
+    def test_events_that_the_child_made_records_of_are_not_there_twice(self, main):
+        for number in range(4):
+            main.recall.append("k", str(number))
+        child = main.fork("child")
+        main.recall.append("k", "own")
+        child.recall.evict(oldest=1)
+        child.recall.summarize(keep=1)
+        report = main.merge(child)
+        assert len(report.removed) == 3
+        assert contents(main.recall.recent()) == ["3", "own"]
+        assert contents(main.archival.all()) == contents(child.archival.all())
+        assert len(main.archival.all()) == 2
+        assert main.merge(child) == type(report)()
+
+    def test_merging_twice_adds_nothing(self, main):
+        child = main.fork("child")
+        child.write(core={"k": "v"}, recall="event", archival="record")
+        main.merge(child)
+        report = main.merge("child")
+        assert (report.core, report.recall, report.archival, report.conflicts) == ((), (), (), ())
+        assert len(main.recall.recent()) == 1
+
+    def test_what_only_the_parent_changed_stays(self, main):
+        main.core.set("k", "v")
+        child = main.fork("child")
+        main.core.set("k", "parent")
+        main.core.set("own", "parent")
+        for prefer in ("parent", "child"):
+            report = main.merge(child, prefer=prefer)
+            assert (report.core, report.conflicts) == ((), ())
+            assert main.core.get() == {"k": "parent", "own": "parent"}
+
+    @pytest.mark.parametrize("prefer", ["parent", "child"])
+    def test_what_both_changed_is_a_conflict(self, main, prefer):
+        main.write(core={"k": "v", "same": "v", "gone": "v"}, archival="record")
+        [record] = main.archival.all()
+        child = main.fork("child")
+        for layers, word in ((main, "parent"), (child, "child")):
+            layers.core.set("k", word)
+            layers.core.set("same", "agreed")
+            layers.archival.update(record.id, word)
+        main.core.set("gone", "parent")
+        child.core.delete("gone")
+        report = main.merge(child, prefer=prefer)
+        assert [(each.layer, each.key, each.base, each.parent, each.child) for each in report.conflicts] == [
+            ("core", "k", "v", "parent", "child"),
+            ("core", "gone", "v", "parent", None),
+            ("archival", record.id, "record", "parent", "child"),
+        ]
+        expected = {"same": "agreed", "k": prefer, **({"gone": "parent"} if prefer == "parent" else {})}
+        assert main.core.get() == expected
+        assert contents(main.archival.all()) == [prefer]
+
+    def test_only_some_keys(self, main):
+        child = main.fork("child")
+        child.write(core={"a": "1", "b": "2"}, recall="event", archival="record")
+        assert main.merge(child, keys=["b", "nobody"]).core == ("b",)
+        assert main.read() == {"core": {"b": "2"}, "recall": [], "archival": []}
+
+    def test_a_grandchild(self, main):
+        main.core.set("k", "v")
+        child = main.fork("child")
+        child.core.set("from child", "v")
+        grandchild = child.fork("grandchild")
+        grandchild.core.set("k", "w")
+        assert set(main.merge(grandchild).core) == {"from child", "k"}
+
+    def test_the_budget_holds_and_what_leaves_is_archived(self, memory):
+        main = LayeredMemory(memory, "main", settings=LayersConfig(core_max_chars=30))
+        main.core.set("a", "x" * 20, importance=1)
+        child = main.fork("child")
+        child.core.delete("a")
+        child.core.set("b", "y" * 20, importance=5)
+        main.core.set("a", "z" * 20, importance=2)
+        report = main.merge(child)
+        assert main.core.get() == {"b": "y" * 20}
+        assert report.evicted == ("a",)
+        [record] = main.archival.all(tags=[EVICTED])
+        assert record.content.endswith("z" * 20)
+
+    def test_only_a_fork_is_merged(self, main, memory):
+        other = LayeredMemory(memory, "other")
+        other.core.set("k", "v")
+        main.core.set("k", "v")
+        child = main.fork("child")
+        for parent, wrong in ((main, "other"), (main, "nobody"), (main, "main"), (child, "main")):
+            with pytest.raises(InvalidInput, match="was not forked from"):
+                parent.merge(wrong)
+        with pytest.raises(InvalidInput, match="prefer"):
+            main.merge("child", prefer="nobody")
+
+
+class TestTogether:
+    def test_a_fork_taken_while_others_write_is_one_moment(self, main):
+        """Core holds two keys that are always written together; no fork may see one without the other."""
+        main.write(core={"a": "0", "b": "0"})
+        done = threading.Event()
+
+        def write() -> None:
+            for number in range(30):
+                main.write(core={"a": str(number), "b": str(number)})
+            done.set()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        forks = []
+        while not done.is_set() or not forks:
+            forks.append(main.fork(f"fork {len(forks)}"))
+        thread.join()
+        seen = [fork.core.get() for fork in forks]
+        assert all(each["a"] == each["b"] for each in seen)
+        assert [int(each["a"]) for each in seen] == sorted(int(each["a"]) for each in seen)
+
+    def test_many_writers_lose_nothing(self, url):
+        def write(name: str) -> None:
+            with AgentMemory(url) as memory:
+                layers = LayeredMemory(memory, "main", settings=SETTINGS)
+                for number in range(10):
+                    layers.recall.append("k", f"{name} {number}")
+
+        with AgentMemory(url) as memory:
+            threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            there = contents(LayeredMemory(memory, "main").recall.recent(None))
+        assert sorted(there) == sorted(f"{name} {number}" for name in "abcd" for number in range(10))
+        for name in "abcd":
+            mine = [each for each in there if each.startswith(name)]
+            assert mine == [f"{name} {number}" for number in range(10)]
+
+
+class Model:
+    """What layered memory promises, by brute force: every fork is a copy of everything."""
+
+    def __init__(self) -> None:
+        self.core: dict[str, tuple[str, int]] = {}
+        self.events: dict[str, str] = {}
+        self.records: dict[str, tuple[str, tuple[str, ...]]] = {}
+
+
+def act(random: Random, branches: dict[str, Model], at: Callable[[str], LayeredMemory]) -> None:
+    """Does one random thing to both."""
+    name = random.choice(list(branches))
+    model, layers = branches[name], at(name)
+    match random.randrange(10):
+        case 0:
+            child = f"branch {len(branches)}"
+            layers.fork(child)
+            branches[child] = deepcopy(model)
+        case 1 | 2 | 3:
+            key, value, importance = random.choice("abcde"), str(random.random()), random.randint(1, 5)
+            layers.core.set(key, value, importance)
+            model.core[key] = value, importance
+        case 4:
+            key = random.choice("abcde")
+            assert layers.core.delete(key) == (model.core.pop(key, None) is not None)
+        case 5 | 6:
+            content = f"event {random.random()}"
+            model.events[layers.recall.append("k", content)] = content
+        case 7:
+            ids = random.sample(sorted(model.events), min(2, len(model.events)))
+            archived = layers.recall.evict(ids=[*ids, "nobody"])
+            assert archived == len(ids)
+            for each in ids:
+                content = model.events.pop(each)
+                [record] = layers.archival.all(tags=[f"event:{each}"])
+                assert content in record.content
+                model.records[record.id] = record.content, record.tags
+        case 8:
+            content = f"record {random.random()}"
+            model.records[layers.archival.write(content, tags=["t"])] = content, ("t",)
+        case 9 if model.records:
+            record_id = random.choice(sorted(model.records))
+            if random.random() < 0.5:
+                assert layers.archival.update(record_id, tags=["u"]) is True
+                model.records[record_id] = model.records[record_id][0], ("u",)
+            else:
+                assert layers.archival.delete(record_id) is True
+                del model.records[record_id]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_operations_on_any_branches_are_as_if_every_fork_were_a_copy(memory, seed, raw):
+    random = Random(seed)
+    branches = {"main": Model()}
+
+    def at(name: str) -> LayeredMemory:
+        return LayeredMemory(memory, name, settings=SETTINGS)
+
+    for _ in range(60):
+        act(random, branches, at)
+    for name, model in branches.items():
+        layers = at(name)
+        assert {each.key: (each.value, each.importance) for each in layers.core.entries()} == model.core
+        assert {each.id: each.content for each in layers.recall.recent(None)} == model.events
+        assert {each.id: (each.content, each.tags) for each in layers.archival.all()} == model.records
+        assert {each.id for each in layers.archival.search("record event", limit=100)} == set(model.records)
+        assert {each.id for each in layers.recall.search("event", limit=100)} == set(model.events)
+    # Nothing is kept that nobody shows, and no search finds what is not kept.
+    assert memory.verify().problems == ()
+    orphans = "select id from content where id not in (select content_id from memory where content_id is not null)"
+    assert raw(memory, orphans) == []

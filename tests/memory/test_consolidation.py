@@ -1,0 +1,216 @@
+"""Consolidation: old events become records by kind, and nothing of them is lost."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.events import CompressionFellShort
+from langchain_agentmem.memory.consolidation import AUTOMATIC, CONSOLIDATED, LATER, Bundle, digest
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.memory.settings import LayersConfig
+from langchain_agentmem.rewinding.rows import Kept
+
+
+def contents(things):
+    return [each.content for each in things]
+
+
+@pytest.fixture
+def layers(memory):
+    return LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=4))
+
+
+def summarizing(memory, *, later=False, model=lambda _: "They went well.", **more):
+    config = LayersConfig(
+        recall_max_events=4, consolidate_later=later, section_budgets={"archival_snippet": 150}, **more
+    )
+    return LayeredMemory(memory, "main", settings=config, model=model)
+
+
+def happen(layers, count, length=10):
+    for number in range(count):
+        layers.recall.append("ab"[number % 2], f"event {number} " + "x" * length)
+
+
+class TestByItself:
+    def test_beyond_one_and_a_half_windows_the_old_ones_go_by_kind(self, layers):
+        happen(layers, 6)
+        assert layers.archival.all() == []
+        happen(layers, 1)
+        assert len(layers.recall.recent(None)) == 4
+        a, b = layers.archival.all()
+        assert a.tags == (CONSOLIDATED, AUTOMATIC, "kind:a", "event_count:2")
+        assert b.tags == (CONSOLIDATED, AUTOMATIC, "kind:b", "event_count:1")
+
+    def test_however_many_come_there_is_never_much_more_than_a_window(self, layers):
+        for _ in range(40):
+            happen(layers, 1)
+            assert len(layers.recall.recent(None)) <= 6
+        layers.write(recall=[f"event {number}" for number in range(50)])
+        assert len(layers.recall.recent(None)) <= 54
+        happen(layers, 1)
+        assert len(layers.recall.recent(None)) == 4
+
+    def test_not_where_the_settings_say_so(self, memory):
+        layers = LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=2, auto_consolidate=False))
+        happen(layers, 20)
+        assert len(layers.recall.recent(None)) == 20
+
+    def test_the_newest_stay_in_their_order(self, layers):
+        happen(layers, 7, length=0)
+        assert [event.content.split()[1] for event in layers.recall.recent(None)] == ["3", "4", "5", "6"]
+
+
+class TestNothingIsLost:
+    def test_a_record_that_is_short_enough_says_all(self, layers):
+        happen(layers, 7, length=0)
+        record = layers.archival.all()[0]
+        assert record.content.startswith("2 events of kind a, 2026-01-01 12:00:")
+        assert "event 0" in record.content
+        assert "event 2" in record.content
+
+    def test_a_record_that_is_not_keeps_the_events_beside_it(self, memory):
+        layers = LayeredMemory(
+            memory, "main", settings=LayersConfig(recall_max_events=4, section_budgets={"archival_snippet": 100})
+        )
+        ids = [layers.recall.append("a", f"event {number} " + "x" * 80 + f" needle{number}") for number in range(7)]
+        [record] = layers.archival.all()
+        assert len(record.content) <= 100
+        assert [each[0] for each in record.details["events"]] == ids[:3]
+        assert record.details["events"][1][2].endswith("needle1")
+        assert [each.id for each in layers.archival.search("needle1")] == [record.id]
+
+    def test_a_record_that_stands_for_events_is_found_by_them_after_it_was_changed(self, layers):
+        happen(layers, 7, length=0)
+        [record] = layers.archival.search("event 0", limit=1)
+        layers.archival.update(record.id, "nothing to see")
+        assert record.id in {each.id for each in layers.archival.search("event")}
+        layers.archival.update(record.id, tags=["zebra"])
+        assert [each.id for each in layers.archival.search("zebra")] == [record.id]
+
+    def test_very_many_events_become_several_records(self, memory):
+        layers = LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=4, auto_consolidate=False))
+        layers.write(recall=[f"event {number}" for number in range(454)])
+        report = layers.recall.summarize()
+        assert (report.events, len(report.records)) == (450, 3)
+        kept = [each[2] for record in layers.archival.all() for each in record.details["events"]]
+        assert kept == [f"event {number}" for number in range(450)]
+
+    def test_inherited_events_are_hidden_here_alone(self, layers):
+        happen(layers, 6)
+        fork = layers.fork("fork")
+        grandchild = fork.fork("grandchild")
+        happen(fork, 1)
+        assert len(fork.recall.recent(None)) == 4
+        assert len(layers.recall.recent(None)) == len(grandchild.recall.recent(None)) == 6
+        assert layers.archival.all() == grandchild.archival.all() == []
+
+    def test_a_grandchild_inherits_the_summary_and_not_what_it_stands_for(self, layers):
+        happen(layers, 6)
+        fork = layers.fork("fork")
+        happen(fork, 1)
+        grandchild = fork.fork("grandchild")
+        assert contents(grandchild.recall.recent(None)) == contents(fork.recall.recent(None))
+        assert contents(grandchild.archival.all()) == contents(fork.archival.all()) != []
+        happen(grandchild, 1)
+        assert len(grandchild.archival.all()) == len(fork.archival.all())
+
+    def test_core_memory_keeps_its_importance_and_its_end(self, layers):
+        layers.core.set("k", "v", importance=5, ttl=3600)
+        before = layers.core.entries()
+        happen(layers, 20)
+        layers.recall.summarize(keep=0)
+        assert layers.core.entries() == before
+
+
+class TestWhenAsked:
+    def test_all_but_the_window(self, layers):
+        happen(layers, 6)
+        report = layers.recall.summarize()
+        assert (report.level, report.events, len(report.records)) == (None, 2, 2)
+        assert AUTOMATIC not in layers.archival.get(report.records[0]).tags
+        assert layers.recall.summarize().events == 0
+
+    def test_one_kind_and_as_many_as_one_likes(self, layers):
+        happen(layers, 6)
+        report = layers.recall.summarize(kind="b", keep=1)
+        assert report.events == 2
+        assert [event.kind for event in layers.recall.recent(None)] == ["a", "a", "a", "b"]
+
+
+class TestWithAModel:
+    def test_it_is_asked_outside_of_any_transaction_and_its_words_are_kept(self, memory):
+        asked = []
+
+        def model(messages):
+            asked.append(messages)
+            LayeredMemory(memory, "other").core.set("k", "written meanwhile")
+            return "They went well."
+
+        layers = summarizing(memory, model=model)
+        happen(layers, 7, length=70)
+        a, _ = layers.archival.all()
+        assert a.content == "They went well."
+        assert a.details["events"][0][2].startswith("event 0")
+        assert len(asked) == 1  # of the other kind there was one event, which fits as it is
+        assert "<text" in asked[0][-1].content
+
+    def test_a_model_that_fails_does_not_stand_in_the_way_and_is_told_of(self, url):
+        def model(_):
+            raise ValueError("no")
+
+        told = []
+        with AgentMemory(url, hooks=[told.append]) as memory:
+            layers = summarizing(memory, model=model)
+            happen(layers, 7, length=70)
+            assert len(layers.recall.recent(None)) == 4
+            a, _ = layers.archival.all()
+            assert a.content.startswith("2 events of kind a")
+        assert [type(each.error) for each in told if isinstance(each, CompressionFellShort)] == [ValueError]
+
+    def test_in_the_background_nobody_waits_for_it(self, memory):
+        layers = summarizing(memory, later=True)
+        happen(layers, 7, length=70)
+        assert LATER.wait(30)
+        assert len(layers.recall.recent(None)) == 4
+        assert layers.archival.all()[0].content == "They went well."
+
+    def test_what_was_evicted_while_it_was_asked_is_not_summed_up(self, memory):
+        layers = summarizing(memory, auto_consolidate=False)
+        happen(layers, 8, length=100)
+        first = layers.recall.recent(None)[0]
+
+        def model(_):
+            layers.recall.evict(ids=[first.id])
+            return "They went well."
+
+        report = summarizing(memory, model=model).recall.summarize()
+        assert report.events == 2  # the other kind's
+        assert not [each for each in layers.archival.all(tags=[CONSOLIDATED]) if "kind:a" in each.tags]
+
+    async def test_awaited(self, memory):
+        async def model(_):
+            return "They went well."
+
+        layers = summarizing(memory, model=model)
+        for number in range(7):
+            await layers.recall.aappend("a", f"event {number} " + "x" * 100)
+        assert contents(await layers.archival.aall()) == ["They went well."]
+
+
+KEPT = st.builds(
+    lambda text: Kept(1, 1, "event", "id", "k", text.encode("utf-8", "surrogatepass"), None, None, {}, 0, 0), st.text()
+)
+
+
+@given(events=st.lists(KEPT, min_size=1, max_size=30), limit=st.integers(0, 400))
+@settings(deadline=None)
+def test_a_digest_is_never_longer_than_it_may_be(events, limit):
+    bundle = Bundle("k", tuple(events))
+    text = digest(bundle, limit)
+    assert len(text) <= limit
+    if len(bundle.text) <= limit:
+        assert text == bundle.text

@@ -1,0 +1,242 @@
+"""What of a memory goes into a prompt: the form of document 004, budgets, and bytes that stay as they are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.budget import Budget
+from langchain_agentmem.memory.context import Found, Material, context_of, prompt_sections, prompt_text
+from langchain_agentmem.memory.core import CoreEntry
+from langchain_agentmem.memory.values import Event, Record
+from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.work import Ask, perform
+
+START = datetime(2026, 1, 1, 12, tzinfo=UTC)
+COUNTER = TokenCounter("estimate")
+
+
+def entry(key, value, importance=3, *, at=0, updated=None):
+    created = START + timedelta(minutes=at)
+    changed = created if updated is None else START + timedelta(minutes=updated)
+    return CoreEntry(
+        key=key, value=value, importance=importance, expires_at=None, created_at=created, updated_at=changed
+    )
+
+
+def event(number, content=None, kind="note"):
+    return Event(
+        id=f"e{number}", kind=kind, content=content or f"event {number}", created_at=START + timedelta(hours=number)
+    )
+
+
+def record(number, content=None, score=None, tags=()):
+    at = START + timedelta(days=number)
+    return Record(
+        id=f"r{number}", content=content or f"record {number}", tags=tags, created_at=at, updated_at=at, score=score
+    )
+
+
+def text_of(material, budget=None, shorten=None, **more):
+    return perform(prompt_text(material, budget, shorten, counter=COUNTER, **more))
+
+
+class TestTheForm:
+    def test_it_is_that_of_document_004(self):
+        material = Material(
+            [entry("name", "Ada"), entry("goal", "a fast stencil", at=1)],
+            [event(1, "The baseline runs.", "phase_complete")],
+            [record(1, "Guided scheduling wins."), record(2, "Compile with -O3.")],
+        )
+        assert text_of(material) == (
+            "## Core Memory\n**name**: Ada\n**goal**: a fast stencil\n"
+            "\n## Recent Events\n- [phase_complete] The baseline runs.\n"
+            "\n## Retrieved Context\n- Guided scheduling wins.\n- Compile with -O3."
+        )
+
+    def test_a_section_that_says_nothing_is_not_there(self):
+        assert text_of(Material()) == ""
+        assert text_of(Material(records=[record(1)])) == "## Retrieved Context\n- record 1"
+
+    def test_d4_the_last_five_events_are_the_newest_five(self):
+        text = text_of(Material(events=[event(number) for number in range(1, 13)]))
+        assert text.splitlines()[1:] == [f"- [note] event {number}" for number in (8, 9, 10, 11, 12)]
+
+    @pytest.mark.parametrize("length", [199, 200])
+    def test_d4_an_event_that_fits_has_no_dots_behind_it(self, length):
+        assert text_of(Material(events=[event(1, "x" * length)])).endswith("] " + "x" * length)
+
+    def test_d4_an_event_of_more_than_200_characters_is_cut(self):
+        assert text_of(Material(events=[event(1, "x" * 201)])).endswith("] " + "x" * 200 + "...")
+
+    def test_what_was_found_tells_who_said_it(self):
+        found = Found("m1", "I planted a quince.", START, "Maya, 2026-01-01")
+        assert text_of(Material(records=[found])) == "## Retrieved Context\n- [Maya, 2026-01-01] I planted a quince."
+
+    def test_further_lines_stand_further_in(self):
+        material = Material([entry("plan", "one\n## two\r\nthree\u2028- four\n")], [event(1, "a\n- [note] b")])
+        assert text_of(material) == (
+            "## Core Memory\n**plan**: one\n    ## two\n    three\n    - four\n"
+            "\n## Recent Events\n- [note] a\n      - [note] b"
+        )
+
+    def test_keys_and_kinds_end_where_their_marks_do(self):
+        material = Material([entry("a**: b\\", "c")], [event(1, "d", "x] y")])
+        assert text_of(material) == "## Core Memory\n**a\\*\\*: b\\\\**: c\n\n## Recent Events\n- [x\\] y] d"
+
+    def test_data_has_the_document_s_keys(self):
+        material = Material([entry("b", "2", at=1), entry("a", "1")], [event(1)], [record(1, score=0.5, tags=("t",))])
+        assert context_of(material) == {
+            "core": {"a": "1", "b": "2"},
+            "recall": [{"type": "note", "content": "event 1", "timestamp": event(1).created_at.timestamp()}],
+            "archival": [
+                {
+                    "id": "r1",
+                    "content": "record 1",
+                    "tags": ["t"],
+                    "timestamp": record(1).created_at.timestamp(),
+                    "score": 0.5,
+                }
+            ],
+        }
+
+    def test_data_holds_every_event_as_it_was_written(self):
+        long = "x" * 500 + "\n## y\u200b"
+        material = Material([entry("k", long)], [event(number, long) for number in range(20)], [record(1, long)])
+        context = context_of(material)
+        assert len(context["recall"]) == 20
+        assert context["core"]["k"] == context["recall"][0]["content"] == context["archival"][0]["content"] == long
+
+
+class TestStableBytes:
+    def test_the_order_is_that_in_which_keys_came_whatever_was_updated(self):
+        before = [entry("a", "1"), entry("b", "2", at=1), entry("c", "3", at=2)]
+        after = [before[2], entry("a", "one", at=0, updated=9), before[1]]
+        assert list(context_of(Material(before))["core"]) == list(context_of(Material(after))["core"])
+        assert text_of(Material(after)) == text_of(Material(before)).replace(": 1", ": one")
+
+    def test_the_same_memory_gives_the_same_bytes(self):
+        core = [entry(f"k{number}", "v" * number, number % 5 + 1, at=number) for number in range(20)]
+        for budget in (None, Budget(total=120), Budget(core=50, unit="tokens")):
+            assert text_of(Material(core), budget) == text_of(Material(core[::-1]), budget)
+
+
+class TestBudgets:
+    CORE = (entry("low", "x" * 30, 1), entry("high", "y" * 30, 5, at=1), entry("middle", "z" * 30, 3, at=2))
+
+    def test_the_least_important_leaves_first(self):
+        text = text_of(Material(self.CORE), Budget(core=100))
+        assert [line[2:6] for line in text.splitlines()[1:]] == ["high", "midd"]
+        assert list(context_of(Material(self.CORE), Budget(core=100))["core"]) == ["high", "middle"]
+
+    def test_of_equals_what_was_updated_least_recently_leaves_first(self):
+        core = [entry("a", "x" * 30, at=0, updated=9), entry("b", "y" * 30, at=1), entry("c", "z" * 30, at=2)]
+        assert list(context_of(Material(core), Budget(core=100))["core"]) == ["a", "c"]
+
+    def test_protected_keys_leave_last(self):
+        kept = context_of(Material(self.CORE), Budget(core=60), protected=["low"])["core"]
+        assert list(kept) == ["low"]
+
+    def test_the_oldest_events_leave_first(self):
+        events = [event(number, "x" * 30) for number in range(5)]
+        assert text_of(Material(events=events), Budget(recall=100)).count("\n- ") == 2
+        kept = context_of(Material(events=events), Budget(recall=100))["recall"]
+        assert [each["timestamp"] for each in kept] == [each.created_at.timestamp() for each in events[-2:]]
+
+    def test_the_worst_records_leave_first(self):
+        records = [record(number, f"{number}" * 30) for number in range(5)]
+        kept = context_of(Material(records=records), Budget(archival=100))["archival"]
+        assert [each["id"] for each in kept] == ["r0", "r1"]
+
+    @pytest.mark.parametrize("unit", ["characters", "tokens"])
+    @pytest.mark.parametrize("total", [0, 1, 5, 17, 20, 25, 60, 150, 400, 2_000])
+    def test_a_total_is_never_exceeded(self, unit, total):
+        material = Material(
+            [entry(f"key-{number}", "some words " * number, number % 5 + 1) for number in range(9)],
+            [event(number, "it happened\nthen " * number) for number in range(9)],
+            [record(number, "found words " * number * 9) for number in range(1, 9)],
+        )
+        text = text_of(material, Budget(total=total, unit=unit))
+        assert (len(text) if unit == "characters" else COUNTER.count_text(text)) <= total
+        if total >= 60:
+            assert text.startswith("## Core Memory\n**key-")
+
+    def test_every_section_keeps_to_its_own(self):
+        material = Material(
+            [entry(f"key-{number}", "v" * 50) for number in range(9)],
+            [event(number, "e" * 50) for number in range(9)],
+            [record(number, "r" * 50) for number in range(9)],
+        )
+        budget = Budget(core=150, recall=90, archival=200)
+        sections = perform(prompt_sections(material, budget))
+        assert list(sections) == ["core", "recall", "archival"]
+        assert len(sections["core"]) <= 150
+        assert len(sections["recall"]) <= 90
+        assert len(sections["archival"]) <= 200
+
+    def test_where_not_one_line_fits_it_is_cut(self):
+        text = text_of(Material([entry("idea", "w" * 500)]), Budget(core=60))
+        assert len(text) == 60
+        assert text.startswith("## Core Memory\n**idea**: www")
+        assert text.endswith("www...")
+
+    def test_a_line_of_which_nothing_but_its_name_would_be_left_is_left_out(self):
+        assert text_of(Material([entry("idea", "w" * 500)]), Budget(core=len("## Core Memory\n**idea**: ..."))) == ""
+
+    def test_a_record_is_shortened_to_what_one_may_take(self):
+        asked = []
+
+        def shorten(text, most, what):
+            asked.append((len(text), most, what))
+            return "short"
+            yield Ask(None, [], "")
+
+        text = text_of(Material(records=[record(1, "x" * 5_000), record(2, "y")]), None, shorten)
+        assert text == "## Retrieved Context\n- short\n- y"
+        assert asked == [(5_000, 3_000, "archival snippet")]
+
+    def test_a_record_that_stays_too_long_is_cut(self):
+        def shorten(text, most, what):
+            return text
+            yield Ask(None, [], "")
+
+        for given in (shorten, None):
+            text = text_of(Material(records=[record(1, "x" * 5_000)]), Budget(archival_snippet=100), given)
+            assert text == "## Retrieved Context\n- " + "x" * 97 + "..."
+
+    def test_what_is_not_shown_is_not_shortened(self):
+        asked = []
+
+        def shorten(text, most, what):
+            asked.append(most)
+            return text[:most]
+            yield Ask(None, [], "")
+
+        records = [record(number, "x" * 200) for number in range(20)]
+        text_of(Material(records=records), Budget(archival=300, archival_snippet=100), shorten)
+        assert len(asked) <= 3
+
+
+class TestBudgetGiven:
+    def test_a_number_is_the_total_in_characters(self):
+        assert Budget.of(500) == Budget(total=500)
+
+    def test_a_mapping_names_the_fields(self):
+        assert Budget.of({"core": 5, "unit": "tokens"}) == Budget(core=5, unit="tokens")
+
+    def test_settings_fill_in_what_is_not_said(self):
+        settings = {"archival_snippet": 100, "results": 4_000, "core": 7}
+        assert Budget.of({"core": 9}, settings) == Budget(core=9, archival_snippet=100)
+        assert Budget.of(None, settings) == Budget(core=7, archival_snippet=100)
+
+    def test_settings_in_characters_say_nothing_of_tokens(self):
+        assert Budget.of({"total": 9, "unit": "tokens"}, {"core": 100}) == Budget(total=9, unit="tokens")
+
+    @pytest.mark.parametrize(
+        "given", ["500", -1, True, 1.5, {"heading": 3}, {"core": -1}, {"core": "3"}, {"unit": "words"}, [1]]
+    )
+    def test_nonsense_is_refused(self, given):
+        with pytest.raises(InvalidInput, match="budget"):
+            Budget.of(given)

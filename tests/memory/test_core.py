@@ -1,0 +1,325 @@
+"""Core memory: keys and values with importance and an end, within a budget that loses nothing."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.core import EVICTED
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.memory.settings import LayersConfig
+
+
+@pytest.fixture
+def layers(memory):
+    return LayeredMemory(memory, "main")
+
+
+def small(memory, chars=40, name="main", **more):
+    return LayeredMemory(memory, name, settings=LayersConfig(core_max_chars=chars, **more))
+
+
+def taken(core):
+    return len("\n".join(f"{key}: {value}" for key, value in core.get().items()))
+
+
+class TestKeysAndValues:
+    def test_what_is_set_is_there_and_what_is_deleted_is_gone(self, layers):
+        layers.core.set("name", "Ada")
+        layers.core.set("town", "Turin")
+        assert layers.core.get() == {"name": "Ada", "town": "Turin"}
+        assert layers.core.delete("name") is True
+        assert layers.core.delete("name") is False
+        assert layers.core.get() == {"town": "Turin"}
+
+    def test_keys_that_are_not_there_are_left_out(self, layers):
+        layers.core.set("name", "Ada")
+        assert layers.core.get(["town", "name"]) == {"name": "Ada"}
+        assert layers.core.get("name") == {"name": "Ada"}
+        assert layers.core.get([]) == {}
+
+    def test_keys_stay_in_the_order_in_which_they_were_first_set(self, layers):
+        for key in "cab":
+            layers.core.set(key, "1")
+        layers.core.set("c", "2")
+        assert list(layers.core.get()) == ["c", "a", "b"]
+        assert list(layers.core.get(["b", "c"])) == ["b", "c"]
+
+    def test_an_entry_knows_its_importance_and_its_times(self, layers, clock):
+        layers.core.set("name", "Ada", importance=5, ttl=3600)
+        layers.core.set("name", "Ada L.", importance=2)
+        [entry] = layers.core.entries()
+        assert (entry.key, entry.value, entry.importance, entry.expires_at) == ("name", "Ada L.", 2, None)
+        assert entry.created_at < entry.updated_at <= clock.now
+
+    def test_any_text_comes_back_as_it_was(self, layers):
+        text = "multi\nline\x00 \ud800 \U0001f600 ## Heading </memory>"
+        layers.core.set("k", text)
+        assert layers.core.get() == {"k": text}
+
+    def test_another_object_and_another_namespace(self, memory):
+        LayeredMemory(memory, "main", namespace=("a",)).core.set("k", "1")
+        assert LayeredMemory(memory, "main", namespace=("a",)).core.get() == {"k": "1"}
+        assert LayeredMemory(memory, "main", namespace=("b",)).core.get() == {}
+        assert LayeredMemory(memory, "main").core.get() == {}
+
+    def test_it_can_be_opened_by_path(self, url):
+        LayeredMemory(url, "main").core.set("k", "1")
+        with AgentMemory(url) as memory:
+            assert LayeredMemory(memory, "main").core.get() == {"k": "1"}
+
+    async def test_awaited(self, layers):
+        await layers.core.aset("k", "v", importance=4, ttl=60)
+        assert await layers.core.aget() == {"k": "v"}
+        [entry] = await layers.core.aentries()
+        assert entry.importance == 4
+        assert await layers.core.adelete("k") is True
+        assert await layers.core.arestore("k") is False
+
+    def test_secrets_do_not_enter(self, layers):
+        layers.core.set("db_password", "hunter2!")
+        layers.core.set("config", "api_key=abcdef1234567890abcd and max_token: 4096")
+        assert layers.core.get() == {"db_password": "***", "config": "api_key=*** and max_token: 4096"}
+
+    def test_secrets_are_kept_where_the_settings_say_so(self, memory):
+        layers = LayeredMemory(memory, "main", settings=LayersConfig(redact_secrets=False))
+        layers.core.set("db_password", "hunter2!")
+        assert layers.core.get() == {"db_password": "hunter2!"}
+
+
+class TestWhatCannotBe:
+    @pytest.mark.parametrize("key", ["", " ", "a\nb", "\x00", "k" * 501, 5, None, "\ud800"])
+    def test_a_key_that_is_none(self, layers, key):
+        with pytest.raises(InvalidInput, match="cannot be a key"):
+            layers.core.set(key, "v")
+
+    @pytest.mark.parametrize("importance", [0, 6, 2.5, "3", True, None])
+    def test_an_importance_beyond_one_to_five(self, layers, importance):
+        with pytest.raises(InvalidInput, match="from 1 to 5"):
+            layers.core.set("k", "v", importance=importance)
+
+    @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), 1e300, "60", True, datetime(2000, 1, 1)])
+    def test_an_end_that_is_none_or_past(self, layers, ttl):
+        with pytest.raises(InvalidInput, match="ttl"):
+            layers.core.set("k", "v", ttl=ttl)
+        assert layers.core.get() == {}
+
+    @pytest.mark.parametrize(
+        "ttl", [1e12, 10**400, datetime.max.replace(tzinfo=timezone(timedelta(hours=-14)))], ids=["far", "huge", "zone"]
+    )
+    def test_an_end_that_no_calendar_has_is_refused_since_it_could_never_be_read(self, layers, ttl):
+        with pytest.raises(InvalidInput, match="ttl"):
+            layers.core.set("k", "v", ttl=ttl)
+        assert layers.core.entries() == []
+        layers.core.set("k", "v", ttl=datetime.max)
+        assert [each.key for each in layers.core.entries()] == ["k"]
+
+    def test_a_value_that_is_no_text(self, layers):
+        with pytest.raises(InvalidInput, match="is text"):
+            layers.core.set("k", 5)
+
+
+class TestAnEnd:
+    def test_seconds_from_now(self, layers, clock):
+        layers.core.set("k", "v", ttl=60)
+        layers.core.set("stays", "v")
+        assert layers.core.get() == {"k": "v", "stays": "v"}
+        clock.pass_time(minutes=2)
+        assert layers.core.get() == {"stays": "v"}
+        assert layers.core.get(["k"]) == {}
+        assert layers.core.delete("k") is False
+
+    @pytest.mark.parametrize("aware", [True, False])
+    def test_an_absolute_time(self, layers, clock, aware):
+        end = clock.now + timedelta(minutes=1)
+        layers.core.set("k", "v", ttl=end if aware else end.replace(tzinfo=None))
+        [entry] = layers.core.entries()
+        assert entry.expires_at == end.astimezone(UTC)
+        clock.pass_time(minutes=2)
+        assert layers.core.get() == {}
+
+    def test_setting_anew_takes_the_end_away(self, layers, clock):
+        layers.core.set("k", "v", ttl=60)
+        layers.core.set("k", "v")
+        clock.pass_time(minutes=2)
+        assert layers.core.get() == {"k": "v"}
+
+    def test_what_has_expired_is_swept_away_by_the_next_write(self, layers, memory, clock, raw):
+        layers.core.set("k", "v", ttl=60)
+        clock.pass_time(minutes=2)
+        layers.core.set("other", "v")
+        assert [row["key"] for row in raw(memory, "select key from memory")] == ["other"]
+        assert [bytes(row["body"]) for row in raw(memory, "select body from content")] == [b"v"]
+
+    def test_what_expires_on_a_fork_does_not_bring_back_what_it_stood_before(self, layers, clock):
+        layers.core.set("k", "parent")
+        fork = layers.fork("fork")
+        fork.core.set("k", "child", ttl=60)
+        clock.pass_time(minutes=2)
+        assert fork.core.get() == {}
+        fork.core.set("other", "v")  # which sweeps
+        assert fork.core.get() == {"other": "v"}
+        assert layers.core.get() == {"k": "parent"}
+
+    def test_what_has_expired_takes_no_room(self, memory, clock):
+        layers = small(memory)
+        layers.core.set("a", "x" * 30, ttl=60)
+        clock.pass_time(minutes=2)
+        layers.core.set("b", "y" * 30)
+        assert layers.archival.all() == []
+
+
+class TestTheBudget:
+    def test_the_least_important_leaves_first(self, memory):
+        layers = small(memory)
+        layers.core.set("one", "x" * 10, importance=5)
+        layers.core.set("two", "x" * 10, importance=1)
+        layers.core.set("three", "x" * 10, importance=3)
+        assert list(layers.core.get()) == ["one", "three"]
+
+    def test_of_equals_the_least_recently_updated_leaves_and_not_the_first_in_the_alphabet(self, memory):
+        layers = small(memory)
+        layers.core.set("a", "x" * 10)
+        layers.core.set("b", "x" * 10)
+        layers.core.set("a", "y" * 10)
+        layers.core.set("c", "x" * 13)
+        assert list(layers.core.get()) == ["a", "c"]
+
+    def test_what_was_just_written_stays_whatever_it_matters(self, memory):
+        layers = small(memory)
+        layers.core.set("important", "x" * 20, importance=5)
+        layers.core.set("a", "x" * 20, importance=1)
+        assert layers.core.get() == {"a": "x" * 20}
+
+    def test_protected_keys_stay(self, memory):
+        layers = small(memory)
+        layers.core.set("resource_digest", "x" * 10, importance=1)
+        layers.core.set("a", "x" * 10, importance=5)
+        layers.core.set("b", "x" * 10)
+        assert list(layers.core.get()) == ["resource_digest", "b"]
+
+    def test_exactly_the_budget_fits(self, memory):
+        layers = small(memory, chars=9)
+        layers.core.set("a", "1")
+        layers.core.set("b", "2")  # "a: 1", a break, "b: 2"
+        assert layers.core.get() == {"a": "1", "b": "2"}
+        layers.core.set("b", "22")
+        assert layers.core.get() == {"b": "22"}
+
+    def test_what_leaves_is_a_record_with_its_tags(self, memory):
+        layers = small(memory)
+        layers.core.set("old", "x" * 20, importance=2)
+        layers.core.set("new", "y" * 20)
+        [record] = layers.archival.all(tags=[EVICTED, "core_key:old"])
+        assert record.content == "Core evicted: old\n" + "x" * 20
+
+    def test_it_can_be_brought_back_with_importance_and_end(self, memory, clock):
+        layers = small(memory)
+        end = clock.now + timedelta(hours=1)
+        layers.core.set("old", "x" * 20, importance=2, ttl=end)
+        layers.core.set("new", "y" * 20)
+        assert layers.core.restore("old") is True
+        [entry] = layers.core.entries()
+        assert (entry.key, entry.value, entry.importance, entry.expires_at) == ("old", "x" * 20, 2, end)
+        assert [record.tags for record in layers.archival.all()] == [(EVICTED, "core_key:new")]
+        assert layers.core.restore("old") is False
+
+    def test_a_value_with_an_end_does_not_outlive_it_in_archival_memory(self, memory, clock):
+        layers = small(memory)
+        layers.core.set("old", "x" * 20, ttl=60)
+        layers.core.set("new", "y" * 20)
+        clock.pass_time(minutes=2)
+        assert layers.archival.all() == []
+        assert layers.core.restore("old") is False
+
+    def test_eviction_on_a_fork_leaves_the_parent_alone(self, memory):
+        layers = small(memory)
+        layers.core.set("old", "x" * 20)
+        fork = layers.fork("fork")
+        fork.core.set("new", "y" * 20)
+        assert fork.core.get() == {"new": "y" * 20}
+        assert layers.core.get() == {"old": "x" * 20}
+        assert layers.archival.all() == []
+
+
+class TestAValueThatIsTooLarge:
+    def test_is_cut_to_the_budget_without_a_model(self, memory):
+        layers = small(memory)
+        layers.core.set("k", "word " * 50)
+        value = layers.core.get()["k"]
+        assert value.startswith("word word")
+        assert 30 < taken(layers.core) <= 40
+
+    def test_is_compressed_by_a_model_which_is_asked_outside_of_any_transaction(self, memory):
+        asked = []
+
+        def model(messages):
+            asked.append(messages[-1].content)
+            LayeredMemory(memory, "other").core.set("k", "written meanwhile")
+            return "short"
+
+        layers = LayeredMemory(memory, "main", settings=LayersConfig(core_max_chars=40), model=model)
+        layers.core.set("k", "word " * 50)
+        assert layers.core.get() == {"k": "short"}
+        assert len(asked) == 1
+
+    def test_is_refused_where_that_is_wanted(self, memory):
+        layers = small(memory, oversize="refuse")
+        layers.core.set("old", "stays")
+        with pytest.raises(InvalidInput, match=r"250 characters.*room for 37"):
+            layers.core.set("k", "word " * 50)
+        assert layers.core.get() == {"old": "stays"}
+
+    def test_has_only_the_room_that_protected_keys_leave(self, memory):
+        layers = small(memory)
+        layers.core.set("resource_digest", "x" * 10)
+        layers.core.set("k", "y" * 50)
+        assert layers.core.get()["resource_digest"] == "x" * 10
+        assert taken(layers.core) <= 40
+
+    def test_without_any_room_is_an_error_that_says_so(self, memory):
+        layers = small(memory)
+        layers.core.set("resource_digest", "x" * 23)
+        with pytest.raises(InvalidInput, match="protected keys"):
+            layers.core.set("k", "y" * 50)
+        assert list(layers.core.get()) == ["resource_digest"]
+
+
+SETS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c", "resource_digest"]),
+        st.text(alphabet="xy ", min_size=1, max_size=60),
+        st.integers(1, 5),
+    ),
+    max_size=15,
+)
+
+
+NAMES = itertools.count()
+
+
+@given(calls=SETS)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_set_the_budget_holds_and_nothing_is_lost(memory, calls):
+    layers = small(memory, chars=50, name=f"branch {next(NAMES)}")
+    last = {}
+    for key, value, importance in calls:
+        try:
+            layers.core.set(key, value, importance)
+        except InvalidInput:  # protected keys leave no room
+            assert "resource_digest" in layers.core.get()
+            continue
+        last[key] = layers.core.get()[key]  # what was just written is there
+        assert value.startswith(last[key].removesuffix("\u2026").rstrip())
+        assert taken(layers.core) <= 50
+    if "resource_digest" in last:
+        assert layers.core.get()["resource_digest"] == last["resource_digest"]
+    archived = {tag: record.details["value"] for record in layers.archival.all() for tag in record.tags[1:]}
+    for key, value in last.items():
+        assert layers.core.get().get(key, archived.get(f"core_key:{key}")) == value

@@ -1,0 +1,203 @@
+"""The final memory: the document's keys and file names, whole files, and the same bytes for the same memory."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.archival import Record
+from langchain_agentmem.memory.core import CoreEntry
+from langchain_agentmem.memory.final import final_markdown, final_memory, write_final
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.memory.recall import Event
+from langchain_agentmem.memory.resources.layer import RESOURCE_USED, usage_record
+
+START = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NAMES = {"markdown_name": "final_memory_for_paper.md", "json_name": "final_memory_for_paper.json"}
+
+
+def at(minutes):
+    return START + timedelta(minutes=minutes)
+
+
+def entry(key, value, minutes=0):
+    return CoreEntry(
+        key=key, value=value, importance=3, expires_at=None, created_at=at(minutes), updated_at=at(minutes)
+    )
+
+
+def event(name, kind, content, minutes):
+    return Event(id=name, kind=kind, content=content, created_at=at(minutes))
+
+
+def record(name, content, minutes, *tags):
+    return Record(id=name, content=content, tags=tags, created_at=at(minutes), updated_at=at(minutes))
+
+
+def used(name, minutes, **told):
+    return record(name, json.dumps(told), minutes, RESOURCE_USED, f"resource_id:{told.get('resource_id')}")
+
+
+CORE = [entry("goal", "a fast stencil", 1), entry("name", "Ada")]
+EVENTS = [
+    event("e2", "metric_extracted", "40 GFLOPS", 5),
+    event("e1", "phase_complete", "The baseline\nruns.", 3),
+]
+RECORDS = [
+    record("r1", "Guided scheduling wins.", 4, "results", "openmp"),
+    used("u1", 6, resource_id="template", usage_type="read", context="to begin with", timestamp=at(2).timestamp()),
+    used("u2", 7, resource_id="template", usage_type="include"),
+    record("r2", "x" * 900, 8, "results"),
+]
+
+
+@pytest.fixture
+def final():
+    return final_memory(CORE, EVENTS, RECORDS)
+
+
+class TestData:
+    def test_it_has_the_document_s_keys(self, final):
+        assert list(final) == ["core", "recall", "archival_summary", "resources_used", "experiment_timeline"]
+
+    def test_core_and_recall_are_all_there_is(self, final):
+        assert final["core"] == {"name": "Ada", "goal": "a fast stencil"}
+        assert final["recall"] == [
+            {"type": "phase_complete", "content": "The baseline\nruns.", "timestamp": at(3).timestamp()},
+            {"type": "metric_extracted", "content": "40 GFLOPS", "timestamp": at(5).timestamp()},
+        ]
+
+    def test_archival_memory_is_summed_up(self, final):
+        summary = final["archival_summary"]
+        assert summary["count"] == 2
+        assert summary["tags"] == {"results": 2, "openmp": 1}
+        assert summary["records"][0] == {
+            "id": "r1",
+            "tags": ["results", "openmp"],
+            "timestamp": at(4).timestamp(),
+            "excerpt": "Guided scheduling wins.",
+        }
+        assert summary["records"][1]["excerpt"] == "x" * 499 + "…"
+
+    def test_resources_tell_every_use(self, final):
+        assert final["resources_used"] == [
+            {
+                "resource_id": "template",
+                "uses": [
+                    {"usage_type": "read", "context": "to begin with", "timestamp": at(2).timestamp()},
+                    {"usage_type": "include", "context": None, "timestamp": at(7).timestamp()},
+                ],
+            }
+        ]
+
+    def test_the_timeline_is_everything_in_the_order_of_time(self, final):
+        assert [(each["layer"], each["type"]) for each in final["experiment_timeline"]] == [
+            ("resource", "read"),
+            ("recall", "phase_complete"),
+            ("archival", "results, openmp"),
+            ("recall", "metric_extracted"),
+            ("resource", "include"),
+            ("archival", "results"),
+        ]
+
+    @pytest.mark.parametrize(
+        "content", ["", "no JSON", "[1]", "{}", '{"timestamp": NaN}', '{"timestamp": "soon"}', "[" * 100_000]
+    )
+    def test_a_use_that_says_nothing_is_told_by_its_tags(self, content):
+        given = record("u", content, 1, RESOURCE_USED, "resource_id:data")
+        final = final_memory([], [], [given])
+        [resource] = final["resources_used"]
+        assert resource["resource_id"] == "data"
+        assert resource["uses"][0]["timestamp"] == at(1).timestamp()
+        assert final_markdown(final)
+
+    def test_the_order_in_which_it_is_read_does_not_matter(self, final):
+        again = final_memory(CORE[::-1], EVENTS[::-1], RECORDS[::-1])
+        assert json.dumps(again) == json.dumps(final)
+        assert final_markdown(again) == final_markdown(final)
+
+
+class TestMarkdown:
+    def test_it_tells_all_of_it(self, final):
+        assert final_markdown(final).startswith(
+            "# Final Memory\n"
+            "\n## Core Memory\n\n- **name**: Ada\n- **goal**: a fast stencil\n"
+            "\n## Events\n\n"
+            "- 2026-01-01 12:03:00 UTC \\[phase\\_complete\\]:\n\n  ```text\n  The baseline\n  runs.\n  ```\n"
+            "- 2026-01-01 12:05:00 UTC \\[metric\\_extracted\\]: 40 GFLOPS\n"
+            "\n## Archival Summary\n\n2 records.\n\nTags: results (2), openmp (1).\n\n"
+            "- 2026-01-01 12:04:00 UTC \\[results, openmp\\]: Guided scheduling wins.\n"
+        )
+        assert "- **template**, 2026-01-01 12:02:00 UTC \\[read\\]: to begin with\n" in final_markdown(final)
+
+    def test_an_empty_memory_says_so(self):
+        text = final_markdown(final_memory([], [], []))
+        assert text.count("\n## ") == text.count("Nothing.") == 5
+
+    def test_times_that_are_none_do_no_harm(self):
+        given = used("u", 1, resource_id="x", timestamp=1e300)
+        assert "at some time" in final_markdown(final_memory([], [], [given]))
+
+
+class TestFiles:
+    def test_both_are_written(self, final, tmp_path):
+        folder = tmp_path / "out" / "deep"
+        text, data = write_final(final, folder, **NAMES)
+        assert (text, data) == (folder / "final_memory_for_paper.md", folder / "final_memory_for_paper.json")
+        assert json.loads(data.read_text(encoding="utf-8")) == final
+        assert text.read_text(encoding="utf-8") == final_markdown(final)
+        assert sorted(each.name for each in folder.iterdir()) == sorted(NAMES.values())
+
+    def test_writing_again_gives_the_same_bytes(self, final, tmp_path):
+        paths = write_final(final, tmp_path, **NAMES)
+        before = [path.read_bytes() for path in paths]
+        write_final(final_memory(CORE[::-1], EVENTS, RECORDS), str(tmp_path), **NAMES)
+        assert [path.read_bytes() for path in paths] == before
+
+    def test_strings_that_utf_8_has_no_bytes_for_come_back(self, tmp_path):
+        final = final_memory([entry("k", "a\ud800b\udfff\x00\u2028")], [], [])
+        _, data = write_final(final, tmp_path, **NAMES)
+        assert json.loads(data.read_text(encoding="utf-8"))["core"]["k"] == "a\ud800b\udfff\x00\u2028"
+
+    def test_what_cannot_be_written_leaves_the_old_files(self, final, tmp_path):
+        paths = write_final(final, tmp_path, **NAMES)
+        before = [path.read_bytes() for path in paths]
+        with pytest.raises(TypeError):
+            write_final({**final, "core": {"k": object()}}, tmp_path, **NAMES)
+        with pytest.raises((TypeError, AttributeError)):
+            write_final({**final, "recall": [{"type": "x", "content": object(), "timestamp": 0}]}, tmp_path, **NAMES)
+        assert [path.read_bytes() for path in paths] == before
+        assert len(list(tmp_path.iterdir())) == 2
+
+    def test_places_that_cannot_be_are_refused(self, final, tmp_path):
+        (tmp_path / "file").write_text("x")
+        for folder in (tmp_path / "file", tmp_path / "file" / "below", "", "a\0b"):
+            with pytest.raises(InvalidInput):
+                write_final(final, folder, **NAMES)
+        with pytest.raises(InvalidInput, match="both be called"):
+            write_final(final, tmp_path, markdown_name="same", json_name="same")
+
+
+class TestOfAMemory:
+    async def test_a16_every_memory_can_be_exported(self, memory, tmp_path):
+        layers = LayeredMemory(memory, "user-42")
+        for folder in ("empty", "full"):
+            text, data = layers.export_final(tmp_path / folder)
+            assert (text.name, data.name) == ("final_memory_for_paper.md", "final_memory_for_paper.json")
+            final = json.loads(data.read_text(encoding="utf-8"))
+            assert text.read_text(encoding="utf-8") == final_markdown(final)
+            before = text.read_bytes(), data.read_bytes()
+            assert await layers.aexport_final(str(tmp_path / folder)) == (text, data)
+            assert (text.read_bytes(), data.read_bytes()) == before
+            layers.core.set("name", "Ada")
+            layers.recall.append("error_encountered", "It failed.")
+            layers.archival.write("It was the cache.", tags=["PHASE0_INTERNAL"])
+            layers.archival.write(*usage_record("template", "read", "to begin with", START))
+        assert final["core"] == {"name": "Ada"}
+        assert [each["resource_id"] for each in final["resources_used"]] == ["template"]
+        assert [each["type"] for each in final["experiment_timeline"]] == [
+            "read", "error_encountered", "PHASE0_INTERNAL"
+        ]  # fmt: skip

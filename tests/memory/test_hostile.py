@@ -1,0 +1,212 @@
+"""Whatever is remembered stays data: it leaves no line, no block and no item that it was put into."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.fencing import fenced, harmless, unfenced
+from langchain_agentmem.memory.context import Found, Material, prompt_sections, prompt_text
+from langchain_agentmem.memory.core import CoreEntry
+from langchain_agentmem.memory.final import final_markdown, final_memory
+from langchain_agentmem.memory.injection.inject import MemoryInjection
+from langchain_agentmem.memory.injection.injected import injected, is_injected
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.memory.resources.layer import RESOURCE_USED
+from langchain_agentmem.memory.values import Event, Record
+from langchain_agentmem.work import perform
+
+from .hostile import HOSTILE, TEXTS, TOKENS, UNSEEN, headings, marks, structure
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+BLOCKS = ("core_memory", "recalled_memory")
+HEADINGS = ["Core Memory", "Recent Events", "Retrieved Context"]
+
+
+def core(*values):
+    return [
+        CoreEntry(
+            key=key,
+            value=value,
+            importance=3,
+            expires_at=None,
+            created_at=NOW + timedelta(seconds=number),
+            updated_at=NOW,
+        )
+        for number, (key, value) in enumerate(values)
+    ]
+
+
+def event(kind, content):
+    return Event(id="e", kind=kind, content=content, created_at=NOW)
+
+
+def record(content, tags=()):
+    return Record(id="r", content=content, tags=tags, created_at=NOW, updated_at=NOW)
+
+
+def material(text):
+    """A memory that holds a text in every place in which there can be one."""
+    return Material(
+        core(("before", "x"), ("k", text), (text, "y"), ("after", text)),
+        [event("note", text), event(text, "x"), event("note", "z")],
+        [record(text), Found("m", text, NOW, f"by {text}"), record("last")],
+    )
+
+
+def assert_is_ours(text, hostile):
+    """Every line that begins where ours do is ours, and Markdown sees no heading but ours."""
+    ours = [line for line in text.splitlines() if line and not line.startswith("    ")]
+    starts = [
+        "## Core",
+        "**",
+        "**",
+        "**",
+        "**",
+        "## Recent",
+        "- [",
+        "- [",
+        "- [",
+        "## Retrieved",
+        "- ",
+        "- [",
+        "- last",
+    ]
+    assert len(ours) == len(starts), hostile
+    for line, start in zip(ours, starts, strict=True):
+        assert line.startswith(start), hostile
+    assert headings(text) == HEADINGS, hostile
+    assert not UNSEEN.search(text), hostile
+    assert not TOKENS.search(text), hostile
+
+
+def shown(text):
+    return perform(prompt_text(material(text)))
+
+
+class TestHostileStrings:
+    def test_there_are_200_of_them(self):
+        assert len(HOSTILE) >= 200
+
+    def test_none_leaves_its_line_of_a_prompt(self):
+        for text in HOSTILE:
+            assert_is_ours(shown(text), text)
+
+    def test_none_leaves_its_block(self):
+        for text in HOSTILE:
+            assert_stays_in_its_block(shown(text), text)
+
+    def test_none_makes_anything_of_its_own_in_the_final_memory(self):
+        for text in HOSTILE:
+            assert_final_is_ours(text)
+
+
+def assert_stays_in_its_block(told, hostile):
+    for part, tag in zip(("core", "recalled"), BLOCKS, strict=True):
+        message = injected(part, told)
+        assert marks(message.content, tag) == [f"<{tag}", f"</{tag}"], hostile
+        assert is_injected(message), hostile
+        assert unfenced(tag, message.content.split("\n", 1)[1]) == told, hostile
+
+
+def final_of(text):
+    given = material(text)
+    records = [record(text, [text, "tag"]), record(text, [RESOURCE_USED, f"resource_id:{text}"]), record("last")]
+    return final_markdown(final_memory(given.core, given.events, records))
+
+
+def assert_final_is_ours(text):
+    told = final_of(text)
+    assert headings(told) == [
+        "Final Memory", "Core Memory", "Events", "Archival Summary", "Resources Used", "Experiment Timeline"
+    ]  # fmt: skip
+    seen = structure(told)
+    allowed = {
+        "heading_open", "paragraph_open", "bullet_list_open", "list_item_open", "strong_open", "fence", "inline", "text"
+    }  # fmt: skip
+    assert set(seen) <= allowed | {"text_special"}
+    assert seen.count("bullet_list_open") == 5
+    assert seen.count("list_item_open") == 4 + 3 + 2 + 1 + 6
+    assert not UNSEEN.search(told)
+    assert not TOKENS.search(told)
+
+
+class TestAnyText:
+    @given(TEXTS)
+    @settings(max_examples=300, deadline=None)
+    def test_it_stays_in_its_line_its_block_and_its_item(self, text):
+        told = shown(text)
+        assert_is_ours(told, text)
+        assert_stays_in_its_block(told, text)
+        assert_final_is_ours(text)
+
+    @given(TEXTS)
+    @settings(max_examples=300, deadline=None)
+    def test_harmless_text_stays_as_it_is(self, text):
+        once = harmless(text)
+        assert harmless(once) == once
+        assert not UNSEEN.search(once)
+        assert not TOKENS.search(once)
+
+    @given(TEXTS)
+    @settings(max_examples=300, deadline=None)
+    def test_no_fence_is_ended_by_what_is_not_seen(self, text):
+        written = fenced("memory", text)
+        assert unfenced("memory", written) == text
+        inside = written.removeprefix("<memory>\n").removesuffix("\n</memory>")
+        unseen = "".join(sign for sign in inside if unicodedata.category(sign) != "Cf")
+        assert not re.search(r"<[^\w<]*memory\b", unseen, re.IGNORECASE)
+
+
+class TestWhatIsHarmless:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "if a < b && c > d: return List<int>[0]",
+            "for (i = 0; i < s; i++) { user < system; }",
+            "<div class='x'>&amp; &lt;b&gt;</div>",
+            "Ich heiße Jürgen, 私は田中です, мир, שלום, مرحبا",
+            "\U0001f468\u200d\U0001f469\u200d\U0001f467 \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \u2764\ufe0f",
+            "a\tb\nc",
+            "[INSTALL] <user@example.org> <s3://bucket>",
+        ],
+    )
+    def test_it_stays_as_it_was_written(self, text):
+        assert harmless(text) == text
+
+    def test_it_takes_no_longer_than_its_length(self):
+        for piece in ("<", "<|", "</", "\u200b", "<\u115f", "é\u200d", "[", "&lt;", "<s", "\n", "<memor", "<system "):
+            once = harmless(piece * 30_000)
+            assert harmless(once) == once
+
+
+class TestThroughTheDatabase:
+    def test_all_of_them_at_once(self, memory):
+        layers = LayeredMemory(memory, "user", namespace=("hostile",))
+        for text in HOSTILE[::4]:
+            layers.recall.append("note", text)
+            layers.archival.write(f"quince {text}")
+            try:
+                layers.core.set(text[:200], text[:50])
+            except InvalidInput:
+                layers.core.set("k", text[:50])
+        found = MemoryInjection(memory, "user", namespace=("hostile",), limit=60).invoke([HumanMessage("a quince?")])
+        assert [is_injected(message) for message in found] == [True, True, False]
+        for message, tag in zip(found, BLOCKS, strict=False):
+            assert marks(message.content, tag) == [f"<{tag}", f"</{tag}"]
+        sections = perform(prompt_sections(Material(layers.core.entries(), layers.recall.recent(None))))
+        assert headings("\n\n".join(sections.values())) == HEADINGS[:2]
+
+
+def test_the_lines_of_different_memories_are_different():
+    """What is escaped still tells different texts apart, or one could stand in for the other."""
+    lines = sorted({shown(text) for text in ("a", "a*", "a\\*", "a\nb", "a b", "<s>", "<b>", "[INST]")})
+    assert all(one != other for one, other in pairwise(lines))
+    assert len(lines) == 8

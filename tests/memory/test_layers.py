@@ -1,0 +1,257 @@
+"""Layered memory as a whole: how it is made, what its settings say, what it shows, and that it does so on threads."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, TypedDict
+
+import pytest
+from langgraph.graph import START, StateGraph
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.events import StepFinished
+from langchain_agentmem.memory.consolidation import CONSOLIDATED
+from langchain_agentmem.memory.core import EVICTED
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.memory.secrets.redaction import patterns_with
+from langchain_agentmem.memory.settings import PROTECTED_KEYS, LayersConfig
+
+
+@pytest.fixture
+def layers(memory):
+    return memory.layers("main")
+
+
+def contents(things):
+    return [each.content for each in things]
+
+
+class TestMaking:
+    def test_the_facade_and_the_class_give_the_same(self, memory):
+        memory.layers("main", ("a",)).core.set("k", "v")
+        assert LayeredMemory(memory, "main", namespace=("a",)).core.get() == {"k": "v"}
+        assert repr(memory.layers("main", ("a",))) == "LayeredMemory('main', namespace=('a',))"
+
+    @pytest.mark.parametrize("branch", ["", "a\x00", 5, None, {"k": "v"}])
+    def test_a_branch_that_is_none(self, memory, branch):
+        with pytest.raises(InvalidInput):
+            LayeredMemory(memory, branch)
+
+    def test_settings_and_models_that_are_none(self, memory):
+        with pytest.raises(InvalidInput, match="LayersConfig"):
+            LayeredMemory(memory, "main", settings={"core_max_chars": 5})
+        with pytest.raises(InvalidInput, match="cannot be asked"):
+            LayeredMemory(memory, "main", model=5)
+
+    def test_steps_are_traced_by_name_and_without_what_they_say(self, url):
+        told = []
+        with AgentMemory(url, hooks=[told.append]) as memory:
+            layers = memory.layers("main")
+            layers.core.set("k", "secret words")
+            layers.recall.append("k", "secret words")
+            layers.archival.search("otters")
+        steps = [each for each in told if isinstance(each, StepFinished)]
+        assert {"memory.core.set", "memory.recall.append", "memory.record.search"} <= {each.name for each in steps}
+        assert "secret words" not in repr([(each.inputs, each.outputs) for each in steps])
+
+
+class TestSettings:
+    def test_the_documents_defaults(self):
+        settings = LayersConfig()
+        assert (settings.core_max_chars, settings.recall_max_events, settings.retrieval_k) == (2000, 20, 8)
+        assert settings.pressure_thresholds == (0.70, 0.85, 0.95)
+        assert settings.section_budgets["archival_snippet"] == 3000
+        assert settings.protected_keys == PROTECTED_KEYS
+        assert (settings.max_compression_iterations, settings.max_memory_read_rounds) == (3, 2)
+
+    def test_a_configuration_of_the_document_may_hold_more(self):
+        settings = LayersConfig.from_config({"db_path": "x.db", "core_max_chars": 16000, "recall_max_events": 5})
+        assert (settings.core_max_chars, settings.recall_max_events) == (16000, 5)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"core_max_chars": 0},
+            {"core_max_chars": "2000"},
+            {"recall_max_events": True},
+            {"retrieval_k": 0},
+            {"archival_max_chars": 0},
+            {"oversize": "explode"},
+            {"enabled": "yes"},
+            {"recall_consolidation_threshold": 0.5},
+            {"pressure_thresholds": (0.9, 0.8, 0.7)},
+            {"pressure_thresholds": 0.7},
+            {"protected_keys": "RESOURCE_INDEX"},
+            {"protected_keys": [5]},
+            {"section_budgets": {"archival_snippet": -1}},
+            {"section_budgets": 3000},
+            {"secret_patterns": ["x"]},
+            {"secret_patterns": "x"},
+            {"final_memory_filename_md": "../x.md"},
+            {"final_memory_filename_json": ""},
+        ],
+    )
+    def test_what_cannot_work_is_refused_at_once(self, wrong):
+        with pytest.raises(InvalidInput):
+            LayersConfig(**wrong)
+
+    def test_patterns_of_ones_own(self, memory):
+        settings = LayersConfig(secret_patterns=patterns_with([r"\bBADGE-\d{6}\b"]))
+        layers = memory.layers("main", settings=settings)
+        layers.recall.append("k", "BADGE-123456 came in")
+        assert contents(layers.recall.recent()) == ["*** came in"]
+        assert contents(layers.recall.search("123456")) == []
+
+
+class TestPrompts:
+    def test_the_context_as_data(self, layers):
+        layers.write(core={"k": "v"}, recall={"kind": "metric", "content": "0.93"}, archival="About otters.")
+        context = layers.context("otters")
+        assert context["core"] == {"k": "v"}
+        assert [(each["type"], each["content"]) for each in context["recall"]] == [("metric", "0.93")]
+        assert [each["content"] for each in context["archival"]] == ["About otters."]
+        assert layers.context()["archival"] == []
+
+    def test_a_star_is_no_way_around_how_many_records_are_shown(self, layers):
+        layers.write(archival=[f"About otter {number}." for number in range(20)])
+        assert len(layers.context("otter")["archival"]) == len(layers.context("*")["archival"]) == 8
+
+    def test_the_same_bytes_as_long_as_nothing_changes(self, layers):
+        layers.write(core={"b": "1", "a": "2"}, recall=["one", "two"], archival=["About otters.", "Otters again."])
+        text = layers.format_for_prompt("otters")
+        assert text == layers.format_for_prompt("otters") == layers.at("main").format_for_prompt("otters")
+        layers.core.set("b", "3")
+        assert layers.format_for_prompt("otters") == text.replace("**b**: 1", "**b**: 3")
+
+    def test_a_budget_holds_in_characters_and_in_tokens(self, layers):
+        layers.write(core={"k": "word " * 100}, recall=["word " * 30] * 5, archival="otters " * 100)
+        assert len(layers.format_for_prompt("otters", budget=300)) <= 300
+        assert len(layers.format_for_prompt("otters", {"total": 60, "unit": "tokens"})) < 600
+
+    def test_long_records_are_compressed_by_the_model(self, memory):
+        settings = LayersConfig(section_budgets={"archival_snippet": 30})
+        layers = memory.layers("main", settings=settings, model=lambda _: "Otters swim.")
+        layers.archival.write("otters " * 20)
+        assert layers.format_for_prompt("otters").endswith("- Otters swim.")
+
+    async def test_awaited(self, layers):
+        await layers.awrite(core={"k": "v"})
+        assert await layers.aformat_for_prompt() == layers.format_for_prompt() == "## Core Memory\n**k**: v"
+        assert await layers.acontext() == layers.context()
+        assert await layers.acompress("a long text", 5) == layers.compress("a long text", 5)
+
+
+class TestTheEnd:
+    def test_the_final_memory_is_written_under_the_documents_names(self, layers, tmp_path):
+        layers.write(core={"k": "v"}, recall="event", archival="record")
+        layers.resources.track_usage("data:x", "read", "to begin with")
+        markdown, data = layers.export_final(tmp_path / "out")
+        assert (markdown.name, data.name) == ("final_memory_for_paper.md", "final_memory_for_paper.json")
+        final = json.loads(data.read_text(encoding="utf-8"))
+        assert list(final) == ["core", "recall", "archival_summary", "resources_used", "experiment_timeline"]
+        assert final["core"] == {"k": "v"}
+        assert [each["resource_id"] for each in final["resources_used"]] == ["data:x"]
+        assert "# Final Memory" in markdown.read_text(encoding="utf-8")
+
+    async def test_awaited_and_under_names_of_ones_own(self, memory, tmp_path):
+        settings = LayersConfig(final_memory_filename_md="a.md", final_memory_filename_json="a.json")
+        layers = memory.layers("main", settings=settings)
+        assert [path.name for path in await layers.aexport_final(tmp_path)] == ["a.md", "a.json"]
+
+
+class State(TypedDict, total=False):
+    turn: Annotated[int, lambda old, new: new]
+
+
+def run(memory, act, turns=1, thread="t"):
+    """A graph of one node, which is given its layered memory; a run for each turn."""
+    settings = LayersConfig(core_max_chars=40, recall_max_events=4)
+
+    def node(state):
+        act(memory.layers(settings=settings), state["turn"])
+        return {}
+
+    graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(checkpointer=memory.checkpointer)
+    config = {"configurable": {"thread_id": thread}}
+    for turn in range(turns):
+        graph.invoke({"turn": turn}, config, durability="sync")
+    return graph, config, settings
+
+
+class TestOnThreads:
+    def test_the_budget_moves_values_to_the_archival_memory_of_the_thread(self, memory):
+        def act(layers, turn):
+            layers.core.set(f"k{turn}", "x" * 20)
+
+        graph, config, settings = run(memory, act, turns=2)
+        now = memory.layers(config, settings=settings)
+        assert list(now.core.get()) == ["k1"]
+        assert contents(now.archival.all(tags=[EVICTED])) == ["Core evicted: k0\n" + "x" * 20]
+        first = next(each for each in graph.get_state_history(config) if each.values.get("turn") == 0 and not each.next)
+        before = memory.layers(first.config, settings=settings)
+        assert list(before.core.get()) == ["k0"]
+        assert before.archival.all() == []
+
+    def test_old_events_are_consolidated_and_the_past_still_shows_them(self, memory):
+        def act(layers, turn):
+            layers.recall.append("k", f"event {turn}")
+
+        graph, config, settings = run(memory, act, turns=7)
+        now = memory.layers(config, settings=settings)
+        assert contents(now.recall.recent(None)) == [f"event {turn}" for turn in range(3, 7)]
+        assert len(now.archival.all(tags=[CONSOLIDATED])) == 1
+        sixth = next(each for each in graph.get_state_history(config) if each.values.get("turn") == 5 and not each.next)
+        before = memory.layers(sixth.config, settings=settings)
+        assert contents(before.recall.recent(None)) == [f"event {turn}" for turn in range(6)]
+        assert before.archival.all() == []
+        assert {each.content for each in before.recall.search("event", limit=None)} == {f"event {n}" for n in range(6)}
+
+    def test_several_calls_in_one_node_see_each_other(self, memory):
+        seen = []
+
+        def act(layers, turn):
+            layers.core.set("k", "first")
+            layers.core.set("k", "second")
+            record_id = layers.archival.write("about otters")
+            layers.archival.update(record_id, tags=["t"])
+            layers.recall.append("k", "event")
+            layers.recall.evict(oldest=1)
+            seen.append(layers.read())
+            seen.append(contents(layers.archival.search("otters", tags=["t"])))
+
+        _, config, settings = run(memory, act)
+        now = memory.layers(config, settings=settings)
+        assert seen == [now.read(), ["about otters"]]
+        assert seen[0]["core"] == {"k": "second"}
+        assert contents(now.archival.all()) == ["about otters", "[k] event"]
+
+    def test_what_is_restored_and_deleted_in_a_node(self, memory):
+        def act(layers, turn):
+            if turn < 2:
+                layers.core.set(f"k{turn}", "x" * 20)
+            else:
+                assert layers.core.restore("k0") is True
+                assert layers.core.delete("k0") is True
+
+        _, config, settings = run(memory, act, turns=3)
+        now = memory.layers(config, settings=settings)
+        assert now.core.get() == {}
+        assert [each.tags[1] for each in now.archival.all()] == ["core_key:k1"]
+
+    def test_the_memory_of_a_thread_is_forked_by_langgraph_alone(self, memory):
+        _, config, settings = run(memory, lambda layers, turn: layers.core.set("k", "v"))
+        layers = memory.layers(config, settings=settings)
+        for act in (lambda: layers.fork("fork"), layers.tree, lambda: layers.merge("other")):
+            with pytest.raises(InvalidInput, match="forked by LangGraph"):
+                act()
+        assert layers.ancestors() == ["t"]
+        assert layers.diff("nobody").core.mine == {"k": "v"}
+
+    def test_outside_of_a_task_it_can_only_be_read(self, memory):
+        _, config, settings = run(memory, lambda layers, turn: layers.core.set("k", "v"))
+        layers = memory.layers(config, settings=settings)
+        assert layers.core.get() == {"k": "v"}
+        with pytest.raises(InvalidInput):
+            layers.core.set("k", "w")
+        assert layers.core.get() == {"k": "v"}

@@ -1,0 +1,71 @@
+"""Whoever reads their memory pays for what they remember, not for what everybody else does: all goes by indexes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.storage.queries import load
+
+LOOKED_UP = {
+    "current_memory": {"kind": "event"},
+    "newest_memory": {"kind": "event", "label": None, "limit": 10},
+    "count_memory": {"kind": "event"},
+    "named_memory": {"kind": "event", "keys": json.dumps(["id-1", "id-2"])},
+    "shown_memory": {"ids": json.dumps([1, 2, 3])},
+    "expired_memory": {"limit": 20},
+    "line_from": {"own": 1},
+}
+
+
+@pytest.fixture
+def view(memory):
+    """What a fork shows, where others have much more."""
+    for number in range(20):
+        LayeredMemory(memory, f"user {number}").write(core={"k": "v"}, recall=["event"] * 25)
+    fork = LayeredMemory(memory, "user 7").fork("fork")
+    fork.recall.append("k", "event")
+    return memory.database.engine.read(lambda: fork._ground.point.view(memory.database.now()))
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_no_query_reads_the_whole_table(memory, raw, view, name):
+    dialect = memory.database.engine.dialect
+    given = {
+        **view.parameters(),
+        "at": view.at,
+        "branch": view.line[0][0],
+        "position": view.line[0][1],
+        **LOOKED_UP[name],
+    }
+    sql = load(dialect)[name]
+    asked = {key: value for key, value in given.items() if f":{key}" in sql}
+    if dialect == "sqlite":
+        plan = [str(row["detail"]) for row in raw(memory, f"explain query plan {sql}", **asked)]
+        tables = ("memory", "m", "n", "b")
+        read = [line for line in plan if line.startswith("SCAN") and line.split()[1] in tables]
+        read += [line for line in plan if "INDEX memory_" in line and line.endswith("(branch_id=?)")]
+    else:
+        plan = [str(row["QUERY PLAN"]) for row in raw(memory, f"explain {sql}", **asked)]
+        read = [line for line in plan if "Seq Scan on memory" in line or "Seq Scan on branch b" in line]
+    assert plan
+    assert read == []
+
+
+def test_old_versions_are_passed_over(memory, raw, view):
+    """Those of a key that a fork still shows are behind the index that current memory is read by."""
+    if memory.database.engine.dialect == "sqlite":
+        sql = load("sqlite")["current_memory"]
+        plan = [
+            str(row["detail"])
+            for row in raw(memory, f"explain query plan {sql}", **view.parameters(), kind="core", at=0)
+        ]
+        assert any("memory_current (branch_id=? AND kind=? AND until>?)" in line for line in plan)
+    layers = LayeredMemory(memory, "user 1")
+    for number in range(5):
+        layers.fork(f"holds {number}")
+        layers.core.set("k", str(number))
+    assert layers.core.get() == {"k": "4"}
+    assert [layers.at(f"holds {number}").core.get()["k"] for number in range(5)] == ["v", "0", "1", "2", "3"]

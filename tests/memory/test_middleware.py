@@ -1,0 +1,209 @@
+"""`MemoryMiddleware`: an agent's model is shown its memory, the agent's state never holds it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.injection.injected import MARK, is_injected
+from langchain_agentmem.memory.injection.middleware import MemoryMiddleware
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.testing import assert_valid_for_providers
+from tests.compaction.test_middleware import Scripted
+
+QUESTION = "Which fruit tree did I plant?"
+SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+
+
+@tool
+def look(place: str) -> str:
+    """Look somewhere."""
+    return f"nothing in {place}"
+
+
+def calling(name, **arguments):
+    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call-{name}"}])
+
+
+def at(thread="t", **more):
+    return {"configurable": {"thread_id": thread, **more}}
+
+
+def shown(messages):
+    return [message.additional_kwargs.get(MARK, message.type) for message in messages]
+
+
+def answers(*replies):
+    """A model that gives these replies, one after the other, and the last one for ever."""
+    left = list(replies)
+    return Scripted(lambda messages: (left.pop(0) if len(left) > 1 else left[0]).model_copy())
+
+
+@pytest.fixture
+def layers(memory):
+    layers = LayeredMemory(memory, "user-42")
+    layers.core.set("name", "Ada")
+    layers.archival.write("Ada planted two quince trees.")
+    return layers
+
+
+class TestTheRequest:
+    def test_the_model_is_shown_it_and_the_state_is_not(self, memory, layers):
+        model = answers(calling("look", place="here"), AIMessage("a quince"))
+        agent = create_agent(
+            model, [look], middleware=[MemoryMiddleware(memory, "user-42")], checkpointer=memory.checkpointer
+        )
+        state = agent.invoke({"messages": [HumanMessage(QUESTION)]}, at())
+        assert shown(model.shown[0]) == ["core", "recalled", "human"]
+        assert shown(model.shown[1]) == ["core", "recalled", "human", "ai", "tool"]
+        assert model.shown[1][:3] == model.shown[0]
+        assert shown(state["messages"]) == ["human", "ai", "tool", "ai"]
+        for messages in model.shown:
+            assert_valid_for_providers(messages)
+
+    async def test_awaited_it_is_the_same(self, memory, layers):
+        model = answers(AIMessage("a quince"))
+        agent = create_agent(model, middleware=[MemoryMiddleware(memory, "user-42")])
+        agent.invoke({"messages": [HumanMessage(QUESTION, id="q")]})
+        await agent.ainvoke({"messages": [HumanMessage(QUESTION, id="q")]})
+        assert model.shown[0] == model.shown[1]
+        assert "quince" in model.shown[0][1].content
+
+    @pytest.mark.parametrize("prompt", [None, "Be kind.", SystemMessage([{"type": "text", "text": "Be kind."}])])
+    def test_core_stands_in_the_system_message_when_asked(self, memory, layers, prompt):
+        model = answers(AIMessage("a quince"))
+        middleware = MemoryMiddleware(memory, "user-42", role="system")
+        agent = create_agent(model, system_prompt=prompt, middleware=[middleware])
+        for _ in range(2):
+            agent.invoke({"messages": [HumanMessage(QUESTION)]})
+        first, *rest = model.shown[0]
+        assert first.type == "system"
+        assert "**name**: Ada" in first.text
+        assert ("Be kind." in first.text) is (prompt is not None)
+        assert shown(rest) == ["recalled", "human"]
+        assert model.shown[1][0].content == first.content
+
+    def test_without_being_asked_the_system_message_stays_as_it_is(self, memory, layers):
+        model = answers(AIMessage("a quince"))
+        agent = create_agent(model, system_prompt="Be kind.", middleware=[MemoryMiddleware(memory, "user-42")])
+        agent.invoke({"messages": [HumanMessage(QUESTION)]})
+        assert model.shown[0][0].content == "Be kind."
+        assert shown(model.shown[0]) == ["system", "core", "recalled", "human"]
+
+    def test_options_are_those_of_the_injection(self, memory, layers):
+        model = answers(AIMessage("a quince"))
+        middleware = MemoryMiddleware(
+            memory, layers, sections=["core"], budget=40, query=lambda messages: messages[-1].text
+        )
+        create_agent(model, middleware=[middleware]).invoke({"messages": [HumanMessage(QUESTION)]})
+        assert shown(model.shown[0]) == ["core", "human"]
+        for wrong in (
+            {"role": "tool"},
+            {"limit": -1},
+            {"sections": ["x"]},
+            {"tools": ["x"]},
+            {"tools": "mem_core_get"},
+        ):
+            with pytest.raises(InvalidInput):
+                MemoryMiddleware(memory, "user-42", **wrong)
+
+    def test_after_a_compaction_nothing_of_it_is_recorded(self, memory, layers):
+        model = answers(AIMessage("this many are in it " * 10))
+        middleware = [CompactionMiddleware(memory, config=SMALL), MemoryMiddleware(memory, "user-42")]
+        agent = create_agent(model, middleware=middleware, checkpointer=memory.checkpointer)
+        for turn in range(12):
+            agent.invoke({"messages": [HumanMessage(f"{QUESTION} {turn} " + "how many are there " * 9)]}, at())
+        assert shown(model.shown[-1]).count("core") == 1
+        assert len(model.shown[-1]) < 20
+        assert_valid_for_providers(model.shown[-1])
+        said = memory.conversation("t").messages
+        assert len(said) == 23
+        assert not any("core_memory" in message.text for message in said)
+
+
+class TestTheThread:
+    def test_an_agent_remembers_in_its_thread_and_is_shown_it(self, memory):
+        model = answers(
+            calling("mem_core_set", key="name", value="Ada"),
+            AIMessage("Hello Ada"),
+            AIMessage("You are Ada"),
+        )
+        agent = create_agent(
+            model,
+            middleware=[MemoryMiddleware(memory, tools=["mem_core_set"])],
+            checkpointer=memory.checkpointer,
+        )
+        agent.invoke({"messages": [HumanMessage("My name is Ada.")]}, at())
+        assert model.offered[0] == ["mem_core_set"]
+        agent.invoke({"messages": [HumanMessage("Who am I?")]}, at())
+        assert "**name**: Ada" in model.shown[-1][0].text
+        agent.invoke({"messages": [HumanMessage("Who am I?")]}, at("another"))
+        assert shown(model.shown[-1]) == ["human"]
+
+    def test_what_was_edited_away_is_not_shown(self, memory):
+        def reply(messages):
+            said = messages[-1].text
+            if messages[-1].type == "human" and said.startswith("My name is "):
+                return calling("mem_core_set", key="name", value=said.removeprefix("My name is "))
+            return AIMessage("Hello")
+
+        model = Scripted(reply)
+        agent = create_agent(model, middleware=[MemoryMiddleware(memory, tools=True)], checkpointer=memory.checkpointer)
+        agent.invoke({"messages": [HumanMessage("My name is Ada", id="m")]}, at())
+        [before] = [each for each in agent.get_state_history(at()) if each.next == ("__start__",)]
+        agent.invoke({"messages": [HumanMessage("My name is Eve", id="m")]}, before.config)
+        agent.invoke({"messages": [HumanMessage("Who am I?")]}, at())
+        told = "\n".join(message.text for message in model.shown[-1])
+        assert "**name**: Eve" in told
+        assert "Ada" not in told
+
+    def test_with_another_checkpointer_there_is_only_what_a_search_finds(self, memory, caplog):
+        memory.conversation("old", ("ada",)).add(role="user", content="I planted a quince tree.")
+        model = answers(AIMessage("a quince"))
+        agent = create_agent(model, middleware=[MemoryMiddleware(memory)], checkpointer=InMemorySaver())
+        for _ in range(2):
+            agent.invoke({"messages": [HumanMessage(QUESTION)]}, at(agentmem_namespace=("ada",)))
+        assert shown(model.shown[0]) == ["recalled", "human"]
+        assert [record.levelname for record in caplog.records if "bringing" in record.name] == ["WARNING"]
+
+    def test_in_a_namespace_the_rest_of_it_is_found_too(self, memory):
+        memory.conversation("old", ("ada",)).add(role="user", content="I planted a quince tree.")
+        memory.conversation("old", ("bob",)).add(role="user", content="My quince tree died.")
+        model = answers(AIMessage("a quince"))
+        agent = create_agent(model, middleware=[MemoryMiddleware(memory)], checkpointer=memory.checkpointer)
+        agent.invoke({"messages": [HumanMessage(QUESTION)]}, at(agentmem_namespace=("ada",)))
+        [recalled] = [message.text for message in model.shown[0] if is_injected(message)]
+        assert "I planted a quince tree." in recalled
+        assert "died" not in recalled
+
+
+class TestTheExtra:
+    def test_without_it_the_error_says_what_to_install(self):
+        program = (
+            "import sys\n"
+            "sys.modules['langchain'] = None\n"
+            "import langchain_agentmem.memory.injection.inject\n"
+            "try:\n"
+            "    import langchain_agentmem.memory.injection.middleware\n"
+            "except ImportError as error:\n"
+            "    print(error)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        assert "langchain-agentmem[agents]" in done.stdout
+
+    def test_a_path_will_do(self, tmp_path):
+        with AgentMemory(tmp_path / "a.db") as memory:
+            LayeredMemory(memory, "user-42").core.set("name", "Ada")
+        model = answers(AIMessage("hello"))
+        agent = create_agent(model, middleware=[MemoryMiddleware(str(tmp_path / "a.db"), "user-42")])
+        agent.invoke({"messages": [HumanMessage("Hi")]})
+        assert "Ada" in model.shown[0][0].text

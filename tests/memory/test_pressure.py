@@ -1,0 +1,109 @@
+"""Memory pressure: how full a memory is, what could be done, and what is done when asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.consolidation import CONSOLIDATED
+from langchain_agentmem.memory.core import EVICTED
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.memory.pressure import pressure_of
+from langchain_agentmem.memory.settings import LayersConfig
+
+SETTINGS = LayersConfig(core_max_chars=100, recall_max_events=10, auto_consolidate=False)
+
+
+@pytest.fixture
+def layers(memory):
+    return LayeredMemory(memory, "main", settings=SETTINGS)
+
+
+class TestLevels:
+    @pytest.mark.parametrize(
+        ("core", "events", "level"),
+        [(0, 0, "low"), (50, 5, "low"), (100, 2, "low"), (100, 3, "medium"), (100, 7, "high"), (100, 10, "critical")],
+    )
+    def test_sixty_parts_core_and_forty_parts_recall(self, core, events, level):
+        pairs = [("k", "x" * (core - 3))] if core else []
+        pressure = pressure_of(pairs, events, 0, SETTINGS)
+        assert pressure.level == level
+        assert pressure.overall == pytest.approx(0.6 * core / 100 + 0.4 * min(events / 10, 1))
+
+    def test_recommendations(self):
+        assert pressure_of([], 0, 0, SETTINGS).recommendations == ()
+        assert pressure_of([("k", "x" * 77)], 8, 0, SETTINGS).recommendations == ("compress_core", "summarize_recall")
+        assert pressure_of([("k", "x" * 97)], 11, 101, SETTINGS).recommendations == (
+            "consolidate_recall",
+            "evict_core",
+            "compress_core",
+            "summarize_recall",
+            "prune_archival",
+        )
+
+    def test_it_is_measured_on_what_the_memory_shows(self, layers):
+        layers.core.set("k", "x" * 47)
+        layers.recall.append("k", "event")
+        layers.archival.write("record")
+        fork = layers.fork("fork")
+        fork.recall.append("k", "event")
+        pressure = fork.pressure()
+        assert (pressure.core_chars, pressure.events, pressure.records) == (50, 2, 1)
+        assert (pressure.core, pressure.recall) == (0.5, 0.2)
+
+    async def test_awaited(self, layers):
+        assert (await layers.apressure()).level == "low"
+        assert (await layers.aconsolidate()).level == "low"
+
+
+class TestRelief:
+    def fill(self, layers):
+        for key, importance in (("a", 1), ("b", 2), ("c", 3), ("d", 5)):
+            layers.core.set(key, key * 20, importance=importance)
+        for number in range(15):
+            layers.recall.append("k", f"event {number}")
+
+    def test_low_pressure_asks_for_nothing(self, layers):
+        self.fill(layers)
+        before = layers.read()
+        report = layers.consolidate("low")
+        assert (report.level, report.events, report.records, report.evicted) == ("low", 0, (), ())
+        assert layers.read() == before
+
+    def test_medium_consolidates_old_events(self, layers):
+        self.fill(layers)
+        report = layers.consolidate("medium")
+        assert report.events == 5
+        assert [record.id for record in layers.archival.all(tags=[CONSOLIDATED])] == list(report.records)
+        assert len(layers.recall.recent(None)) == 10
+        assert len(layers.core.get()) == 4
+
+    def test_high_moves_the_unimportant_until_core_memory_is_at_ease(self, layers):
+        self.fill(layers)
+        report = layers.consolidate("high")
+        assert report.evicted == ("a", "b")
+        assert list(layers.core.get()) == ["c", "d"]
+        assert len(layers.archival.all(tags=[EVICTED])) == 2
+
+    def test_critical_enforces_the_budget_whatever_matters(self, layers, memory):
+        self.fill(layers)
+        tighter = LayeredMemory(memory, "main", settings=LayersConfig(core_max_chars=30))
+        assert tighter.consolidate("critical").evicted == ("a", "b", "c")
+        assert list(tighter.core.get()) == ["d"]
+
+    def test_the_level_that_there_is(self, layers):
+        self.fill(layers)
+        assert layers.pressure().level == "critical"
+        assert layers.consolidate().level == "critical"
+        assert layers.pressure().level in {"low", "medium"}
+
+    def test_what_stays_keeps_its_importance_and_its_end(self, layers):
+        self.fill(layers)
+        layers.core.set("e", "v", importance=4, ttl=3600)
+        before = {entry.key: entry for entry in layers.core.entries()}
+        layers.consolidate("critical")
+        assert all(entry == before[entry.key] for entry in layers.core.entries())
+
+    def test_a_level_that_is_none(self, layers):
+        with pytest.raises(InvalidInput, match="low, medium, high, critical"):
+            layers.consolidate("extreme")

@@ -1,0 +1,179 @@
+"""Recall memory: events in their order, with ids, kinds and times."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.memory.recall import EVICTED
+from langchain_agentmem.memory.settings import LayersConfig
+
+
+@pytest.fixture
+def layers(memory):
+    return LayeredMemory(memory, "main", settings=LayersConfig(auto_consolidate=False))
+
+
+def contents(events):
+    return [event.content for event in events]
+
+
+class TestEvents:
+    def test_an_event_has_an_id_a_kind_and_a_time(self, layers, clock):
+        before = clock.now
+        event_id = layers.recall.append("metric", "accuracy 0.93")
+        event = layers.recall.get(event_id)
+        assert (event.id, event.kind, event.content) == (event_id, "metric", "accuracy 0.93")
+        assert before < event.created_at <= clock.now
+        assert layers.recall.get("nobody") is None
+
+    def test_the_documents_name_of_a_kind(self, layers):
+        event_id = layers.recall.append(event_type="metric", content="x")
+        assert layers.recall.get(event_id).kind == "metric"
+
+    def test_repeats_are_kept(self, layers):
+        ids = [layers.recall.append("tick", "same") for _ in range(3)]
+        assert len(set(ids)) == 3
+        assert contents(layers.recall.recent()) == ["same"] * 3
+
+    def test_a_time_of_ones_own(self, layers):
+        at = datetime(2020, 5, 1, 12, tzinfo=UTC)
+        aware = layers.recall.append("k", "x", at=at)
+        naive = layers.recall.append("k", "x", at=at.replace(tzinfo=None))
+        assert layers.recall.get(aware).created_at == layers.recall.get(naive).created_at == at
+
+    def test_secrets_do_not_enter(self, layers):
+        layers.recall.append("k", "export OPENAI_API_KEY=sk-proj-abcdefghijklmnop1234567890")
+        assert "sk-proj" not in layers.recall.recent()[0].content
+
+    @pytest.mark.parametrize(
+        ("kind", "content", "at"),
+        [(None, "x", None), ("", "x", None), ("a\nb", "x", None), ("k", None, None), ("k", 5, None), ("k", "x", "now")],
+    )
+    def test_what_cannot_be_an_event(self, layers, kind, content, at):
+        with pytest.raises(InvalidInput):
+            layers.recall.append(kind, content, at)
+        assert layers.recall.recent() == []
+
+    async def test_awaited(self, layers):
+        event_id = await layers.recall.aappend("k", "about otters")
+        assert (await layers.recall.aget(event_id)).content == "about otters"
+        assert contents(await layers.recall.arecent(1)) == ["about otters"]
+        assert contents(await layers.recall.asearch("otters")) == ["about otters"]
+        assert (await layers.recall.asummarize()).events == 0
+        assert await layers.recall.aevict(oldest=1) == 1
+
+
+class TestTheWindow:
+    def test_the_newest_come_oldest_first(self, layers):
+        for number in range(30):
+            layers.recall.append("ab"[number % 2], str(number))
+        assert contents(layers.recall.recent()) == [str(number) for number in range(10, 30)]
+        assert contents(layers.recall.recent(3)) == ["27", "28", "29"]
+        assert len(layers.recall.recent(None)) == 30
+        assert contents(layers.recall.recent(2, kind="a")) == ["26", "28"]
+        assert len(layers.recall.recent(None, kind="b")) == 15
+        assert layers.recall.recent(0) == []
+
+    def test_the_window_is_as_large_as_the_settings_say(self, memory):
+        layers = LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=3, auto_consolidate=False))
+        for number in range(5):
+            layers.recall.append("k", str(number))
+        assert contents(layers.recall.recent()) == ["2", "3", "4"]
+
+    @pytest.mark.parametrize("limit", [-1, 1.5, "3", True])
+    def test_a_limit_that_is_none(self, layers, limit):
+        with pytest.raises(InvalidInput, match="limit"):
+            layers.recall.recent(limit)
+
+
+class TestSearch:
+    def test_words_find_events(self, layers):
+        layers.recall.append("error", "the disk is full")
+        layers.recall.append("error", "the network is down")
+        [event] = layers.recall.search("disk")
+        assert event.content == "the disk is full"
+        assert event.score > 0
+        assert "disk" in event.why.terms
+
+    def test_a_star_means_all_the_newest_first(self, layers):
+        for number in range(30):
+            layers.recall.append("k", str(number))
+        assert contents(layers.recall.search("*")) == [str(number) for number in range(29, 19, -1)]
+        assert len(layers.recall.search("*", limit=None)) == 30
+
+    def test_a_search_without_a_limit_gives_all(self, layers):
+        for number in range(120):
+            layers.recall.append("k", f"otter number {number}")
+        assert len(layers.recall.search("otter")) == 10
+        assert len(layers.recall.search("otter", limit=None)) == 120
+
+    def test_what_was_evicted_is_not_found(self, layers):
+        layers.recall.append("k", "about otters")
+        layers.recall.evict(oldest=1)
+        assert layers.recall.search("otters") == []
+
+
+class TestEviction:
+    @pytest.fixture
+    def layers(self, layers):
+        self.ids = [layers.recall.append("ab"[number % 2], f"event {number}") for number in range(6)]
+        return layers
+
+    def test_the_oldest(self, layers):
+        assert layers.recall.evict(oldest=2) == 2
+        assert contents(layers.recall.recent()) == [f"event {number}" for number in range(2, 6)]
+
+    def test_a_kind(self, layers):
+        assert layers.recall.evict(kind="a") == 3
+        assert {event.kind for event in layers.recall.recent()} == {"b"}
+
+    def test_some_by_their_ids(self, layers):
+        assert layers.recall.evict(ids=[self.ids[1], self.ids[4], "nobody", self.ids[1]]) == 2
+        assert layers.recall.get(self.ids[1]) is layers.recall.get(self.ids[4]) is None
+
+    def test_the_oldest_of_a_kind_among_some(self, layers):
+        assert layers.recall.evict(ids=self.ids[2:], kind="b", oldest=1) == 1
+        assert layers.recall.get(self.ids[3]) is None
+
+    def test_what_leaves_is_a_record_with_its_text(self, layers):
+        layers.recall.evict(ids=[self.ids[0]])
+        [record] = layers.archival.all(tags=[EVICTED])
+        assert record.content == "[a] event 0"
+        assert record.tags == (EVICTED, "kind:a", f"event:{self.ids[0]}")
+
+    def test_nothing_leaves_unless_something_says_what(self, layers):
+        with pytest.raises(InvalidInput, match="which events"):
+            layers.recall.evict()
+        assert layers.recall.evict(ids=[]) == 0
+        assert len(layers.recall.recent()) == 6
+
+    def test_events_of_others_cannot_be_evicted(self, memory, layers):
+        other = LayeredMemory(memory, "other")
+        theirs = other.recall.append("k", "not yours")
+        assert layers.recall.evict(ids=[theirs]) == 0
+        assert other.recall.get(theirs).content == "not yours"
+
+    def test_an_inherited_event_leaves_only_here(self, layers):
+        fork = layers.fork("fork")
+        assert fork.recall.evict(ids=self.ids[:1]) == 1
+        assert fork.recall.get(self.ids[0]) is None
+        assert layers.recall.get(self.ids[0]).content == "event 0"
+        assert layers.archival.all() == []
+
+
+def test_events_far_in_the_past_and_future(layers):
+    for at in (datetime(1, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC), datetime(1969, 7, 20, tzinfo=UTC)):
+        event_id = layers.recall.append("k", "x", at=at)
+        assert abs(layers.recall.get(event_id).created_at - at) < timedelta(seconds=1)
+
+
+def test_a_time_that_utc_has_no_year_for_is_refused_since_it_could_never_be_read(layers):
+    east, west = timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))
+    for at in (datetime.min.replace(tzinfo=east), datetime.max.replace(tzinfo=west)):
+        with pytest.raises(InvalidInput, match="years 1 to 9999"):
+            layers.recall.append("k", "x", at=at)
+    assert layers.recall.recent() == []

@@ -1,0 +1,697 @@
+"""What an agent was given to work with is described, without leaving the workspace, and remembered."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.memory.resources import workspace as workspaces
+from langchain_agentmem.memory.resources.layer import ResourceMemory, build_resource_snapshot, usage_record
+from langchain_agentmem.memory.resources.workspace import Unreachable, Workspace, under
+from langchain_agentmem.memory.settings import LayersConfig
+
+SECRET = "sk-Zq7xT2mB9wL4kR8vN3cY"
+
+
+def write(path: Path, text: str | bytes = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    """A workspace with two folders, and a secret beside it."""
+    root = tmp_path / "workspace"
+    write(root / "data" / "baseline" / "main.c", "int main(void) { return 0; }\n")
+    write(root / "data" / "baseline" / "Makefile", "all: main\n")
+    write(root / "data" / "baseline" / "src" / "deep.h", "#pragma once\n")
+    write(root / "data" / "baseline" / ".git" / "config", "[remote]\n")
+    write(root / "data" / "baseline" / "node_modules" / "x" / "index.js", "x\n")
+    write(root / "data" / "manifest.json", '{"baseline": "C"}')
+    write(tmp_path / "workspace2" / "secret.txt", "outside")
+    return root
+
+
+RESOURCES = {
+    "local": [{"name": "data", "host_path": "data", "mount_path": "/workspace/input/data", "read_only": True}],
+    "github": [
+        {"name": "solver", "repo": "https://github.com/example/solver", "ref": "v1", "dest": "/workspace/solver"}
+    ],
+    "huggingface": [{"name": "small", "type": "model", "repo_id": "example/small", "revision": "main"}],
+    "items": [
+        {"name": "baseline", "class": "template", "source": "local", "resource": "data", "path": "baseline"},
+        {"name": "manifest", "class": "document", "source": "local", "resource": "data", "path": "manifest.json"},
+        {"name": "docs", "class": "document", "source": "github", "resource": "solver", "path": "README.md"},
+    ],
+}
+
+
+def described(place: Path, said: object = RESOURCES, name: str = "resources.yaml", **options) -> dict:
+    text = json.dumps(said) if name.endswith(".json") else yaml.safe_dump(said)
+    return build_resource_snapshot(write(place / name, text), **options)
+
+
+def item_of(place: Path, **item) -> dict:
+    """The snapshot of the only item of a file."""
+    return described(place, {"items": [item]})["items"][0]
+
+
+class TestASnapshot:
+    def test_is_what_document_004_says(self, place):
+        snapshot = described(place)
+        assert set(snapshot) == {"digest", "resource_file_sha", "config_normalized", "items"}
+        assert snapshot["digest"].startswith("sha256:")
+        assert len(snapshot["digest"]) == len("sha256:") + 64
+        keys = {"id", "class", "fetch_status", "path", "tree_summary", "content_excerpt"}
+        assert all(keys <= set(item) for item in snapshot["items"])
+        assert [(item["id"], item["class"], item["fetch_status"]) for item in snapshot["items"]] == [
+            ("document:docs:github:solver:README.md", "github", "pending"),
+            ("document:manifest:local:data:manifest.json", "local_data", "available"),
+            ("model:small:huggingface:small:.", "huggingface", "pending"),
+            ("template:baseline:local:data:baseline", "local_data", "available"),
+        ]
+
+    def test_shows_what_lies_in_a_folder_and_how_its_files_begin(self, place):
+        baseline = described(place)["items"][3]
+        assert baseline["tree_summary"] == "Makefile\nmain.c\nsrc/\nsrc/deep.h"
+        assert baseline["content_excerpt"] == (
+            "File: Makefile (10 bytes)\nall: main\n\n\nFile: main.c (29 bytes)\nint main(void) { return 0; }\n\n\n"
+            "File: src/deep.h (13 bytes)\n#pragma once\n"
+        )
+        assert baseline["path"] == "/workspace/input/data/baseline"
+
+    def test_shows_the_files_that_an_item_names(self, place):
+        item = {"class": "template", "path": "data/baseline", "include_files": ["src/deep.h", "missing.c"]}
+        seen = item_of(place, **item)
+        assert (
+            seen["content_excerpt"] == "File: src/deep.h (13 bytes)\n#pragma once\n\n\nFile: missing.c (not readable)"
+        )
+        assert (seen["fetch_status"], seen["reason"]) == ("available", "missing.c: There is nothing at this path.")
+
+    @pytest.mark.parametrize(
+        ("kind", "tree", "content"),
+        [
+            ("template", True, True), ("setup", True, True), ("document", False, True), ("library", False, False),
+            ("dataset", False, False), ("model", False, False), ("local_data", True, True),
+        ],
+    )  # fmt: skip
+    def test_shows_as_much_as_the_class_says(self, place, kind, tree, content):
+        seen = item_of(place, **{"class": kind, "path": "data/baseline"})
+        assert (bool(seen["tree_summary"]), bool(seen["content_excerpt"])) == (tree, content)
+
+    @pytest.mark.parametrize(
+        ("kind", "files", "chars", "total"),
+        [("template", 12, 3_500, 12_000), ("setup", 8, 3_000, 8_000), ("document", 4, 3_000, 8_000)],
+    )
+    def test_keeps_the_limits_of_the_class(self, place, kind, files, chars, total):
+        for number in range(20):
+            write(place / "many" / f"{number:02}.txt", "short")
+            write(place / "long" / f"{number:02}.txt", "word " * 1_000)
+        seen = item_of(place, **{"class": kind, "path": "many"})
+        assert seen["content_excerpt"].count("File: ") == files
+        seen = item_of(place, **{"class": kind, "path": "long"})
+        assert total - 100 < len(seen["content_excerpt"]) <= total
+        first = seen["content_excerpt"].split("\n\n")[0].partition("\n")[2]
+        assert chars - 20 < len(first) <= chars
+
+    @pytest.mark.parametrize("chars", [1, 2, 10, 119, 120])
+    def test_a14_an_excerpt_is_never_longer_than_was_asked_for(self, place, chars):
+        write(place / "long.txt", "word " * 1_000)
+        item = {"class": "document", "path": "long.txt"}
+        assert len(item_of(place, **item, max_total_chars=chars)["content_excerpt"]) <= chars
+        excerpt = item_of(place, **item, max_chars=chars)["content_excerpt"]
+        assert len(excerpt.partition("\n")[2]) <= chars
+
+    def test_shows_as_much_as_fits_where_a_limit_is_zero(self, place):
+        write(place / "long.txt", "word " * 4_000)
+        seen = item_of(place, **{"class": "template", "path": "long.txt", "max_chars": 0, "max_total_chars": 0})
+        assert 5_900 < len(seen["content_excerpt"]) <= 6_000
+
+    def test_leaves_secrets_out_before_it_cuts(self, place):
+        write(place / "notes.md", f"the key is {SECRET} and so on")
+        assert item_of(place, path="notes.md")["content_excerpt"].endswith("the key is *** and so on")
+        write(place / "cut.md", f"{SECRET} is the key")
+        assert "sk-" not in item_of(place, path="cut.md", max_chars=15)["content_excerpt"]
+        write(place / ".env", "DB_PASSWORD=swordfish")
+        assert "swordfish" not in str(item_of(place, path=".env"))
+        shown = described(place, [{"path": "notes.md"}], config={"redact_secrets": False})
+        assert SECRET in str(shown)
+
+    def test_looks_at_nothing_where_paths_are_not_to_be_resolved(self, place):
+        items = described(place, resolve_paths=False)["items"]
+        assert {item["fetch_status"] for item in items} == {"pending"}
+        assert not any(item["content_excerpt"] or item["tree_summary"] for item in items)
+
+    def test_says_where_a_file_lies(self, place):
+        assert item_of(place, path="data/manifest.json")["path"] == str(place / "data" / "manifest.json")
+
+    def test_leaves_out_what_one_says(self, place):
+        snapshot = described(place, [{"path": "data/baseline"}], config={"resource_ignore": ["src"], "other": 1})
+        assert snapshot["items"][0]["tree_summary"] == "Makefile\nmain.c"
+
+
+class TestWhatCannotBeShown:
+    def test_is_missing(self, place):
+        seen = item_of(place, path="nothing.txt")
+        assert (seen["fetch_status"], seen["reason"]) == ("failed", "There is nothing at this path.")
+
+    def test_is_binary(self, place):
+        write(place / "image.png", b"\x89PNG\0\0" * 100)
+        write(place / "latin.txt", "äöü".encode("latin-1") * 50)
+        assert item_of(place, path="image.png")["content_excerpt"] == "File: image.png (600 bytes, binary)"
+        assert item_of(place, path="latin.txt")["content_excerpt"] == "File: latin.txt (150 bytes, binary)"
+
+    def test_is_text_in_other_forms(self, place):
+        write(place / "utf16.txt", "Grüße".encode("utf-16"))
+        write(place / "bom.txt", "\ufeffGrüße")
+        write(place / "cut.txt", "ü" * 200_000)
+        assert item_of(place, path="utf16.txt")["content_excerpt"].endswith("\nGrüße")
+        assert item_of(place, path="bom.txt")["content_excerpt"].endswith("\nGrüße")
+        assert "\ufffd" not in item_of(place, path="cut.txt")["content_excerpt"]
+
+    def test_is_large(self, place):
+        with (place / "huge.txt").open("wb") as file:
+            file.write(b"begin ")
+            file.truncate(1 << 33)
+        seen = item_of(place, path="huge.txt")
+        assert (seen["fetch_status"], f"({1 << 33} bytes" in seen["content_excerpt"]) == ("available", True)
+
+    def test_is_a_pipe_and_nobody_waits_for_it(self, place):
+        os.mkfifo(place / "pipe")
+        os.mkfifo(place / "data" / "baseline" / "pipe.c")
+        assert item_of(place, path="pipe")["reason"] == "It is neither a file nor a folder."
+        assert "pipe.c?" in item_of(place, path="data/baseline")["tree_summary"]
+
+    def test_is_not_readable(self, place, monkeypatch):
+        opened = os.open
+
+        def deny(path, *arguments, **options):
+            if path == "manifest.json":
+                raise PermissionError(13, "Permission denied")
+            return opened(path, *arguments, **options)
+
+        monkeypatch.setattr(os, "open", deny)
+        seen = item_of(place, path="data/manifest.json")
+        assert (seen["fetch_status"], seen["reason"]) == ("failed", "It cannot be read: Permission denied.")
+
+    def test_has_a_name_that_cannot_be_read(self, place):
+        write(place / "odd" / "a\nb\x1b.txt", "x")
+        with (place / "odd" / os.fsdecode(b"c\xff.txt")).open("wb") as file:
+            file.write(b"y")
+        seen = item_of(place, path="odd")
+        assert seen["tree_summary"] == "a\\nb\\x1b.txt\nc\\udcff.txt"
+        json.dumps(seen).encode()
+
+    def test_is_too_much(self, place):
+        for number in range(600):
+            write(place / "many" / f"{number:03}", "")
+        write(place / "deep" / "/".join("abcdefghijklmn") / "end.txt", "x")
+        tree = item_of(place, path="many")["tree_summary"]
+        assert tree.startswith("000\n001")
+        assert tree.endswith("\n… and more")
+        assert len(tree) <= 2_020
+        assert "end.txt" not in item_of(place, path="deep")["tree_summary"]
+
+
+class TestTheWorkspace:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "../workspace2/secret.txt", "data/../../workspace2/secret.txt", "{outside}/secret.txt", "/etc/passwd",
+            "{root}/../workspace2/secret.txt", "{root}2/secret.txt", "..", "/",
+        ],
+    )  # fmt: skip
+    def test_is_not_left(self, place, path):
+        path = path.format(root=place, outside=place.parent / "workspace2")
+        seen = item_of(place, path=path)
+        assert seen["fetch_status"] == "failed"
+        assert "outside" in seen["reason"] or "goes up" in seen["reason"]
+        assert (seen["tree_summary"], seen["content_excerpt"]) == ("", "")
+
+    def test_is_not_left_by_what_a_source_says(self, place):
+        for host in ("../workspace2", str(place.parent / "workspace2"), f"{place}2"):
+            said = {"local": [{"name": "o", "host_path": host}], "items": [{"resource": "o", "path": "secret.txt"}]}
+            assert described(place, said)["items"][0]["fetch_status"] == "failed"
+
+    def test_is_not_left_by_the_files_that_an_item_names(self, place):
+        for name in ("../../../workspace2/secret.txt", str(place.parent / "workspace2" / "secret.txt")):
+            seen = item_of(place, path="data/baseline", include_files=[name])
+            assert seen["fetch_status"] == "failed"
+            assert "File: " not in seen["content_excerpt"]
+
+    def test_a19_its_name_is_not_a_prefix(self):
+        assert under("/workspace/a/b", "/workspace") == "a/b"
+        assert under("/workspace", "/workspace/") == "."
+        assert under("/workspace2/a", "/workspace") is None
+
+    def test_a_path_may_be_absolute_within_it(self, place):
+        assert item_of(place, path=str(place / "data" / "manifest.json"))["fetch_status"] == "available"
+
+    def test_a_path_may_be_as_the_agent_sees_it(self, place):
+        said = RESOURCES | {"items": [{"resource": "data", "path": "/workspace/input/data/manifest.json"}]}
+        seen = next(item for item in described(place, said)["items"] if item["class"] == "local_data")
+        assert (seen["fetch_status"], seen["path"]) == ("available", "/workspace/input/data/manifest.json")
+
+    def test_may_be_another_than_the_folder_of_the_file(self, place):
+        said = [{"path": "secret.txt"}]
+        assert described(place, said)["items"][0]["fetch_status"] == "failed"
+        root = {"workspace_root": place.parent}
+        source = {
+            "local": [{"name": "o", "host_path": "../workspace2"}],
+            "items": [{"resource": "o", "path": "secret.txt"}],
+        }
+        assert described(place, source, config=root)["items"][0]["fetch_status"] == "available"
+
+    def test_may_itself_be_reached_by_a_link(self, place):
+        (place.parent / "link").symlink_to(place)
+        assert item_of(place.parent / "link", path="data/manifest.json")["fetch_status"] == "available"
+
+
+@pytest.fixture(params=[True, False], ids=["below open folders", "by path"])
+def opening(request, monkeypatch):
+    """Both ways to reach a file: below open folders, and by a path that is resolved first."""
+    monkeypatch.setattr(workspaces, "OPENS_BELOW", request.param and workspaces.OPENS_BELOW)
+
+
+@pytest.mark.usefixtures("opening")
+class TestLinks:
+    def test_out_of_the_workspace_are_refused(self, place):
+        outside = place.parent / "workspace2"
+        (place / "file").symlink_to(outside / "secret.txt")
+        (place / "folder").symlink_to(outside)
+        (place / "relative").symlink_to("../workspace2/secret.txt")
+        (place / "twice").symlink_to("relative")
+        for path in ("file", "folder", "folder/secret.txt", "relative", "twice"):
+            seen = item_of(place, path=path)
+            assert (seen["fetch_status"], seen["reason"]) == ("failed", "A link leads out of the workspace.")
+            assert "outside" not in seen["content_excerpt"]
+
+    def test_out_of_the_workspace_are_refused_among_the_files_of_an_item(self, place):
+        (place / "data" / "baseline" / "leak.c").symlink_to(place.parent / "workspace2" / "secret.txt")
+        seen = item_of(place, path="data/baseline")
+        assert "leak.c@" in seen["tree_summary"]
+        assert "outside" not in seen["content_excerpt"]
+        seen = item_of(place, path="data/baseline", include_files=["leak.c"])
+        assert (seen["fetch_status"], seen["content_excerpt"]) == ("failed", "")
+
+    def test_within_the_workspace_are_followed(self, place):
+        (place / "newest").symlink_to("data/baseline")
+        (place / "absolute").symlink_to(place / "data" / "manifest.json")
+        (place / "data" / "baseline" / "up").symlink_to("../../data/./manifest.json")
+        for path in ("newest/main.c", "absolute", "data/baseline/up", "newest/up"):
+            assert item_of(place, path=path)["fetch_status"] == "available"
+
+    def test_in_a_circle_end(self, place):
+        (place / "a").symlink_to("b")
+        (place / "b").symlink_to("a")
+        (place / "data" / "baseline" / "again").symlink_to("..")
+        assert item_of(place, path="a")["fetch_status"] == "failed"
+        assert item_of(place, path="data/baseline")["tree_summary"].count("main.c") == 1
+
+
+class TestSomebodyElse:
+    @pytest.mark.parametrize("time", [1, 2])
+    def test_who_puts_a_link_in_place_of_a_file_gains_nothing(self, place, monkeypatch, time):
+        stat = os.stat
+        manifest = place / "data" / "manifest.json"
+        looked = []
+
+        def swapping(path, *arguments, **options):
+            found = stat(path, *arguments, **options)
+            if path == "manifest.json" and looked.append(path) is None and len(looked) == time:
+                manifest.unlink()
+                manifest.symlink_to(place.parent / "workspace2" / "secret.txt")
+            return found
+
+        monkeypatch.setattr(os, "stat", swapping)
+        seen = item_of(place, path="data/manifest.json")
+        assert manifest.is_symlink()
+        assert (seen["fetch_status"], seen["content_excerpt"]) == ("failed", "")
+
+    def test_who_removes_the_workspace_is_told_of(self, place):
+        workspace = Workspace(place)
+        shutil.rmtree(place)
+        with pytest.raises(Unreachable, match="nothing at this path"):
+            workspace.kind(("data",))
+
+
+class TestA19:
+    """The original's digest had the times and places of files in it, and what was looked at was not ignored."""
+
+    def test_the_digest_is_the_same_elsewhere_and_later(self, place, tmp_path):
+        def said(place):
+            absolute = {"name": "absolute", "host_path": str(place / "data")}
+            item = {"class": "document", "resource": "absolute", "path": "manifest.json"}
+            return RESOURCES | {"local": [*RESOURCES["local"], absolute], "items": [*RESOURCES["items"], item]}
+
+        before = described(place, said(place))
+        copy = tmp_path / "elsewhere" / "workspace"
+        shutil.copytree(place, copy)
+        for path in copy.rglob("*"):
+            os.utime(path, (1, 1))
+        after = described(copy, said(copy))
+        assert after["digest"] == before["digest"]
+        assert [item["digest"] for item in after["items"]] == [item["digest"] for item in before["items"]]
+        assert str(tmp_path) not in json.dumps(described(place)["config_normalized"])
+
+    def test_the_digest_is_the_same_in_any_order_and_notation(self, place):
+        turned = {key: value[::-1] for key, value in reversed(RESOURCES.items())}
+        one, other, third = described(place), described(place, turned), described(place, name="resources.json")
+        assert one["digest"] == other["digest"] == third["digest"]
+        assert one["items"] == other["items"]
+        assert one["config_normalized"] == other["config_normalized"]
+        assert one["resource_file_sha"] != other["resource_file_sha"]
+
+    def test_the_digest_is_the_same_whatever_tools_leave_behind(self, place):
+        before = described(place)["digest"]
+        write(place / "data" / "baseline" / ".git" / "index", "changed")
+        write(place / "data" / "baseline" / "__pycache__" / "x.pyc", "changed")
+        assert described(place)["digest"] == before
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda place: write(place / "data" / "baseline" / "main.c", "int main(void) { return 1; }\n"),
+            lambda place: write(place / "data" / "baseline" / "new.bin", "x"),
+            lambda place: (place / "data" / "baseline" / "Makefile").unlink(),
+            lambda place: write(place / "data" / "manifest.json", "x" * 10_000),
+        ],
+    )
+    def test_the_digest_is_another_when_something_changed(self, place, change):
+        before = described(place)["digest"]
+        change(place)
+        assert described(place)["digest"] != before
+
+    def test_the_digest_sees_what_the_excerpt_does_not(self, place):
+        write(place / "long.txt", "a" * 100_000 + "b")
+        before = item_of(place, path="long.txt")
+        write(place / "long.txt", "a" * 100_000 + "c")
+        after = item_of(place, path="long.txt")
+        assert after["content_excerpt"] == before["content_excerpt"]
+        assert after["digest"] != before["digest"]
+
+
+class TestAFetcher:
+    def docs(self, place, fetcher):
+        items = described(place, RESOURCES, fetcher=fetcher)["items"]
+        return next(item for item in items if item["name"] == "docs")
+
+    def test_gives_a_text(self, place):
+        told = []
+        seen = self.docs(place, lambda item: told.append(item) or f"# Solver {SECRET}")
+        assert (seen["fetch_status"], seen["content_excerpt"]) == ("available", "# Solver ***")
+        assert {item["name"] for item in told} == {"docs", "small"}
+        docs = next(item for item in told if item["name"] == "docs")
+        assert (docs["repo"], docs["ref"], docs["path"]) == ("https://github.com/example/solver", "v1", "README.md")
+
+    def test_gives_a_folder_in_which_the_path_is_looked_up(self, place, tmp_path):
+        write(tmp_path / "clone" / "README.md", "# Solver")
+        assert self.docs(place, lambda item: tmp_path / "clone")["content_excerpt"].endswith("# Solver")
+
+    def test_gives_a_file(self, place, tmp_path):
+        file = write(tmp_path / "clone" / "README.md", "# Solver")
+        assert self.docs(place, lambda item: file)["content_excerpt"].endswith("# Solver")
+
+    def test_gives_a_folder_that_is_not_left_either(self, place, tmp_path):
+        (tmp_path / "clone").mkdir()
+        (tmp_path / "clone" / "README.md").symlink_to(place.parent / "workspace2" / "secret.txt")
+        seen = self.docs(place, lambda item: tmp_path / "clone")
+        assert (seen["fetch_status"], seen["content_excerpt"]) == ("failed", "")
+
+    def test_gives_a_text_that_is_never_taken_for_a_path(self, place):
+        secret = place.parent / "workspace2" / "secret.txt"
+        assert self.docs(place, lambda item: str(secret))["content_excerpt"] == str(secret)
+
+    def test_gives_nothing_yet(self, place):
+        assert self.docs(place, lambda item: None)["fetch_status"] == "pending"
+
+    def test_may_be_awaited(self, place):
+        async def fetch(item):
+            return "# Solver"
+
+        assert self.docs(place, fetch)["content_excerpt"] == "# Solver"
+
+    async def test_cannot_be_awaited_within_a_loop_and_says_what_can(self, place):
+        async def fetch(item):
+            return "# Solver"
+
+        assert "Use aload" in self.docs(place, fetch)["reason"]
+
+    @pytest.mark.parametrize("given", [3, b"bytes", ["text"]])
+    def test_that_gives_something_else_has_failed(self, place, given):
+        assert "not a Path or a text" in self.docs(place, lambda item: given)["reason"]
+
+    def test_that_raises_has_failed_and_the_others_have_not(self, place):
+        def fetch(item):
+            if item["name"] == "docs":
+                raise OSError(f"no route to https://maya:{SECRET}@example.org")
+            return "weights"
+
+        items = {item["name"]: item for item in described(place, RESOURCES, fetcher=fetch)["items"]}
+        assert items["docs"]["fetch_status"] == "failed"
+        assert items["docs"]["reason"].startswith("It could not be fetched: OSError: no route")
+        assert SECRET not in items["docs"]["reason"]
+        assert items["small"]["fetch_status"] == "available"
+
+    def test_that_is_no_function_is_refused(self, place):
+        with pytest.raises(InvalidInput, match="fetcher"):
+            described(place, fetcher="git")
+
+
+class TestAFile:
+    def test_may_name_the_source_in_the_item(self, place):
+        said = [
+            {"class": "github", "repo": "example/solver"},
+            {"class": "huggingface", "repo_id": "example/small"},
+            {"repo": "example/other"},
+            {"class": "local_data", "path": "data/manifest.json"},
+        ]
+        assert [item["id"] for item in described(place, said)["items"]] == [
+            "github:other:github:example/other:.",
+            "github:solver:github:example/solver:.",
+            "huggingface:small:huggingface:example/small:.",
+            "local_data:manifest.json:local::data/manifest.json",
+        ]
+
+    def test_may_be_the_real_one_whose_folders_are_absent(self, place):
+        said = {
+            "local": [{"name": "d", "host_path": "/home/nobody/data", "mount_path": "/workspace/input/data"}],
+            "items": [
+                {
+                    "name": "b", "class": "template", "source": "local", "resource": "d", "path": "b",
+                    "include_tree": True, "max_chars": 0, "max_total_chars": 0,
+                    "include_files": ["b.c", "Makefile"], "notes": "Baseline.",
+                }
+            ],
+        }  # fmt: skip
+        (seen,) = described(place, said, "resources.json")["items"]
+        assert (seen["fetch_status"], seen["notes"]) == ("failed", "Baseline.")
+
+    def test_may_be_empty(self, place):
+        assert described(place, {})["items"] == []
+
+    @pytest.mark.parametrize(
+        ("text", "wrong"),
+        [
+            ("{", "neither JSON nor YAML"),
+            ("a: [", "neither JSON nor YAML"),
+            ("!!python/object/apply:os.system ['true']", "neither JSON nor YAML"),
+            ("[" * 100_000, "neither JSON nor YAML"),
+            (b"\xff\xfe\x00", "neither JSON nor YAML"),
+            ("just a text", "must hold an object"),
+            ("items: text", "items of a resource file must be a list"),
+            ("items: [text]", r"items\[0\] of a resource file must be an object"),
+            ("items: [{class: recipe, path: a}]", "'recipe': say one of template"),
+            ("items: [{source: gitlab, path: a}]", "'gitlab': say one of local"),
+            ("items: [{class: template}]", "has no path"),
+            ("items: [{source: github}]", "neither a resource nor a repository"),
+            ("items: [{resource: data, path: a}]", "there is no such one"),
+            ("items: [{path: a}, {path: a}]", "Two entries"),
+            ("items: [{path: 3}]", "Put it in quotes"),
+            ("items: [{path: a, max_files: -1}]", "whole number"),
+            ("items: [{path: a, max_chars: many}]", "whole number"),
+            ("items: [{path: a, include_tree: maybe}]", "true or false"),
+            ("items: [{path: a, include_files: b}]", "list of paths"),
+            ('items: [{path: "a\\nb"}]', "cannot be shown"),
+            (f"items: [{{path: {'a' * 600}}}]", "more than 480 characters"),
+            ("local: [{name: a}]", "has no host_path"),
+            ("local: [{host_path: a}]", "has no name"),
+            ("local: [{name: a, host_path: b, mount_path: c}]", "not absolute"),
+            ("local: [{name: a, host_path: b}, {name: a, host_path: c}]", "Two entries"),
+            ("github: [{name: a}]", "has no repo"),
+            ("github: [{name: a, repo: b, ref: 1.10}]", "Put it in quotes"),
+            ("huggingface: [{name: a, repo: ''}]", "has no repo_id"),
+            ("huggingface: [{name: a, repo_id: b, type: space}]", "say one of"),
+            ("x" * 600_000, "more than 500,000 bytes"),
+        ],
+    )
+    def test_that_is_wrong_says_what_is(self, tmp_path, text, wrong):
+        with pytest.raises(InvalidInput, match=wrong):
+            build_resource_snapshot(write(tmp_path / "resources", text))
+
+    def test_that_is_not_there_is_refused(self, tmp_path):
+        with pytest.raises(InvalidInput, match="cannot be read"):
+            build_resource_snapshot(tmp_path / "nothing.yaml")
+
+    @pytest.mark.parametrize(
+        "config",
+        [
+            3, {"workspace_root": 3}, {"workspace_root": "/nothing/here"}, {"resource_item_max_chars": -1},
+            {"resource_ignore": "src"}, {"secret_patterns": ["x"]},
+        ],
+    )  # fmt: skip
+    def test_with_a_config_that_cannot_work_is_refused(self, place, config):
+        with pytest.raises(InvalidInput):
+            described(place, config=config)
+
+
+class TestUsage:
+    def test_is_a_record_as_document_004_says(self):
+        at = datetime(2026, 1, 1, 12, tzinfo=UTC)
+        content, tags = usage_record("template:b:local:d:b", "read", "as a start", at)
+        assert json.loads(content) == {
+            "resource_id": "template:b:local:d:b",
+            "usage_type": "read",
+            "context": "as a start",
+            "timestamp": at.timestamp(),
+        }
+        assert tags == ["RESOURCE_USED", "resource_id:template:b:local:d:b"]
+
+    @pytest.mark.parametrize("wrong", [("", "read", None), (3, "read", None), ("a", "eat", None), ("a", "read", 3)])
+    def test_that_is_wrong_is_refused(self, wrong):
+        with pytest.raises(InvalidInput):
+            usage_record(*wrong, datetime.now(UTC))
+
+
+def resources_of(memory: AgentMemory, branch: str = "b", **settings) -> tuple[LayeredMemory, ResourceMemory]:
+    layers = LayeredMemory(memory, branch, settings=LayersConfig(**settings))
+    return layers, ResourceMemory(layers._ground, layers.core, layers.archival)
+
+
+@pytest.fixture
+def file(place) -> Path:
+    return write(place / "resources.yaml", yaml.safe_dump(RESOURCES))
+
+
+class TestResourceMemory:
+    def test_remembers_what_a_file_names(self, memory, file):
+        layers, resources = resources_of(memory)
+        snapshot = resources.load(file)
+        assert snapshot == build_resource_snapshot(file)
+        assert resources.items() == snapshot["items"]
+        assert layers.core.get(["resource_digest"]) == {"resource_digest": snapshot["digest"]}
+        index = layers.core.get()["RESOURCE_INDEX"]
+        assert "- template:baseline:local:data:baseline (available)" in index
+        assert "- model:small:huggingface:small:. (pending)" in index
+
+    def test_is_found_by_words_and_tags(self, memory, file):
+        layers, resources = resources_of(memory)
+        resources.load(file)
+        (hit,) = layers.archival.search("pragma once", tags=["resource:template:baseline"])
+        assert hit.content.startswith(
+            "Resource: baseline\nId: template:baseline:local:data:baseline\nClass: template\n"
+        )
+        assert {"RESOURCE_ITEM", "resource_class:template", "resource_source:local_data"} <= set(hit.tags)
+        assert len(layers.archival.search("*", tags=["RESOURCE_PENDING"])) == 2
+
+    def test_keeps_what_has_not_changed_and_writes_what_has(self, memory, file, place):
+        layers, resources = resources_of(memory)
+        resources.load(file)
+        before = {record.tags[1]: record for record in layers.archival.all(["RESOURCE_ITEM"])}
+        resources.load(file)
+        assert {record.tags[1]: record for record in layers.archival.all(["RESOURCE_ITEM"])} == before
+        write(place / "data" / "manifest.json", "changed")
+        resources.load(file)
+        after = {record.tags[1]: record for record in layers.archival.all(["RESOURCE_ITEM"])}
+        changed = [key for key in after if after[key] != before[key]]
+        assert changed == ["resource_id:document:manifest:local:data:manifest.json"]
+        assert after[changed[0]].id == before[changed[0]].id
+
+    def test_forgets_what_a_file_names_no_more_and_nothing_else(self, memory, file, place):
+        layers, resources = resources_of(memory)
+        resources.load(file)
+        resources.load(write(place / "more.yaml", "items: [{path: data/manifest.json}]"))
+        assert len(resources.items()) == 5
+        write(file, yaml.safe_dump(RESOURCES | {"items": RESOURCES["items"][:1]}))
+        resources.load(file)
+        assert [item["name"] for item in resources.items()] == ["solver", "manifest.json", "small", "baseline"]
+        assert layers.core.get()["RESOURCE_INDEX"].startswith("4 resources;")
+
+    def test_writes_nothing_where_there_is_no_room_for_the_index(self, memory, file):
+        layers, resources = resources_of(memory, core_max_chars=60)
+        with pytest.raises(InvalidInput, match="no room"):
+            resources.load(file)
+        assert (resources.items(), layers.core.get()) == ([], {})
+
+    def test_keeps_records_within_their_limits(self, memory, place):
+        write(place / "long.txt", "word " * 4_000)
+        file = write(
+            place / "r.yaml", "items: [{class: template, path: long.txt, max_chars: 0, max_total_chars: 9000}]"
+        )
+        for branch, settings, most in (("a", {}, 6_000), ("b", {"archival_max_chars": 500}, 500)):
+            layers, resources = resources_of(memory, branch, **settings)
+            assert len(resources.load(file)["items"][0]["content_excerpt"]) > 8_000
+            (record,) = layers.archival.all(["RESOURCE_ITEM"])
+            assert most - 20 < len(record.content) <= most
+            assert len(resources.items()[0]["content_excerpt"]) <= most
+
+    def test_remembers_no_secret(self, memory, place, raw):
+        write(place / "notes.md", f"the key is {SECRET}")
+        file = write(place / "r.yaml", f"items: [{{path: notes.md, notes: 'key {SECRET}', name: 'a {SECRET}'}}]")
+        layers, resources = resources_of(memory)
+        resources.load(file)
+        resources.track_usage("a", "read", f"with {SECRET}")
+        assert SECRET not in str((resources.items(), resources.used(), layers.core.get(), layers.archival.all()))
+
+    def test_notes_each_use_oldest_first(self, memory, file):
+        _, resources = resources_of(memory)
+        for usage_type, context in (("read", "first"), ("include", None), ("read", "first")):
+            resources.track_usage("a:b", usage_type, context)
+        used = resources.used()
+        assert [(each["usage_type"], each["context"]) for each in used] == [
+            ("read", "first"),
+            ("include", None),
+            ("read", "first"),
+        ]
+        assert [each["timestamp"] for each in used] == sorted({each["timestamp"] for each in used})
+
+    def test_notes_a19_every_context_of_a_repeated_use(self, memory):
+        _, resources = resources_of(memory)
+        for number in range(12):
+            resources.track_usage("a", "reference", f"context {number}")
+        assert [each["context"] for each in resources.used()] == [f"context {number}" for number in range(12)]
+
+    def test_takes_no_other_record_for_a_use(self, memory):
+        layers, resources = resources_of(memory)
+        layers.archival.write("no JSON", tags=["RESOURCE_USED"])
+        layers.archival.write("[1]", tags=["RESOURCE_USED"])
+        layers.archival.write('{"resource_id": "mine"}', tags=["RESOURCE_USED"])
+        assert resources.used() == [{"resource_id": "mine"}]
+
+    def test_is_its_own_on_another_branch(self, memory, file):
+        _, resources = resources_of(memory)
+        resources.load(file)
+        resources.track_usage("a", "read")
+        other = resources_of(memory, "other")[1]
+        assert (other.items(), other.used()) == ([], [])
+
+    async def test_is_awaited(self, memory, file):
+        async def fetch(item):
+            return f"fetched {item['name']}"
+
+        _, resources = resources_of(memory)
+        snapshot = await resources.aload(file, fetcher=fetch)
+        assert await resources.aitems() == snapshot["items"]
+        assert "fetched docs" in str(snapshot)
+        await resources.atrack_usage("a", "read", "why")
+        assert [each["context"] for each in await resources.aused()] == ["why"]

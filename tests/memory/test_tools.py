@@ -1,0 +1,235 @@
+"""An agent keeps its own memory with tools, and whatever it does wrong comes back as a message."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+
+from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.memory.operations.table import OPERATIONS
+from langchain_agentmem.memory.operations.tools import layer_tools
+from langchain_agentmem.memory.settings import LayersConfig
+
+CONFIG = {"configurable": {"thread_id": "t"}}
+
+
+class Scripted(FakeMessagesListChatModel):
+    """A model that says what it is told to."""
+
+    def bind_tools(self, tools, **_):
+        return self
+
+
+def calls(*wanted):
+    """A message that calls tools."""
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": args, "id": f"c{n}"} for n, (name, args) in enumerate(wanted)]
+    )
+
+
+@pytest.fixture
+def tools(memory):
+    return {tool.name: tool for tool in layer_tools(memory, "user-42")}
+
+
+def agent(memory, *script, **options):
+    """A graph that calls the tools of each message in turn."""
+
+    def act(state):
+        return {"messages": [script[sum(isinstance(each, AIMessage) for each in state["messages"])]]}
+
+    def where(state):
+        return "tools" if state["messages"][-1].tool_calls else "__end__"
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("act", act)
+    builder.add_node("tools", ToolNode(layer_tools(memory, **options)))
+    builder.add_edge(START, "act")
+    builder.add_conditional_edges("act", where, ["tools", "__end__"])
+    builder.add_edge("tools", "act")
+    return builder.compile(checkpointer=memory.checkpointer)
+
+
+def results(state):
+    return [message.text for message in state["messages"] if isinstance(message, ToolMessage)]
+
+
+class TestUse:
+    def test_there_is_one_for_each_operation_with_a_schema_that_a_provider_takes(self, tools):
+        assert sorted(tools) == sorted(each.name for each in OPERATIONS)
+        for tool in tools.values():
+            schema = convert_to_openai_tool(tool)["function"]
+            assert schema["description"] == tool.description
+            assert all("description" in each for each in schema["parameters"]["properties"].values())
+            assert "config" not in schema["parameters"]["properties"]
+
+    def test_they_work_on_the_branch_that_was_named(self, tools, memory):
+        assert tools["mem_core_set"].invoke({"key": "plan", "value": "Write."}) == "The note 'plan' is kept."
+        assert json.loads(tools["mem_core_get"].invoke({})) == {"core": {"plan": "Write."}}
+        assert LayeredMemory(memory, "user-42").core.get() == {"plan": "Write."}
+
+    async def test_they_can_be_awaited(self, tools):
+        await tools["mem_recall_append"].ainvoke({"event_type": "decision", "content": "Go."})
+        [event] = json.loads(await tools["mem_recall_search"].ainvoke({"query": "*", "k": 5}))["events"]
+        assert (event["kind"], event["content"]) == ("decision", "Go.")
+        assert await asyncio.gather(*(tools["mem_core_get"].ainvoke({}) for _ in range(5))) == ['{"core": {}}'] * 5
+
+    def test_every_spelling_of_the_documents_is_understood(self, tools):
+        tools["mem_archival_write"].invoke({"text": "The zebra is called Ada.", "tags": "animals"})
+        [record] = json.loads(tools["mem_archival_search"].invoke({"query": "zebra", "k": "1"}))["records"]
+        assert record["tags"] == ["animals"]
+        tools["mem_archival_update"].invoke({"id": record["id"], "text": "The zebra is called Bob."})
+        for given in ({"id": record["id"]}, {"record_id": record["id"]}, record["id"]):
+            assert json.loads(tools["mem_archival_get"].invoke(given))["content"] == "The zebra is called Bob."
+        assert tools["mem_recall_append"].invoke("It rained.").startswith("The event is recorded")
+        tools["mem_recall_append"].invoke({"kind": "a", "event_type": "b", "content": "Both."})
+        events = json.loads(tools["mem_recall_search"].invoke({"query": "*"}))["events"]
+        assert [event["kind"] for event in events] == ["a", "note"]
+
+    def test_a_layered_memory_has_tools_of_its_own(self, memory):
+        layers = LayeredMemory(memory, "x", settings=LayersConfig(core_max_chars=10, oversize="refuse"))
+        [keeping] = [tool for tool in layer_tools(layers) if tool.name == "mem_core_set"]
+        assert keeping.invoke({"key": "a", "value": "b" * 20}).startswith("mem_core_set was not done: ")
+        keeping.invoke({"key": "a", "value": "b"})
+        assert layers.core.get() == {"a": "b"}
+
+    def test_the_namespace_is_that_of_the_run_unless_one_is_given(self, memory):
+        config = {"configurable": {"agentmem_namespace": ("alice",)}}
+        for namespace, owner in ((None, ("alice",)), (("bob",), ("bob",))):
+            [keeping] = [t for t in layer_tools(memory, "x", namespace) if t.name == "mem_core_set"]
+            keeping.invoke({"key": "owner", "value": owner[0]}, config)
+            assert LayeredMemory(memory, "x", namespace=owner).core.get() == {"owner": owner[0]}
+        assert LayeredMemory(memory, "x").core.get() == {}
+
+    def test_a_path_will_do_for_a_branch(self, tmp_path):
+        [keeping] = [t for t in layer_tools(tmp_path / "m.db", "x") if t.name == "mem_core_set"]
+        keeping.invoke({"key": "a", "value": "b"})
+        with AgentMemory(tmp_path / "m.db") as memory:
+            assert LayeredMemory(memory, "x").core.get() == {"a": "b"}
+
+    @pytest.mark.parametrize("arguments", [(5,), ("",), (None, "ns"), ("x", ("",))])
+    def test_what_cannot_be_is_refused_when_they_are_made(self, memory, arguments):
+        with pytest.raises(InvalidInput):
+            layer_tools(memory, *arguments)
+        for wrong in ((object(),), (LayeredMemory(memory, "x"), "y"), (LayeredMemory(memory, "x"), None, ("ns",))):
+            with pytest.raises(InvalidInput):
+                layer_tools(*wrong)
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("name", "arguments", "said"),
+        [
+            ("mem_core_set", {"key": "a"}, "value: Field required"),
+            ("mem_core_set", {"key": "a", "value": "x", "importance": 7}, "importance: "),
+            ("mem_core_set", {"key": "a", "value": "x", "ttl": "soon"}, "ttl: "),
+            ("mem_core_set", {"key": "a", "value": "x", "ttl": 1e12}, "ttl must end in the future and before"),
+            ("mem_core_set", {"key": "a", "value": "x", "importence": 5}, "importence: there is no such argument"),
+            ("mem_recall_evict", {}, "say which events: ids, kind, or oldest"),
+            ("mem_archival_update", {"record_id": "x"}, "give the new content, the new tags, or both"),
+            ("mem_node_read", {"scope": "everything"}, "scope: "),
+            ("mem_core_set", {"key": "\x1b[2J", "value": "x"}, "mem_core_set was not done: "),
+            ("mem_core_set", {"key": "", "value": "x"}, "mem_core_set was not done: "),
+            ("mem_node_read", {"node_id": "user-43"}, "There is no branch 'user-43' here."),
+        ],
+    )
+    async def test_they_come_back_as_a_message_that_says_what_is_wrong(self, tools, name, arguments, said):
+        call = {"name": name, "args": arguments, "id": "c", "type": "tool_call"}
+        for message in (tools[name].invoke(call), await tools[name].ainvoke(call)):
+            assert message.status == "error"
+            assert said in message.content
+            assert "\x1b" not in message.content
+            message.content.encode()
+
+    def test_half_a_character_is_no_mistake_and_never_told_as_it_is(self, tools):
+        tools["mem_core_set"].invoke({"key": "a", "value": "x\ud800"})
+        text = tools["mem_core_get"].invoke({})
+        text.encode()
+        assert json.loads(text) == {"core": {"a": "x\ud800"}}
+
+    async def test_a_memory_that_is_closed_is_a_message_too(self, tools, memory):
+        memory.close()
+        for name in ("mem_core_get", "consolidate"):
+            assert "closed" in tools[name].invoke({})
+            assert "closed" in await tools[name].ainvoke({})
+
+    def test_without_a_thread_or_a_branch_it_is_said_what_to_do(self, memory):
+        for tool in layer_tools(memory):
+            if tool.name in ("mem_core_get", "consolidate"):
+                assert "no thread_id" in tool.invoke({})
+
+
+class TestInAGraph:
+    def test_an_agent_remembers_in_its_thread_and_no_other(self, memory):
+        graph = agent(
+            memory,
+            calls(("mem_core_set", {"key": "user_name", "value": "Ada"}), ("mem_recall_append", {"content": "Met."})),
+            calls(("mem_core_get", {}), ("mem_recall_search", {"query": "*"}), ("mem_node_read", {})),
+            AIMessage("Done."),
+        )
+        told = results(graph.invoke({"messages": [HumanMessage("I am Ada.")]}, CONFIG))
+        assert json.loads(told[2]) == {"core": {"user_name": "Ada"}}
+        assert json.loads(told[3])["events"][0]["content"] == "Met."
+        assert memory.layers(CONFIG).core.get() == {"user_name": "Ada"}
+        assert memory.layers({"configurable": {"thread_id": "u"}}).core.get() == {}
+
+    async def test_it_rewinds_with_the_thread(self, memory):
+        graph = agent(
+            memory,
+            calls(("mem_core_set", {"key": "user_name", "value": "Ada"})),
+            AIMessage("Hello Ada."),
+            calls(("mem_core_set", {"key": "user_name", "value": "Bob"})),
+            AIMessage("Hello Bob."),
+        )
+        await graph.ainvoke({"messages": [HumanMessage("I am Ada.")]}, CONFIG)
+        before = (await graph.aget_state(CONFIG)).config
+        await graph.ainvoke({"messages": [HumanMessage("I am Bob.")]}, CONFIG)
+        assert await memory.layers(CONFIG).core.aget() == {"user_name": "Bob"}
+        assert await memory.layers(before).core.aget() == {"user_name": "Ada"}
+
+    def test_a_threads_memory_is_forked_by_langgraph_and_the_model_is_told(self, memory):
+        graph = agent(
+            memory, calls(("mem_node_fork", {"name": "b"}), ("mem_node_read", {"node_id": "b"})), AIMessage("x")
+        )
+        state = graph.invoke({"messages": [HumanMessage("Hi.")]}, CONFIG)
+        assert [message.status for message in state["messages"] if isinstance(message, ToolMessage)] == ["error"] * 2
+        assert all("is forked by LangGraph" in text for text in results(state))
+
+    def test_a_branch_that_was_named_is_shared_by_threads(self, memory):
+        graph = agent(
+            memory,
+            calls(("mem_core_set", {"key": "a", "value": "x"})),
+            AIMessage("Done."),
+            branch_or_config="shared",
+        )
+        for thread in ("t", "u"):
+            graph.invoke({"messages": [HumanMessage("Hi.")]}, {"configurable": {"thread_id": thread}})
+        assert memory.layers("shared").core.get() == {"a": "x"}
+        assert memory.layers(CONFIG).core.get() == {}
+
+    @pytest.mark.parametrize("awaited", [False, True])
+    async def test_langchains_agent_uses_them(self, memory, awaited):
+        model = Scripted(
+            responses=[
+                calls(("mem_core_set", {"key": "user_name", "value": "Ada"}), ("mem_core_set", {"key": 1, "wrong": 2})),
+                calls(("mem_core_get", {"keys": "user_name"})),
+                AIMessage("You are Ada."),
+            ]
+        )
+        graph = create_agent(model, tools=layer_tools(memory), checkpointer=memory.checkpointer)
+        given = {"messages": [HumanMessage("Who am I?")]}
+        state = await graph.ainvoke(given, CONFIG) if awaited else graph.invoke(given, CONFIG)
+        told = results(state)
+        assert told[0] == "The note 'user_name' is kept."
+        assert "value: Field required" in told[1]
+        assert json.loads(told[2]) == {"core": {"user_name": "Ada"}}
+        assert state["messages"][-1].text == "You are Ada."

@@ -1,0 +1,296 @@
+"""The graphs that follow a script's plan, and look into memory as they go.
+
+Every node returns the ids of what it remembered into the graph's state. State is LangGraph's own way of committing what
+a step did, so it says what memory must be: at the start of a node, and after whatever the node itself has done since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import time
+from collections.abc import Generator
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langgraph.config import get_config
+from langgraph.func import entrypoint, task
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import RetryPolicy, Send, interrupt
+
+
+class Broken(Exception):
+    """A node that fails, once."""
+
+
+class Flaky(Exception):
+    """An attempt that fails, and is retried."""
+
+
+class Now:
+    """The world in which nodes run: `oracle.World`."""
+
+    world: Any = None
+
+
+RUNNING: contextvars.ContextVar[tuple[object, ...]] = contextvars.ContextVar("running", default=())
+"""The executions in which code runs, the outermost first. What a failed one called may run on for a while."""
+
+
+def merged(old: list[str], new: Any) -> list[str]:
+    """The reducer of ids: all of both, each once. `{"fresh": ids}` begins anew."""
+    if isinstance(new, dict):
+        return list(new["fresh"])
+    return [*old, *(each for each in new if each not in old)]
+
+
+def furthest(old: int, new: Any) -> int:
+    """The reducer of the place in a plan, which tasks may move at once. `{"fresh": place}` begins anew."""
+    return int(new["fresh"]) if isinstance(new, dict) else max(old, new)
+
+
+class Found(TypedDict):
+    """What a graph gives: all ids, and those that were remembered in it since it began."""
+
+    log: Annotated[list[str], merged]
+    mine: Annotated[list[str], merged]
+
+
+class State(Found):
+    plan: list[dict[str, Any]]
+    at: Annotated[int, furthest]
+
+
+RETRY = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False, retry_on=Flaky)
+
+
+CALLS = ("call", "kept", "off", "sub")
+"""Operations that call a graph with the caller's state."""
+
+# What a node does, as a generator of requests, so that it is written once for those who wait and for those who await.
+
+Doing = Generator[tuple[Any, ...], Any, Any]
+
+
+def attempt_of(config: Any) -> int:
+    number: int = config["configurable"]["__pregel_runtime"].execution_info.node_attempt
+    return number
+
+
+def follow(log: list[str], ops: list[Any], config: Any, look: str) -> Doing:
+    """Do what a script says, and give the ids of what was remembered.
+
+    Args:
+        log: What state says was remembered before.
+        ops: The operations.
+        config: Of the task.
+        look: At which attempts to look when it starts: "always", "first" or "never".
+    """
+    world, execution = Now.world, object()
+    RUNNING.set((*RUNNING.get(), execution))
+    try:
+        return (yield from operate(log, ops, config, look))
+    except BaseException:
+        world.over.add(execution)
+        world.failed_calls |= any(op[0] in (*CALLS, "task", "tasks") for op in ops)
+        raise
+
+
+def operate(log: list[str], ops: list[Any], config: Any, look: str) -> Doing:  # noqa: C901, PLR0912
+    """`follow`, in an execution of its own."""
+    world, own, attempt = Now.world, config["configurable"]["__pregel_task_id"], attempt_of(config)
+    calls = any(op[0] in CALLS for op in ops)
+    mine: list[str] = []
+    if look == "always" or (look == "first" and attempt == 1):
+        world.looked(config, "at the start", log, (yield "remembered", config))
+    for number, op in enumerate(ops):
+        match op:
+            case "remember", count, when:
+                if not calls and when == ("later" if attempt == 1 else "first"):
+                    continue
+                for each in range(count):
+                    # What a caller remembered before a call may be in the called graph's state when the call goes on
+                    # after an interrupt, and was replaced in memory since: its name says what it is replaced by.
+                    name = world.name(f"{own}.{number}.{each}" if calls else "", config)
+                    world.begins(name)
+                    yield "remember", config, name
+                    world.ended(name)
+                    mine.append(name)
+            case ("look",):
+                world.looked(config, f"at operation {number}", [*log, *mine], (yield "remembered", config))
+            case ("ask",):
+                interrupt(f"{own} {number}")
+            case "fail", key if key not in world.failed:
+                world.failed.add(key)
+                raise Broken(key)
+            case "flaky", times if attempt <= times:
+                raise Flaky(attempt)
+            case (("task" | "tasks"), several):
+                given = [{"log": [*log, *mine], "ops": each} for each in several]
+                for found in (yield "tasks", given):
+                    mine += found
+            case (("call" | "kept" | "off" | "sub"), plan) if op[0] != "off" or world.durability != "sync":
+                # LangGraph has no checkpoint to wait for in a graph without a checkpointer, and fails in "sync".
+                given = {"log": {"fresh": [*log, *mine]}, "mine": {"fresh": []}, "plan": plan, "at": {"fresh": 0}}
+                mine += (yield "invoke", inner_graph(op[0]), given, None)["mine"]
+            case "apart", plan:
+                thread = world.apart(config["configurable"]["thread_id"])
+                at = {"configurable": {"thread_id": thread}}
+                yield "invoke", world.graph("graph apart"), {"plan": plan, "at": {"fresh": 0}}, at
+    return mine
+
+
+def done(doing: Doing) -> Any:
+    """Do it, waiting."""
+    reply, raised = None, None
+    while True:
+        try:
+            request = doing.throw(raised) if raised is not None else doing.send(reply)
+        except StopIteration as end:
+            return end.value
+        reply, raised = None, None
+        try:
+            match request:
+                case "remembered", config:
+                    reply = Now.world.adapter.remembered(config)
+                case "remember", config, name:
+                    Now.world.adapter.remember(config, name)
+                    time.sleep(0.0002)
+                case "tasks", given:
+                    futures = [piece(each) for each in given]
+                    reply = [each.result() for each in futures]
+                case "invoke", graph, given, config:
+                    reply = graph.invoke(given, config)
+        except BaseException as error:  # noqa: BLE001 - it is raised in the generator
+            raised = error
+
+
+async def adone(doing: Doing) -> Any:
+    """Do it, awaiting."""
+    reply, raised = None, None
+    while True:
+        try:
+            request = doing.throw(raised) if raised is not None else doing.send(reply)
+        except StopIteration as end:
+            return end.value
+        reply, raised = None, None
+        try:
+            match request:
+                case "remembered", config:
+                    reply = await Now.world.adapter.aremembered(config)
+                case "remember", config, name:
+                    await Now.world.adapter.aremember(config, name)
+                    await asyncio.sleep(0.0002)
+                case "tasks", given:
+                    reply = await asyncio.gather(*[apiece(each) for each in given])
+                case "invoke", graph, given, config:
+                    reply = await graph.ainvoke(given, config)
+        except BaseException as error:  # noqa: BLE001 - it is raised in the generator
+            raised = error
+
+
+@task(name="piece", retry_policy=RETRY)
+def piece(given: dict[str, Any]) -> list[str]:
+    found: list[str] = done(follow(given["log"], given["ops"], get_config(), "always"))
+    return found
+
+
+@task(name="piece", retry_policy=RETRY)
+async def apiece(given: dict[str, Any]) -> list[str]:
+    found: list[str] = await adone(follow(given["log"], given["ops"], get_config(), "always"))
+    return found
+
+
+def step_of(state: dict[str, Any]) -> dict[str, Any]:
+    plan, at = state.get("plan") or [], state.get("at", 0)
+    return plan[at] if at < len(plan) else {}
+
+
+def node(part: str, *, moves: bool = False) -> Any:
+    """A node, for `invoke` and for `ainvoke`, that does one part of the plan's current step."""
+
+    def work(state: dict[str, Any], config: RunnableConfig) -> Doing:
+        step = state if part == "piece" else step_of(state)
+        ops = [["sub", step.get("plan", [])]] if part == "sub" else step.get("ops" if part == "piece" else part) or []
+        mine = yield from follow(state["log"], ops, config, step.get("look", "never"))
+        return {"log": mine, "mine": mine} | ({"at": state.get("at", 0) + 1} if moves else {})
+
+    def run(state: dict[str, Any], config: RunnableConfig) -> Any:
+        return done(work(state, config))
+
+    async def arun(state: dict[str, Any], config: RunnableConfig) -> Any:
+        return await adone(work(state, config))
+
+    return RunnableLambda(run, arun)
+
+
+def route(state: dict[str, Any]) -> Any:
+    step = step_of(state)
+    match step.get("kind"):
+        case None:
+            return END
+        case "two":
+            return ["left", "right"]
+        case "send":
+            given = {"log": state["log"], "look": step["look"]}
+            return [Send("sent", {**given, "ops": ops}) for ops in step["pieces"]] or "join"
+        case "sub" if not step["plan"]:
+            return "join"
+        case kind:
+            return kind
+
+
+def descend(state: dict[str, Any]) -> dict[str, Any]:
+    return {"log": state["log"], "mine": {"fresh": []}, "plan": step_of(state).get("plan", []), "at": {"fresh": 0}}
+
+
+def scripted(inside: Any = None) -> Any:
+    """Steps that run one node, two at a time, one for each piece, a graph, or one whose failure is handled."""
+    graph: Any = StateGraph(State, output_schema=Found)
+    graph.set_node_defaults(retry_policy=RETRY)
+    graph.add_node("work", node("ops", moves=True)).add_node("join", node("none", moves=True))
+    graph.add_node("left", node("ops")).add_node("right", node("right"))
+    graph.add_node("sent", node("piece")).add_node("risky", node("ops"), error_handler=node("right"))
+    graph.add_edge(["left", "right"], "join").add_edge("sent", "join").add_edge("risky", "join")
+    ends = ["work", "left", "right", "sent", "risky", "join", END]
+    if inside is not None:
+        graph.add_node("sub", RunnableLambda(descend) | inside).add_edge("sub", "join")
+        ends.append("sub")
+    for name in (START, "work", "join"):
+        graph.add_conditional_edges(name, route, ends)
+    return graph
+
+
+@functools.cache
+def inner_graph(kind: str) -> Any:
+    """A graph that a node calls: "call", "kept" (which remembers its own state), "off" (which saves nothing)."""
+    checkpointer = {"kept": True, "off": False}.get(kind)
+    leaf = None if kind == "leaf" else inner_graph("leaf")
+    return scripted(leaf).compile(checkpointer=checkpointer)
+
+
+@functools.cache
+def graph_builder() -> Any:
+    return scripted(inner_graph("call"))
+
+
+def functions(saver: Any) -> tuple[Any, Any]:
+    """A function whose memory is what the calls before it returned, for those who wait and for those who await."""
+
+    def work(given: dict[str, Any], previous: list[str] | None) -> Doing:
+        log = previous or []
+        mine = yield from follow(log, given["ops"], get_config(), "always")
+        return entrypoint.final(value=mine, save=[*log, *mine])
+
+    @entrypoint(checkpointer=saver, retry_policy=RETRY)
+    def function(given: dict[str, Any], *, previous: Any = None) -> Any:
+        return done(work(given, previous))
+
+    waiting = function
+
+    @entrypoint(checkpointer=saver, retry_policy=RETRY)
+    async def function(given: dict[str, Any], *, previous: Any = None) -> Any:
+        return await adone(work(given, previous))
+
+    return waiting, function

@@ -1,0 +1,479 @@
+"""The oracle of rewinding: it follows a script on a database, and compares memory with LangGraph's own state.
+
+What LangGraph hides from everybody is left out of the scripts: cache hits run no node, and `update_state(None, END)`
+over `Send` tasks cannot be recognised. One thing is allowed for: a called graph keeps the state its caller passed in,
+though the caller failed or was interrupted, ran again, and what it had remembered was replaced (`excused`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import copy
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import EmptyInputError, InvalidUpdateError
+from langgraph.types import Command, StateSnapshot, StateUpdate
+
+from .graphs import RUNNING, Broken, Flaky, Now, functions, graph_builder, merged
+from .worlds import printed, random_script, shortened
+
+
+class Adapter(Protocol):
+    """A memory that is looked at, and the saver that tells it what LangGraph does."""
+
+    saver: Any
+
+    def remember(self, config: RunnableConfig, name: str) -> None:
+        """Add an id to the memory of the task that a config belongs to."""
+
+    async def aremember(self, config: RunnableConfig, name: str) -> None: ...
+
+    def remembered(self, config: RunnableConfig) -> list[str]:
+        """The ids that a task, or whoever names a checkpoint, sees, in order."""
+
+    async def aremembered(self, config: RunnableConfig) -> list[str]: ...
+
+    def reopen(self) -> None:
+        """Go on as another process would that opens the same database."""
+
+    def close(self) -> None: ...
+
+
+NEVER = 1 << 60
+MOST_EACH = 6
+"""Differences of one run that are told."""
+
+
+class World:
+    """What one run knows: its memory, its threads, what was remembered when and by which task."""
+
+    def __init__(self, adapter: Adapter, label: str = "") -> None:
+        self.adapter, self.label = adapter, label
+        self.durability, self.delay, self.awaited = "async", 0.0, False
+        self.failed: set[int] = set()
+        self.differences: list[str] = []
+        self.checks, self.excused, self.outcomes = 0, 0, Counter[str]()
+        self.failed_calls = False
+        self.stopped: set[str] = set()
+        """Threads that were stopped in the middle, and have not run since."""
+        self.over: set[object] = set()
+        """Executions that ended with an exception."""
+        self.where = "at the beginning"
+        self.threads = [f"{label}{each}" for each in ("graph 1", "graph 2", "function")]
+        self.names, self.moments, self.lock = 0, 0, threading.Lock()
+        self.times: dict[str, list[int]] = {}
+        self.spaces: dict[str, str] = {}
+        """By id: the `checkpoint_ns` of the task that remembered it."""
+        self.runner = asyncio.Runner()
+        self.open()
+
+    def open(self) -> None:
+        """Make the graphs on the saver, which is slower from now on."""
+        saver = self.adapter.saver
+        slow(saver, self)
+        self.built = graph_builder().compile(checkpointer=saver)
+        self.functions = functions(saver)
+
+    def graph(self, thread: str) -> Any:
+        return self.functions[self.awaited] if is_function(thread) else self.built
+
+    def apart(self, thread: str) -> str:
+        name = f"{thread} apart"
+        with self.lock:
+            if name not in self.threads:
+                self.threads.append(name)
+        return name
+
+    # -- what nodes tell ---------------------------------------------------------------------------------------
+
+    def name(self, caller: str, config: Any) -> str:
+        """A new id of a memory. One that its caller may replace says of what it is a version."""
+        with self.lock:
+            self.names += 1
+            found = f"{caller}#n{self.names}" if caller else f"n{self.names}"
+            self.spaces[found] = config["configurable"]["checkpoint_ns"]
+            return found
+
+    def begins(self, name: str) -> None:
+        with self.lock:
+            self.moments += 1
+            self.times[name] = [self.moments, NEVER]
+
+    def ended(self, name: str) -> None:
+        with self.lock:
+            self.moments += 1
+            self.times[name][1] = self.moments
+
+    def looked(self, config: Any, moment: str, expected: list[str], got: list[str]) -> None:
+        """A task looked into its memory.
+
+        What it sees when its caller has failed meanwhile does not matter. And what a run left finished that was stopped
+        before its next checkpoint, LangGraph takes in without a task: a memory cannot know of it before the next put.
+        """
+        if not self.counts(config):
+            return
+        thread, space = config["configurable"]["thread_id"], config["configurable"]["checkpoint_ns"]
+        self.compare(f"{thread!r} {space!r} {moment}", space, space.rpartition("|")[0], expected, got)
+
+    def counts(self, config: Any) -> bool:
+        """Whether it matters what a task sees."""
+        if self.over & set(RUNNING.get()):
+            return False
+        return config["configurable"]["thread_id"] not in self.stopped or self.durability == "sync"
+
+    def compare(self, view: str, space: str, loop: str, expected: Iterable[str], got: list[str]) -> None:
+        """Compare what a view shows with state. It may show what other `@task`s of its callers remember, or not.
+
+        Args:
+            view: What it is called.
+            space: The `checkpoint_ns` of whoever looks.
+            loop: That of the graph in which it looks.
+            expected: The ids in state.
+            got: The ids in memory.
+        """
+        wanted = sorted(set(expected))
+        got = [each for each in got if each in wanted or not beside(self.spaces[each], space)]
+        with self.lock:
+            self.checks += 1
+            if sorted(got) != wanted:
+                once = len(set(got)) == len(got)
+                if once and self.failed_calls and self.own(got, loop) == self.own(wanted, loop):
+                    self.excused += 1
+                    return
+                missing, more = sorted(set(wanted) - set(got)), sorted((Counter(got) - Counter(wanted)).elements())
+                said = f"{self.where}: {view}\n    state  {wanted}\n    memory {got}\n    misses {missing} has {more}"
+                self.differences.append(said)
+            elif late := self.out_of_order(got):
+                self.differences.append(f"{self.where}: {view}\n    {late} is behind what was remembered later: {got}")
+
+    def own(self, names: Iterable[str], loop: str) -> set[str]:
+        """Ids without the version that a caller may replace, but for those of the callers of a called graph."""
+        root = loop.partition("|")[0]
+        kept = [
+            name
+            for name in names
+            if not root
+            or not self.spaces[name].startswith(root)
+            or (self.spaces[name].startswith(f"{loop}|") and not beside(self.spaces[name], loop))
+        ]
+        return {name.partition("#")[0] if "#" in name else name for name in kept}
+
+    def out_of_order(self, got: list[str]) -> str | None:
+        """An id that had been remembered before another began to be, and comes after it nevertheless."""
+        latest = 0
+        for name in got:
+            begun, ended = self.times[name]
+            if ended < latest:
+                return name
+            latest = max(latest, begun)
+        return None
+
+    # -- going on in another process ---------------------------------------------------------------------------
+
+    KNOWN = ("label", "failed", "differences", "checks", "excused", "outcomes", "failed_calls", "threads", "stopped")
+    KNOWN += ("names", "moments", "times", "spaces")
+
+    def known(self) -> dict[str, Any]:
+        """What another process needs to go on with this world, as plain data."""
+        return {name: getattr(self, name) for name in self.KNOWN}
+
+    def learn(self, known: dict[str, Any]) -> None:
+        """Go on with what another process knows."""
+        self.__dict__.update(known)
+
+    # -- looking at checkpoints --------------------------------------------------------------------------------
+
+    def check(self, threads: Iterable[str], most: int | None = None) -> None:
+        """Compare memory with state at checkpoints, of the root and of subgraphs: all, or some of the newest."""
+        for thread in threads:
+            limit = None if most is None else 3 * most
+            found = list(self.adapter.saver.list({"configurable": {"thread_id": thread}}, limit=limit))
+            if most is not None and len(found) > most:
+                found = random.Random(self.moments).sample(found, most)
+            for each in found:
+                at = address(each)
+                view = f"checkpoint {at} (source {each.metadata.get('source')}, step {each.metadata.get('step')})"
+                try:
+                    got = self.adapter.remembered({"configurable": at})
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is reported with its view
+                    self.differences.append(f"{self.where}: {view}\n    raised {type(error).__name__}: {error}")
+                    continue
+                space = at["checkpoint_ns"]
+                self.compare(view, space, space, state_of(each), got)
+
+    # -- following a script ------------------------------------------------------------------------------------
+
+    def follow(self, script: dict[str, Any]) -> None:
+        for number, action in enumerate(script["actions"]):
+            self.perform(number, copy.deepcopy(action))
+            if len(self.differences) >= MOST_EACH:
+                return
+        self.where = "at the end"
+        self.check(self.threads)
+
+    def perform(self, number: int, action: dict[str, Any]) -> None:
+        """Do one action of a script, and look at some checkpoints."""
+        self.where = f"action {number} ({action['do']})"
+        Now.world, self.awaited = self, action["awaited"]
+        self.durability, self.delay = action.get("durability", "async"), action.get("delay", 0.0)
+        threads = self.act(action)
+        if action["do"] == "stop":
+            self.stopped.update(threads)
+        self.delay = 0.0
+        self.check(threads, 3)
+
+    def act(self, action: dict[str, Any]) -> list[str]:
+        thread = self.label + action["thread"]
+        if copies := [each for each in self.threads if action.get("in copy") and each.startswith(f"{thread} copy")]:
+            thread = copies[-1]
+        if action["do"] not in ("invoke", "together") and not self.here(thread):
+            thread = f"{self.label}graph 1"
+            if not self.here(thread):
+                self.outcomes["nothing there"] += 1
+                return []
+        try:
+            self.outcomes[getattr(self, action["do"])(thread, action) or action["do"]] += 1
+        except (Broken, Flaky, EmptyInputError, InvalidUpdateError, asyncio.CancelledError) as raised:
+            self.outcomes[type(raised).__name__] += 1
+        except RuntimeError as raised:
+            if "multiple pending interrupts" not in str(raised):
+                self.unexpected(raised)
+        except Exception as raised:  # noqa: BLE001 - it is a finding
+            self.unexpected(raised)
+        return [thread]
+
+    def unexpected(self, raised: BaseException) -> None:
+        self.differences.append(f"{self.where} raised {type(raised).__name__}: {raised}")
+
+    def call(self, target: Any, name: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method, or await its twin, whichever the action asks for."""
+        if self.awaited:
+            return self.runner.run(getattr(target, f"a{name}")(*arguments, **options))
+        return getattr(target, name)(*arguments, **options)
+
+    def here(self, thread: str) -> list[Any]:
+        return list(self.adapter.saver.list({"configurable": {"thread_id": thread, "checkpoint_ns": ""}}))
+
+    def at(self, thread: str, action: dict[str, Any]) -> Any:
+        """The config of a thread, or of an older checkpoint of it."""
+        configurable: dict[str, Any] = {"thread_id": thread}
+        if (back := action.get("back")) is not None and (found := self.here(thread)):
+            configurable["checkpoint_id"] = found[back % len(found)].config["configurable"]["checkpoint_id"]
+            configurable["checkpoint_ns"] = ""
+        return {"configurable": configurable}
+
+    def given(self, thread: str, action: dict[str, Any]) -> Any:
+        return {"ops": action["ops"]} if is_function(thread) else {"plan": action["plan"], "at": {"fresh": 0}}
+
+    def run(self, thread: str, given: Any, at: Any) -> None:
+        try:
+            found = self.call(self.graph(thread), "invoke", given, at, durability=self.durability)
+        finally:
+            self.stopped.discard(thread)
+        if isinstance(found, dict) and "__interrupt__" in found:
+            self.outcomes["interrupted"] += 1
+
+    def invoke(self, thread: str, action: dict[str, Any]) -> None:
+        self.run(thread, self.given(thread, action), self.at(thread, action))
+
+    def go(self, thread: str, action: dict[str, Any]) -> None:
+        self.run(thread, None, self.at(thread, action))
+
+    def resume(self, thread: str, action: dict[str, Any]) -> str | None:
+        at = self.at(thread, action)
+        waiting = self.call(self.graph(thread), "get_state", at).interrupts
+        if not waiting:
+            self.run(thread, None, at)
+            return "nothing to answer"
+        answers = {each.id: f"answer {action['number']}" for each in waiting}
+        some = dict(list(answers.items())[: action["number"]]) if action["number"] < 3 else answers
+        self.run(thread, Command(resume=some), at)
+        return None
+
+    def again(self, thread: str, action: dict[str, Any]) -> str | None:
+        """Answer an interrupt once more, however much has happened since."""
+        waiting = [each for each in self.here(thread) if any(w[1] == "__interrupt__" for w in each.pending_writes)]
+        if not waiting:
+            return "nothing was asked"
+        chosen = waiting[action["number"] % len(waiting)].config["configurable"]["checkpoint_id"]
+        at = {"configurable": {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": chosen}}
+        answers = {each.id: "again" for each in self.call(self.graph(thread), "get_state", at).interrupts}
+        self.run(thread, Command(resume=answers or "again"), at)
+        return None
+
+    def stop(self, thread: str, action: dict[str, Any]) -> None:
+        """Turn away in the middle of a run: close its stream, or cancel it."""
+        graph, at, given = self.graph(thread), self.at(thread, action), self.given(thread, action)
+        if self.awaited:
+
+            async def cancelled() -> None:
+                task = asyncio.create_task(graph.ainvoke(given, at, durability=self.durability))
+                await asyncio.wait([task], timeout=action["number"] * 0.002)
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+            self.runner.run(cancelled())
+        else:
+            stream = graph.stream(given, at, stream_mode="updates", durability=self.durability)
+            for _ in itertools.islice(stream, action["number"] % 4):
+                pass
+            stream.close()
+
+    def together(self, thread: str, action: dict[str, Any]) -> None:
+        """Run two threads at the same time."""
+        other = self.label + ("graph 1" if action["thread"] == "graph 2" else "graph 2")
+        self.stopped -= {thread, other}
+        runs = [(each, self.given(each, copy.deepcopy(action)), self.at(each, {})) for each in (thread, other)]
+        if self.awaited:
+
+            async def both() -> list[Any]:
+                each = [self.graph(name).ainvoke(given, at, durability=self.durability) for name, given, at in runs]
+                return await asyncio.gather(*each, return_exceptions=True)
+
+            ends = self.runner.run(both())
+        else:
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                each = [pool.submit(self.graph(n).invoke, g, a, durability=self.durability) for n, g, a in runs]
+            ends = [future.exception() for future in each]
+        for end in ends:
+            if isinstance(end, BaseException) and not isinstance(end, Broken | Flaky):
+                raise end
+
+    def edit(self, action: dict[str, Any]) -> dict[str, Any]:
+        return {"plan": action["plan"], "at": {"fresh": 0}} if action.get("plan") else {}
+
+    def update(self, thread: str, action: dict[str, Any]) -> str | None:
+        if is_function(thread):
+            return "no update of a function"
+        at, values = self.at(thread, action), self.edit(action)
+        self.call(self.graph(thread), "update_state", at, values, as_node=action["node"])
+        return None
+
+    def bulk(self, thread: str, action: dict[str, Any]) -> str | None:
+        if is_function(thread):
+            return "no update of a function"
+        steps = [[StateUpdate(self.edit(action), "work")], [StateUpdate({}, "left"), StateUpdate({}, "right")]]
+        self.call(self.graph(thread), "bulk_update_state", self.at(thread, action), steps)
+        return None
+
+    def copy(self, thread: str, action: dict[str, Any]) -> None:
+        self.call(self.graph(thread), "update_state", self.at(thread, action), None, as_node="__copy__")
+
+    def end(self, thread: str, action: dict[str, Any]) -> str | None:
+        at = self.at(thread, action)
+        if any(task.name == "sent" for task in self.call(self.graph(thread), "get_state", at).tasks):
+            return "end over Send"
+        self.call(self.graph(thread), "update_state", at, None, as_node="__end__")
+        return None
+
+    def inside(self, thread: str, action: dict[str, Any]) -> str | None:
+        """Edit the state of a subgraph that waits."""
+        tasks = self.call(self.graph(thread), "get_state", self.at(thread, action), subgraphs=True).tasks
+        configs = [each.state.config for each in tasks if isinstance(each.state, StateSnapshot)]
+        for each in configs:
+            self.call(self.graph(thread), "update_state", each, self.edit(action))
+        return None if configs else "no subgraph waits"
+
+    def duplicate(self, thread: str, action: dict[str, Any]) -> None:
+        """Copy a thread, and go on with the copy as often as with the thread."""
+        target = f"{thread} copy {len(self.threads)}"
+        self.call(self.adapter.saver, "copy_thread", thread, target)
+        self.threads.append(target)
+        self.check([target])
+
+    def prune(self, thread: str, action: dict[str, Any]) -> None:
+        self.call(self.adapter.saver, "prune", [thread])
+        self.check(self.threads)
+
+    def forget(self, thread: str, action: dict[str, Any]) -> None:
+        self.call(self.adapter.saver, "delete_thread", thread)
+        self.check(self.threads)
+
+    def reopen(self, thread: str, action: dict[str, Any]) -> None:
+        self.adapter.reopen()
+        self.open()
+
+    def close(self) -> None:
+        self.runner.close()
+        self.adapter.close()
+
+
+def address(found: Any) -> dict[str, str]:
+    """What names a checkpoint."""
+    return {key: found.config["configurable"][key] for key in ("thread_id", "checkpoint_ns", "checkpoint_id")}
+
+
+def is_function(thread: str) -> bool:
+    return "function" in thread and not thread.endswith("apart")
+
+
+def beside(remembered: str, looking: str) -> bool:
+    """Whether a `@task`, named by its `checkpoint_ns`, was called by one of the tasks in which somebody looks."""
+    there, here = remembered.split("|"), looking.split("|")
+    common = list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(there, here, strict=False)))
+    return bool(common) and len(there) > len(common) and there[len(common)].startswith("piece:")
+
+
+def state_of(found: Any) -> list[str]:
+    """The ids that a checkpoint's state holds: of a graph, of a function, of an input that is yet to be read."""
+    values = found.checkpoint["channel_values"]
+    log = values.get("log") or values.get("__previous__") or []
+    given = values.get("__start__")
+    return merged(log, given["log"]) if isinstance(given, dict) and "log" in given else log
+
+
+def slow(saver: Any, world: World) -> None:
+    """Let a saver wait before it puts, as a distant database would."""
+
+    def waiting(method: Callable[..., Any], part: float) -> Callable[..., Any]:
+        def wait(*arguments: Any, **options: Any) -> Any:
+            if world.delay:
+                time.sleep(world.delay * part)
+            return method(*arguments, **options)
+
+        return wait
+
+    def awaiting(method: Callable[..., Any], part: float) -> Callable[..., Any]:
+        async def wait(*arguments: Any, **options: Any) -> Any:
+            if world.delay:
+                await asyncio.sleep(world.delay * part)
+            return await method(*arguments, **options)
+
+        return wait
+
+    for name, part in (("put", 1.0), ("put_writes", 0.4)):
+        setattr(saver, name, waiting(getattr(saver, name), part))
+        setattr(saver, f"a{name}", awaiting(getattr(saver, f"a{name}"), part))
+
+
+def followed(script: dict[str, Any], make: Callable[[], World]) -> World:
+    """The world after it has followed a script."""
+    world = make()
+    try:
+        world.follow(script)
+    finally:
+        world.close()
+    return world
+
+
+def report(seed: int, script: dict[str, Any], make: Callable[[], World], seconds: float = 30) -> str:
+    """What to print of a seed that failed: the shortest script found that still fails, and what is wrong then."""
+    short = shortened(script, lambda each: bool(followed(each, make).differences), seconds)
+    found = followed(short, make).differences or ["now and then; last seen with this script"]
+    return f"seed {seed}\n{printed(short)}\n" + "\n".join(found[:3])
+
+
+def differences_of(seeds: Iterable[int], make: Callable[[], World]) -> dict[int, list[str]]:
+    """By seed: what differs, for those where something does."""
+    found = {seed: followed(random_script(seed), make).differences for seed in seeds}
+    return {seed: each for seed, each in found.items() if each}

@@ -1,0 +1,109 @@
+"""Another process that opens the same database and does what it is told: one action of a script each time.
+
+Every action has a process of its own, forked from one that has loaded everything and opened nothing. It may be told to
+kill itself, with `kill -9`, between two statements.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+from langchain_agentmem.storage import postgres, sqlite, steps
+
+from .adapters import Real
+from .graphs import Now
+from .oracle import World
+
+ROOT = Path(__file__).parents[2]
+SERVE = "from tests.rewinding.processes import serve; serve()"
+
+
+class Statements:
+    """Counts the statements of this process, and ends it before a certain one."""
+
+    def __init__(self, last: int | None) -> None:
+        self.count, self.last = 0, last
+        for engine in (sqlite, postgres):
+            engine.drive = self.drive  # type: ignore[attr-defined]
+
+    def pass_one(self) -> None:
+        if self.count == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.count += 1
+
+    def drive(self, operation: Any, execute: Any) -> Any:
+        def counted(statement: Any) -> Any:
+            self.pass_one()
+            return execute(statement)
+
+        value = steps.drive(operation, counted)
+        self.pass_one()  # before the commit
+        return value
+
+
+def act(url: str, known: dict[str, Any], action: dict[str, Any], last: int | None) -> dict[str, Any]:
+    world = World(Real(url))
+    world.learn(known)
+    Now.world = world
+    statements = Statements(last)
+    world.perform(0, action)
+    count = statements.count
+    world.close()
+    return world.known() | {"statements": count}
+
+
+def serve() -> None:
+    for line in sys.stdin:
+        reading, writing = os.pipe()
+        if (child := os.fork()) == 0:
+            try:
+                found: Any = act(*pickle.loads(base64.b64decode(line)))
+            except BaseException as error:  # noqa: BLE001 - it is told to who asked
+                found = repr(error)
+            with os.fdopen(writing, "wb") as answer:
+                answer.write(base64.b64encode(pickle.dumps(found)))
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as answer:
+            said = answer.read().decode()
+        os.waitpid(child, 0)
+        print(said, flush=True)
+
+
+class Processes:
+    """Does actions in processes of their own."""
+
+    def __enter__(self) -> Self:
+        self.server = subprocess.Popen(
+            [sys.executable, "-c", SERVE], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.communicate()
+
+    def perform(self, world: World, action: dict[str, Any], last: int | None = None) -> int | None:
+        """Do an action elsewhere, and learn what became of it.
+
+        Returns:
+            How many statements it took, or None where it was killed before the end.
+        """
+        asked = pickle.dumps((world.adapter.url, world.known(), action, last))  # type: ignore[attr-defined]
+        assert self.server.stdin is not None and self.server.stdout is not None  # noqa: PT018
+        self.server.stdin.write(base64.b64encode(asked).decode() + "\n")
+        self.server.stdin.flush()
+        said = self.server.stdout.readline().strip()
+        if not said:
+            return None
+        found = pickle.loads(base64.b64decode(said))
+        assert isinstance(found, dict), found
+        count: int = found.pop("statements")
+        world.learn(found)
+        return count

@@ -1,0 +1,254 @@
+"""What lies on several branches, of subgraphs, forks and copied threads, is shown once, in its order, and found."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from typing import Annotated, TypedDict
+
+import pytest
+from langgraph.func import entrypoint, task
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+
+from langchain_agentmem import AgentMemory, finding
+from langchain_agentmem.retrieval import search as retrieval
+
+from .graphs import merged
+
+
+class State(TypedDict):
+    log: Annotated[list[str], merged]
+
+
+EMPTY: State = {"log": []}
+
+
+def at(thread, **more):
+    return {"configurable": {"thread_id": thread}, **more}
+
+
+@pytest.fixture
+def memory(url):
+    with AgentMemory(url) as memory:
+        yield memory
+
+
+@pytest.fixture
+def note(memory):
+    """Makes a node that remembers texts."""
+
+    def make(*texts):
+        def node(state):
+            for text in texts:
+                memory.layers().recall.append("note", text)
+            return {"log": list(texts)}
+
+        return node
+
+    return make
+
+
+def graph(*nodes, checkpointer=None):
+    """The nodes, one after the other."""
+    builder = StateGraph(State)
+    builder.add_sequence([(f"node{number}", node) for number, node in enumerate(nodes)])
+    return builder.add_edge(START, "node0").compile(checkpointer=checkpointer)
+
+
+def texts(things):
+    return sorted(getattr(each, "content", None) or each.text for each in things)
+
+
+def shown(memory, thread):
+    return [each.content for each in memory.layers(at(thread)).recall.recent(limit=None)]
+
+
+def found(memory, word, thread):
+    """What a thread's own search finds; `memory.search` must find that too."""
+    own = texts(memory.layers(at(thread)).recall.search(word, limit=100))
+    assert set(own) <= set(texts(memory.search(word, config=at(thread), kinds=["event"], limit=100)))
+    return own
+
+
+def inner_checkpoints(memory):
+    """Of subgraphs, the newest first."""
+    return [each.config for each in memory.checkpointer.list(at("t")) if each.config["configurable"]["checkpoint_ns"]]
+
+
+class TestSubgraphs:
+    def test_what_only_a_subgraph_remembered_is_found_from_anywhere(self, memory, note):
+        inner = graph(note("an apple", "an apple pie"))
+        graph(inner, checkpointer=memory.checkpointer).invoke(EMPTY, at("t"))
+        assert texts(memory.search("apple", kinds=["event"])) == ["an apple", "an apple pie"]
+        assert texts(memory.search("apple", config=at("another"), kinds=["event"])) == ["an apple", "an apple pie"]
+
+    def test_the_newest_are_the_newest_also_behind_a_subgraph(self, memory, note):
+        inner = graph(note("1", "2", "3"))
+
+        def caller(state):
+            inner.invoke(EMPTY)
+            return note("4", "5", "6")(state)
+
+        graph(caller, checkpointer=memory.checkpointer).invoke(EMPTY, at("t"))
+        recall = memory.layers(at("t")).recall
+        for limit in range(1, 7):
+            assert [each.content for each in recall.recent(limit=limit)] == list("123456")[-limit:]
+
+    def test_what_is_shown_is_found_when_the_checkpoints_of_its_subgraph_are_gone(self, memory, note):
+        run = uuid.uuid4()
+        with_inner = graph(graph(note("an apple")), checkpointer=memory.checkpointer)
+        with_inner.invoke(EMPTY, at("t", run_id=run, metadata={"run_id": str(run)}))
+        graph(note("a pear"), checkpointer=memory.checkpointer).invoke(EMPTY, at("t"))
+        memory.checkpointer.delete_for_runs([str(run)])
+        assert shown(memory, "t") == ["an apple", "a pear"]
+        assert found(memory, "apple", "t") == ["an apple"]
+
+    def test_nothing_is_left_of_a_thread_that_is_deleted(self, memory, note, raw):
+        inner = graph(note("an apple"))
+        graph(inner, note("a pear"), checkpointer=memory.checkpointer).invoke(EMPTY, at("t"))
+        memory.checkpointer.copy_thread("t", "copy")
+        for thread in ("t", "copy"):
+            memory.checkpointer.delete_thread(thread)
+        for table in (
+            "memory",
+            "memory_group",
+            "seal",
+            "finished_task",
+            "place",
+            "branch_base",
+            "base_group",
+            "content",
+        ):
+            assert raw(memory, f"select * from {table}") == [], table
+
+    def test_what_a_caller_had_remembered_its_subgraphs_checkpoints_show_when_its_own_are_gone(self, memory, note):
+        inner = graph(note("inside"))
+
+        def caller(state):
+            note("before")(state)
+            inner.invoke(EMPTY)
+            return EMPTY
+
+        outer = graph(note("a first"), caller, checkpointer=memory.checkpointer)
+        outer.invoke(EMPTY, at("t"))
+        below = inner_checkpoints(memory)
+        before = [texts(memory.layers(each).recall.recent()) for each in below]
+        assert before[0] == ["a first", "before", "inside"]
+        begun = next(each for each in outer.get_state_history(at("t")) if each.metadata["source"] == "input")
+        outer.update_state(begun.config, None, as_node="__end__")  # the newest, where nothing was remembered
+        memory.checkpointer.prune(["t"])
+        assert shown(memory, "t") == []
+        left = inner_checkpoints(memory)
+        assert [texts(memory.layers(each).recall.recent()) for each in left] == before[:1]
+
+
+class TestCopiedThreads:
+    def test_a_copy_of_a_copy_finds_what_each_of_them_remembered(self, memory, note):
+        runs = graph(note("an apple"), checkpointer=memory.checkpointer)
+        runs.invoke(EMPTY, at("1"))
+        for old, new in (("1", "2"), ("2", "3")):
+            memory.checkpointer.copy_thread(old, new)
+            runs.invoke(EMPTY, at(new))
+        assert [len(found(memory, "apple", thread)) for thread in "123"] == [1, 2, 3]
+        memory.checkpointer.delete_thread("1")
+        memory.checkpointer.delete_thread("2")
+        assert len(shown(memory, "3")) == len(found(memory, "apple", "3")) == 3
+
+    def test_a_copy_finds_what_a_task_had_remembered_that_finished_before(self, memory, note):
+        @task
+        def piece():
+            return note("apple peeled")(None)["log"]
+
+        @entrypoint(checkpointer=memory.checkpointer)
+        def function(given):
+            log = piece().result()
+            interrupt("?")
+            return [*log, *note("apple eaten")(None)["log"]]
+
+        function.invoke(1, at("1"))
+        memory.checkpointer.copy_thread("1", "2")
+        for thread in "21":
+            assert function.invoke(Command(resume="yes"), at(thread)) == ["apple peeled", "apple eaten"]
+        for thread in "21":
+            assert shown(memory, thread) == ["apple peeled", "apple eaten"]
+            assert found(memory, "apple", thread) == ["apple eaten", "apple peeled"]
+
+
+class TestSearching:
+    def test_what_comes_to_its_place_while_a_search_looks_is_found(self, memory, note, monkeypatch):
+        looking, placed, found = threading.Event(), threading.Event(), []
+
+        def search(*arguments, **options):
+            hits = yield from retrieval.search(*arguments, **options)
+            looking.set()
+            assert placed.wait(30)
+            return hits
+
+        def put(config, checkpoint, metadata, versions):
+            if metadata["step"] == 1:
+                assert looking.wait(30)
+            stored = type(memory.checkpointer).put(memory.checkpointer, config, checkpoint, metadata, versions)
+            if metadata["step"] == 1:
+                placed.set()
+            return stored
+
+        def node(state):
+            found.extend(memory.search("apple", kinds=["event"]))
+            return EMPTY
+
+        monkeypatch.setattr(finding, "search", search)
+        monkeypatch.setattr(memory.checkpointer, "put", put)
+        runs = graph(note("an apple"), node, checkpointer=memory.checkpointer)
+        runs.invoke(EMPTY, at("t"), durability="async")
+        assert texts(found) == ["an apple"]
+
+
+class TestSweeping:
+    def test_what_was_overwritten_goes_when_no_checkpoint_shows_it(self, memory, raw):
+        def setting(value):
+            def node(state):
+                memory.layers().core.set("key", value)
+                return EMPTY
+
+            return node
+
+        graph(*map(setting, ("one", "two", "three")), checkpointer=memory.checkpointer).invoke(EMPTY, at("t"))
+        assert raw(memory, "select count(*) as versions from memory") == [{"versions": 3}]
+        memory.checkpointer.prune(["t"])
+        assert memory.layers(at("t")).core.get() == {"key": "three"}
+        assert raw(memory, "select count(*) as versions from memory") == [{"versions": 1}]
+
+    def test_what_a_fork_shows_stays_when_what_it_was_forked_from_is_gone(self, memory, note):
+        runs = graph(note("first"), note("second"), checkpointer=memory.checkpointer)
+        runs.invoke(EMPTY, at("t"))
+        middle = next(each for each in runs.get_state_history(at("t")) if each.next == ("node1",))
+        runs.invoke(None, middle.config)
+        memory.checkpointer.prune(["t"])
+        assert shown(memory, "t") == ["first", "second"]
+        assert found(memory, "first", "t") == ["first"]
+        assert len(memory.search("second", kinds=["event"])) == 1
+
+    def test_of_a_thread_that_is_deleted_nothing_stays_for_the_sake_of_a_copy_that_is_gone(self, memory, note, raw):
+        runs = graph(graph(note("an apple")), checkpointer=memory.checkpointer)
+        runs.invoke(EMPTY, at("1"))
+        memory.checkpointer.copy_thread("1", "2")
+        begun = next(each for each in runs.get_state_history(at("2")) if each.metadata["source"] == "input")
+        memory.checkpointer.delete_thread("1")
+        assert shown(memory, "2") == ["an apple"]
+        runs.update_state(begun.config, None, as_node="__end__")
+        memory.checkpointer.prune(["2"])
+        memory.checkpointer.delete_thread("2")
+        assert raw(memory, "select id, origin from memory") == []
+
+
+class TestLimits:
+    def test_what_has_expired_takes_nobodys_place(self, url, clock):
+        with AgentMemory(url, clock=clock) as memory:
+            layers = memory.layers("branch")
+            layers.archival.write("an apple")
+            layers.core.set("key", "short-lived", ttl=600)
+            layers.core.set("filling", "x" * 1_990)  # the other goes to archival memory, and keeps its end
+            assert [each.tags[0] for each in layers.archival.all(limit=1)] == ["CORE_EVICT"]
+            clock.pass_time(minutes=11)
+            assert texts(layers.archival.all(limit=1)) == ["an apple"]

@@ -1,0 +1,43 @@
+"""What a node saw when it started its checkpoint shows ever after, whatever happens to the thread; and so do searches.
+
+The scripts of rewind equality, with everything that a memory allows (`diary.py`): values with and without an end, what
+moves to archival memory to make room, events that are evicted, consolidated and summed up, records that change.
+`AGENTMEM_EXAMPLES=1000 pytest -o timeout=0` follows so many on each engine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+
+import pytest
+
+from langchain_agentmem.model import Retention
+
+from .diary import Diary, Witness, without_tasks
+from .oracle import followed, report
+from .worlds import random_script
+
+EXAMPLES = {"sqlite": 32, "postgres": 8}
+PARTS = {"sqlite": 4, "postgres": 2}
+
+
+@pytest.mark.parametrize(("kind", "part"), [(kind, part) for kind, parts in PARTS.items() for part in range(parts)])
+@pytest.mark.parametrize("retention", [None, Retention(keep_last=5)], ids=["keeping", "forgetting"])
+def test_a_past_view_is_what_was_seen_there_and_searches_agree_with_it(kind, part, retention, new_database):
+    url, numbers = new_database(kind), itertools.count()
+
+    def make():
+        number = next(numbers)
+        return Witness(Diary(url, f"apple{number}x", retention), f"{number} ")
+
+    examples, outcomes, checks = int(os.environ.get("AGENTMEM_EXAMPLES", EXAMPLES[kind])), Counter(), 0
+    for seed in range(part + PARTS[kind] * (retention is None), examples, PARTS[kind] * 2):
+        script = without_tasks(random_script(10_000 + seed))
+        world = followed(script, make)
+        if world.differences:
+            pytest.fail(report(seed, script, make), pytrace=False)
+        outcomes, checks = outcomes + world.outcomes, checks + world.checks
+    assert checks > 10
+    assert outcomes["invoke"] > 0

@@ -1,0 +1,159 @@
+"""Random scripts of what somebody does with LangGraph threads, as plain data.
+
+A script is a list of actions: run, go on, answer, edit, copy, fork, prune, open the database again. What the nodes do
+stands in the input of a run, as a plan: a list of steps with lists of operations, such as `["remember", 2, ""]`. A
+script can be printed, shortened and run again. `graphs.py` holds the graphs that follow a plan, `oracle.py` the rest.
+"""
+
+from __future__ import annotations
+
+import copy
+import pprint
+import time
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+DURABILITIES = ("sync", "async", "exit")
+DELAYS = (0.0, 0.0, 0.001, 0.002)
+"""Seconds that a saver waits before it puts."""
+
+OPERATIONS = {"remember": 7, "look": 1, "ask": 1.2, "fail": 0.9, "flaky": 0.9}
+CALLS = {"task": 0.9, "tasks": 0.5, "call": 0.9, "kept": 0.4, "off": 0.3, "apart": 0.25}
+"""Operations in which others run."""
+
+STEPS = {"work": 5, "two": 2.5, "send": 1.6, "sub": 1.6, "risky": 0.8}
+ACTIONS = {"invoke": 6, "go": 2.5, "resume": 4, "again": 1.5, "update": 2, "bulk": 0.7, "copy": 1.1, "end": 0.4}
+ACTIONS |= {"duplicate": 0.5, "prune": 0.35, "forget": 0.15, "reopen": 0.5, "stop": 0.4, "together": 0.6, "inside": 0.3}
+RUNS = ("invoke", "go", "resume", "again", "stop", "together")
+THREADS = {"graph 1": 5, "graph 2": 2, "function": 1.5}
+
+
+class Writer:
+    """Writes the script of a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng, self.keys = Random(seed), 0
+        self.calm = self.rng.random() < 0.15
+        """Whether nothing fails, asks or is retried."""
+
+    def one_of(self, weights: dict[str, float]) -> str:
+        return self.rng.choices(list(weights), list(weights.values()))[0]
+
+    def key(self) -> int:
+        self.keys += 1
+        return self.keys
+
+    def operation(self, depth: int, alone: bool) -> list[Any]:
+        weights = OPERATIONS | ({"ask": 0, "fail": 0, "flaky": 0} if self.calm else {})
+        if depth < 2:
+            weights |= CALLS if alone else CALLS | {"kept": 0, "apart": 0}
+        name = self.one_of(weights)
+        rest: dict[str, Callable[[], list[Any]]] = {
+            "remember": lambda: [self.rng.choice((1, 1, 2)), self.rng.choice(("", "", "", "first", "later"))],
+            "fail": lambda: [self.key()],
+            "flaky": lambda: [self.rng.choice((1, 1, 2))],
+            "task": lambda: [[self.operations(depth + 1, False)]],
+            "tasks": lambda: [[self.operations(depth + 1, False) for _ in range(2)]],
+            "call": lambda: [self.plan(depth + 1, alone)],
+            "kept": lambda: [self.plan(depth + 1, alone)],
+            "off": lambda: [self.plan(2, False)],
+            "apart": lambda: [[{"kind": "work", "look": "always", "ops": [["remember", 1, ""]]}]],
+        }
+        return [name, *rest.get(name, list)()]
+
+    def operations(self, depth: int, alone: bool) -> list[Any]:
+        """Operations of one task; one that may run beside others must not use what is shared with them."""
+        return [self.operation(depth, alone) for _ in range(self.rng.choice((0, 1, 1, 2, 2, 3)))]
+
+    def step(self, depth: int, alone: bool) -> dict[str, Any]:
+        kind = self.one_of(STEPS if depth < 1 else STEPS | {"sub": 0.4 if depth < 2 else 0, "send": 0.8})
+        alone &= kind in ("work", "risky", "sub")
+        step: dict[str, Any] = {"kind": kind, "look": self.one_of({"always": 6, "first": 1, "never": 1.5})}
+        match kind:
+            case "send":
+                step["pieces"] = [self.operations(depth, False) for _ in range(self.rng.randrange(1, 4))]
+            case "sub":
+                step["plan"] = self.plan(depth + 1, alone)
+            case _:
+                step["ops"] = self.operations(depth, alone)
+        if kind in ("two", "risky"):
+            step["right"] = self.operations(depth, alone)
+        if kind == "two" and not self.calm and self.rng.random() < 0.5:  # one has finished where the other stops
+            step["ops"] = [["remember", 1, ""], *step["ops"]]
+            step["right"] = [["remember", 1, ""], self.rng.choice((["ask"], ["fail", self.key()])), *step["right"]]
+        return step
+
+    def plan(self, depth: int = 0, alone: bool = True) -> list[dict[str, Any]]:
+        return [self.step(depth, alone) for _ in range(self.rng.choice((1, 2, 2, 3) if depth == 0 else (1, 1, 2)))]
+
+    def action(self, do: str) -> dict[str, Any]:
+        rng = self.rng
+        action: dict[str, Any] = {"do": do, "thread": self.one_of(THREADS), "awaited": rng.random() < 0.5}
+        if rng.random() < 0.35:
+            action["back"] = rng.randrange(12)  # how many checkpoints ago
+        if rng.random() < 0.4:
+            action["in copy"] = True  # of the thread, if there is one
+        if do in RUNS:
+            action["durability"], action["delay"] = rng.choice(DURABILITIES), rng.choice(DELAYS)
+        if do in ("invoke", "stop", "together"):
+            action["plan"] = self.plan()
+            action["ops"] = self.operations(0, True)
+        if do in ("resume", "again", "stop", "prune"):
+            action["number"] = rng.randrange(1, 12)
+        if do in ("update", "bulk", "inside"):
+            action["node"] = rng.choice(("work", "work", "join", "left", None))
+            action["plan"] = rng.choice((None, [self.step(1, True)]))
+        return action
+
+    def write(self) -> dict[str, Any]:
+        actions = [{key: each for key, each in self.action("invoke").items() if key != "back"} | {"thread": "graph 1"}]
+        for _ in range(self.rng.randrange(5, 11)):
+            actions.append(self.action(self.one_of(ACTIONS)))
+        return {"actions": actions}
+
+
+def random_script(seed: int) -> dict[str, Any]:
+    return Writer(seed).write()
+
+
+def printed(script: dict[str, Any]) -> str:
+    return "\n".join(
+        f"{number}: {pprint.pformat(action, width=150, compact=True, sort_dicts=False)}"
+        for number, action in enumerate(script["actions"])
+    )
+
+
+def shorter(part: Any, key: str = "actions") -> Iterator[Callable[[], None]]:
+    """Ways to shorten a script by one thing: each changes it in place. Big things come first."""
+    if isinstance(part, dict):
+        for each in part:
+            yield from shorter(part[each], each)
+        if "back" in part:
+            yield lambda: part.pop("back")
+        if part.get("delay"):
+            yield lambda: part.update(delay=0.0)
+    elif isinstance(part, list):
+        removable = key in ("actions", "plan", "ops", "right", "pieces") and part and not isinstance(part[0], str)
+        for index in reversed(range(len(part) if removable else 0)):
+            if key != "actions" or len(part) > 1:
+                yield lambda index=index: part.pop(index)
+        inner = {"actions": "", "plan": "", "pieces": "ops", "ops": "op", "right": "op", "op": "plan"}.get(key, "")
+        for each in part:
+            yield from shorter(each, "pieces" if part and part[0] in ("task", "tasks") else inner)
+
+
+def shortened(script: dict[str, Any], fails: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
+    """The shortest script found within a time that still fails."""
+    until, tried = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        attempt = copy.deepcopy(script)
+        ways = list(shorter(attempt))
+        if tried >= len(ways):
+            break
+        ways[tried]()
+        if fails(attempt):
+            script = attempt
+        else:
+            tried += 1
+    return script

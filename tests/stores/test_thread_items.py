@@ -1,0 +1,455 @@
+"""The store of a thread: LangGraph's contract for items, in a memory that rewinds."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_store
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedStore, ToolNode
+from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, RetryPolicy, Send, interrupt
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.stores.thread_items import AgentMemoryThreadStore
+from tests.living import InRuns, InTask, State, live_task, one_node, stop_time, thread
+
+NS = ("notes",)
+RETRY = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)
+
+
+class Said(TypedDict, total=False):
+    said: str
+
+
+def keys(store: BaseStore, **options: Any) -> list[str]:
+    return sorted(item.key for item in store.search((), limit=100, **options))
+
+
+def hearing(memory: AgentMemory) -> Any:
+    """A graph that notes what it hears, in whatever store it has."""
+
+    def node(state: Said, runtime: Runtime) -> Said:
+        runtime.store.put(NS, state["said"], {"text": f"heard of {state['said']}"})
+        return {}
+
+    builder = StateGraph(Said)
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    return builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)
+
+
+def before_last_input(graph: Any, config: Any) -> Any:
+    """The config of the checkpoint before the last thing that was said."""
+    [last, *_] = [each for each in graph.get_state_history(config) if each.metadata["source"] == "input"]
+    return last.parent_config
+
+
+class TestRewinding:
+    def test_who_edits_what_was_said_is_told_nothing_of_the_former_text(self, memory):
+        graph = hearing(memory)
+        for said in ("the dog", "Lisbon"):
+            graph.invoke({"said": said}, thread())
+        graph.invoke({"said": "Porto"}, before_last_input(graph, thread()))
+        assert keys(memory.thread_store.at(thread())) == ["Porto", "the dog"]
+        assert {found.id for found in memory.search("Lisbon heard", kinds=["item"])} == {"Porto", "the dog"}
+        assert memory.verify().ok
+
+    def test_every_checkpoint_shows_what_it_showed(self, memory):
+        graph = hearing(memory)
+        for said in ("a", "b", "c"):
+            graph.invoke({"said": said}, thread())
+        shown = [keys(memory.thread_store.at(each.config)) for each in graph.get_state_history(thread())]
+        assert shown == [["a", "b", "c"], *[["a", "b"]] * 3, *[["a"]] * 3, [], []]
+
+    def test_updates_and_deletions_are_undone_too(self, memory):
+        def node(state):
+            store = memory.thread_store
+            if state["said"] == "change":
+                store.put(NS, "changed", {"n": 2})
+                store.delete(NS, "deleted")
+            else:
+                store.put(NS, "changed", {"n": 1})
+                store.put(NS, "deleted", {"n": 1})
+            return {}
+
+        builder = StateGraph(Said).add_node("node", node).add_edge(START, "node")
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        graph.invoke({"said": "begin"}, thread())
+        first = graph.get_state(thread()).config
+        graph.invoke({"said": "change"}, thread())
+        now, then = memory.thread_store.at(thread()), memory.thread_store.at(first)
+        assert [(item.key, item.value) for item in now.search(NS)] == [("changed", {"n": 2})]
+        assert keys(then) == ["changed", "deleted"]
+        assert then.get(NS, "changed").value == {"n": 1}
+        assert now.get(NS, "changed").created_at == then.get(NS, "changed").created_at
+        assert now.get(NS, "changed").updated_at > then.get(NS, "changed").updated_at
+        assert then.list_namespaces() == [NS]
+
+    def test_a_fork_goes_on_from_what_it_began_with(self, memory):
+        graph = hearing(memory)
+        graph.invoke({"said": "a"}, thread())
+        first = graph.get_state(thread()).config
+        for said in ("b", "c"):
+            fork = graph.update_state(first, {"said": said})
+            graph.invoke({"said": said}, fork)
+        assert keys(memory.thread_store.at(thread())) == ["a", "c"]
+        assert keys(memory.thread_store.at(first)) == ["a"]
+
+
+class TestOnce:
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    def test_of_a_node_that_fails_the_last_attempt_counts(self, memory, durability):
+        attempts = []
+
+        def node(state):
+            attempts.append(keys(memory.thread_store))
+            memory.thread_store.put(NS, f"attempt {len(attempts)}", {"n": 1})
+            if len(attempts) < 3:
+                raise ConnectionError
+            return {"n": 1}
+
+        builder = StateGraph(State)
+        builder.add_node("node", node, retry_policy=RETRY)
+        builder.add_edge(START, "node")
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        graph.invoke({"n": 0}, thread(), durability=durability)
+        assert attempts == [[], [], []]
+        assert keys(memory.thread_store.at(thread())) == ["attempt 3"]
+        assert [found.id for found in memory.search("attempt", kinds=["item"])] == []
+
+    def test_of_an_interrupted_node_what_it_put_when_it_went_on_counts(self, memory):
+        def node(state):
+            count = len(memory.thread_store.search(NS))
+            memory.thread_store.put(NS, f"asked {count}", {"n": 1})
+            memory.thread_store.put(NS, interrupt("Which?"), {"n": 1})
+            return {"n": 1}
+
+        graph = one_node(node, memory)
+        graph.invoke({"n": 0}, thread())
+        assert keys(memory.thread_store.at(thread())) == []
+        graph.invoke(Command(resume="this"), thread())
+        assert keys(memory.thread_store.at(thread())) == ["asked 0", "this"]
+
+
+class TestSideBySide:
+    def run(self, memory, *nodes):
+        builder = StateGraph(State)
+        builder.add_node("begin", nodes[0])
+        builder.add_edge(START, "begin")
+        for number, node in enumerate(nodes[1:]):
+            builder.add_node(f"n{number}", node)
+            builder.add_edge("begin", f"n{number}")
+        builder.compile(checkpointer=memory.checkpointer).invoke({}, thread())
+        return memory.thread_store.at(thread())
+
+    def test_nodes_see_what_was_before_and_nothing_of_each_other(self, memory):
+        seen = {}
+
+        def noting(key):
+            def node(state):
+                memory.thread_store.put(NS, key, {"n": 1})
+                seen[key] = keys(memory.thread_store)
+                return {}
+
+            return node
+
+        store = self.run(memory, noting("first"), noting("left"), noting("right"))
+        assert seen == {"first": ["first"], "left": ["first", "left"], "right": ["first", "right"]}
+        assert keys(store) == ["first", "left", "right"]
+
+    @pytest.mark.parametrize("reader_first", [True, False])
+    def test_who_only_reads_undoes_nothing_that_another_wrote(self, memory, reader_first, monkeypatch, clock):
+        """Reading puts the end of an item off, which must not bring back its former value."""
+        stop_time(monkeypatch, clock)
+        turn = threading.Event()
+        store = AgentMemoryThreadStore(memory, ttl={"default_ttl": 20})
+
+        def begin(state):
+            store.put(NS, "k", {"n": 1})
+            return {}
+
+        def read(state):
+            if not reader_first:
+                assert turn.wait(60)
+            clock.pass_time(minutes=5)
+            assert store.get(NS, "k").value == {"n": 1}
+            turn.set()
+            return {}
+
+        def write(state):
+            if reader_first:
+                assert turn.wait(60)
+            store.put(NS, "k", {"n": 2})
+            turn.set()
+            return {}
+
+        found = self.run(memory, begin, read, write)
+        assert found.get(NS, "k").value == {"n": 2}
+
+    def test_many_sends_each_put_their_own(self, memory):
+        def fan(state):
+            return [Send("work", {"n": number}) for number in range(8)]
+
+        def work(state):
+            memory.thread_store.put(("work", str(state["n"] % 2)), f"k{state['n']}", state)
+            return {}
+
+        builder = StateGraph(State)
+        builder.add_node("work", work)
+        builder.add_conditional_edges(START, fan, ["work"])
+        builder.compile(checkpointer=memory.checkpointer).invoke({"n": 0}, thread())
+        store = memory.thread_store.at(thread())
+        assert keys(store) == [f"k{number}" for number in range(8)]
+        assert store.list_namespaces(prefix=("work",)) == [("work", "0"), ("work", "1")]
+
+
+class TestExpiry:
+    @pytest.fixture(autouse=True)
+    def stopped(self, monkeypatch, clock):
+        stop_time(monkeypatch, clock)
+
+    def test_a_past_checkpoint_shows_what_had_not_expired_then(self, memory, clock):
+        graph = hearing(memory)
+        runs = InRuns(memory.thread_store, memory)
+        runs.put(NS, "short", {"text": "short lived"}, ttl=10)
+        then = graph.get_state(thread()).config
+        clock.pass_time(minutes=20)
+        runs.put(NS, "long", {"text": "long lived"})
+        assert keys(memory.thread_store.at(then)) == ["short"]
+        assert keys(memory.thread_store.at(thread())) == ["long"]
+        assert [item.key for item in memory.thread_store.at(then).search((), query="lived")] == ["short"]
+        assert [found.id for found in memory.search("lived", kinds=["item"])] == ["long"]
+        assert [found.id for found in memory.search("lived", kinds=["item"], config=then)] == ["short"]
+
+    def test_reading_in_a_run_is_seen_by_searches_of_everything(self, memory, clock):
+        runs = InRuns(memory.thread_store, memory)
+        runs.put(NS, "read", {"text": "apples"}, ttl=10)
+        runs.put(NS, "left", {"text": "apples"}, ttl=10)
+        clock.pass_time(minutes=8)
+        runs.get(NS, "read")
+        clock.pass_time(minutes=8)
+        assert [found.id for found in memory.search("apples", kinds=["item"])] == ["read"]
+        assert keys(runs) == ["read"]
+
+    def test_from_outside_reading_puts_nothing_off(self, memory, clock):
+        runs = InRuns(memory.thread_store, memory)
+        runs.put(NS, "k", {"n": 1}, ttl=10)
+        for _ in range(3):
+            clock.pass_time(minutes=4)
+            memory.thread_store.at(thread()).get(NS, "k", refresh_ttl=True)
+        assert runs.get(NS, "k") is None
+
+
+class TestWhereItIsUsed:
+    def test_in_every_way_that_langgraph_lends_a_store(self, memory):
+        @tool
+        def note(text: str, store: Annotated[Any, InjectedStore()]) -> str:
+            """Note a text."""
+            store.put(NS, text, {"text": text})
+            return "noted"
+
+        def call(state):
+            get_store().put(NS, "got", {"text": "got"})
+            request = {"name": "note", "args": {"text": "injected"}, "id": "1", "type": "tool_call"}
+            return {"messages": [AIMessage("", tool_calls=[request])]}
+
+        def deep(state, runtime: Runtime):
+            runtime.store.put(NS, "inner", {"text": "inner"})
+            return {}
+
+        inner = StateGraph(MessagesState).add_node("deep", deep).add_edge(START, "deep")
+        builder = StateGraph(MessagesState)
+        builder.add_node("call", call)
+        builder.add_node("tools", ToolNode([note]))
+        builder.add_node("inner", inner.compile())
+        builder.add_edge(START, "call")
+        builder.add_edge("call", "tools")
+        builder.add_edge("tools", "inner")
+        graph = builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)
+        graph.invoke({"messages": []}, thread())
+        assert keys(memory.thread_store.at(thread())) == ["got", "injected", "inner"]
+        shown = [keys(memory.thread_store.at(each.config)) for each in graph.get_state_history(thread())]
+        assert shown == [["got", "injected", "inner"], ["got", "injected"], ["got"], [], []]
+
+    async def test_in_nodes_that_are_awaited(self, memory):
+        async def node(state, runtime: Runtime):
+            await runtime.store.aput(NS, "k", {"text": "kept"})
+            assert (await runtime.store.aget(NS, "k")).value == {"text": "kept"}
+            assert [item.key for item in await runtime.store.asearch(NS, query="kept")] == ["k"]
+            return {"n": 1}
+
+        await one_node(node, memory, store=memory.thread_store).ainvoke({"n": 0}, thread())
+        assert await memory.thread_store.at(thread()).alist_namespaces() == [NS]
+
+    def test_beside_the_store_that_all_threads_share(self, memory):
+        def node(state, runtime: Runtime):
+            runtime.store.put(NS, "shared", {"text": "apples"})
+            memory.thread_store.put(NS, "own", {"text": "apples"})
+            return {"n": 1}
+
+        one_node(node, memory, store=memory.store).invoke({"n": 0}, thread())
+        found = memory.search("apples", kinds=["item"])
+        assert sorted((each.id, each.conversation_id) for each in found) == [("own", "t"), ("shared", None)]
+        assert {each.kind for each in memory.search("apples")} == {"item"}
+        assert keys(memory.store) == ["shared"]
+
+    def test_threads_see_nothing_of_each_other_nor_namespaces_of_theirs(self, memory):
+        graph = hearing(memory)
+        configs = [thread("t"), thread("u"), thread("t", agentmem_namespace=("ada",))]
+        for number, config in enumerate(configs):
+            graph.invoke({"said": str(number)}, config)
+        assert [keys(memory.thread_store.at(config)) for config in configs] == [["0"], ["1"], ["2"]]
+        assert [found.id for found in memory.search("heard", namespace=("ada",))] == ["2"]
+
+    def test_a_copy_of_a_thread_has_its_items(self, memory):
+        graph = hearing(memory)
+        graph.invoke({"said": "a"}, thread())
+        memory.checkpointer.copy_thread("t", "copy")
+        graph.invoke({"said": "b"}, thread("copy"))
+        assert keys(memory.thread_store.at(thread())) == ["a"]
+        copy = memory.thread_store.at(thread("copy"))
+        assert keys(copy) == ["a", "b"]
+        assert sorted(item.key for item in copy.search((), query="heard")) == ["a", "b"]
+
+    def test_what_is_erased_is_gone(self, memory):
+        hearing(memory).invoke({"said": "a"}, thread())
+        memory.erase(thread_id="t")
+        assert memory.search("heard") == []
+        assert keys(memory.thread_store.at(thread())) == []
+        assert memory.stats()["content_bytes"] == 0
+        assert memory.verify().ok
+
+
+async def called(store: BaseStore, way: str, name: str, *arguments: Any) -> Any:
+    return getattr(store, name)(*arguments) if way == "sync" else await getattr(store, f"a{name}")(*arguments)
+
+
+class TestWhereItIsNot:
+    @pytest.mark.parametrize("way", ["sync", "async"])
+    def test_where_nothing_runs(self, memory, way):
+        store = memory.thread_store
+        for name, arguments in (
+            ("get", (NS, "k")),
+            ("put", (NS, "k", {})),
+            ("delete", (NS, "k")),
+            ("search", (NS,)),
+            ("list_namespaces", ()),
+        ):
+            with pytest.raises(InvalidInput, match=r"thread_store\.at"):
+                asyncio.run(called(store, way, name, *arguments))
+
+    def test_a_run_without_a_thread(self, memory):
+        def node(state):
+            memory.thread_store.put(NS, "k", {})
+
+        builder = StateGraph(State).add_node("node", node).add_edge(START, "node")
+        with pytest.raises(InvalidInput, match="thread_id"):
+            builder.compile().invoke({})
+
+    def test_a_graph_with_another_checkpointer(self, memory):
+        def node(state):
+            memory.thread_store.put(NS, "k", {})
+
+        builder = StateGraph(State).add_node("node", node).add_edge(START, "node")
+        with pytest.raises(InvalidInput, match="checkpointer"):
+            builder.compile(checkpointer=InMemorySaver()).invoke({}, thread())
+
+    def test_from_outside_nothing_is_written(self, memory):
+        hearing(memory).invoke({"said": "a"}, thread())
+        store = memory.thread_store.at(thread())
+        for write in (lambda: store.put(NS, "k", {}), lambda: store.delete(NS, "a")):
+            with pytest.raises(InvalidInput, match="only be read"):
+                write()
+        assert keys(store) == ["a"]
+
+    @pytest.mark.parametrize("wrong", [5, "t", [], {}, {"configurable": {}}, {"configurable": 5}])
+    def test_what_names_no_thread(self, memory, wrong):
+        with pytest.raises(InvalidInput, match="thread"):
+            memory.thread_store.at(wrong)
+
+    def test_a_thread_that_never_ran_has_no_items(self, memory):
+        store = memory.thread_store.at(thread("never"))
+        assert store.get(NS, "k") is None
+        assert store.search((), query="anything") == store.search(()) == store.list_namespaces() == []
+
+    @pytest.mark.parametrize("config", [{"index": 5}, {"index": {"dims": 0}}, {"ttl": 5}, {"ttl": {"default_ttl": -1}}])
+    def test_what_is_no_configuration(self, memory, config):
+        with pytest.raises(InvalidInput):
+            AgentMemoryThreadStore(memory, **config)
+
+
+class TestItems:
+    @pytest.fixture
+    def store(self, memory):
+        with live_task(memory) as task:
+            yield InTask(memory.thread_store, task)
+
+    def test_names_that_differ_are_two_items(self, store):
+        """However they are written as one."""
+        places = [
+            (("a",), "b"),
+            (("a", "b"), "c"),
+            (("a",), "b\x1fc"),
+            (("a", '"'), ","),
+            (("a",), '",","'),
+            (("A",), "b"),
+        ]
+        for number, (namespace, key) in enumerate(places):
+            store.put(namespace, key, {"n": number})
+        assert [store.get(*place).value["n"] for place in places] == list(range(len(places)))
+
+    def test_the_longest_names_are_told_apart(self, store):
+        namespace = ("x" * 200,) * 9
+        for end in "ab":
+            store.put(namespace, "é" * 999 + end, {"end": end})
+        assert store.get(namespace, "é" * 999 + "a").value == {"end": "a"}
+        assert sorted(item.value["end"] for item in store.search(namespace)) == ["a", "b"]
+        store.delete(namespace, "é" * 999 + "a")
+        assert [item.key[-1] for item in store.search(namespace)] == ["b"]
+
+    def test_a_search_finds_by_the_fields_that_were_named(self, store, memory):
+        store.put(NS, "title", {"title": "apples", "body": "pears"}, index=["title"])
+        store.put(NS, "none", {"title": "apples"}, index=False)
+        store.put(NS, "whole", {"title": "plums", "parts": [{"text": "apples"}]})
+        found = store.search(NS, query="apples")
+        assert sorted(item.key for item in found) == ["title", "whole"]
+        assert all(item.score for item in found)
+        assert store.search(NS, query="pears") == []
+        assert [item.key for item in store.search((), query="apples", filter={"title": "plums"})] == ["whole"]
+
+    def test_a_search_for_words_goes_on_until_enough_fits(self, store):
+        for number in range(150):
+            store.put(("other",), f"k{number}", {"text": "apples apples"})
+        store.put(NS, "k", {"text": "apples, and so much more than these", "wanted": True})
+        assert [item.key for item in store.search(NS, query="apples", limit=1)] == ["k"]
+        assert [item.key for item in store.search((), query="apples", filter={"wanted": True}, limit=1)] == ["k"]
+
+    def test_it_is_a_store_for_whoever_checks(self, memory):
+        assert isinstance(memory.thread_store, BaseStore)
+        assert memory.thread_store is memory.thread_store
+        assert "AgentMemoryThreadStore" in repr(memory.thread_store)
+
+    def test_a_store_in_memory_knows_no_rewinding(self):
+        """What this one is for: LangGraph's store keeps what the thread took back."""
+        store = InMemoryStore()
+
+        def node(state, runtime: Runtime):
+            runtime.store.put(NS, state["said"], {})
+            return {}
+
+        builder = StateGraph(Said).add_node("node", node).add_edge(START, "node")
+        graph = builder.compile(checkpointer=InMemorySaver(), store=store)
+        for said in ("the dog", "Lisbon"):
+            graph.invoke({"said": said}, thread())
+        graph.invoke({"said": "Porto"}, before_last_input(graph, thread()))
+        assert keys(store) == ["Lisbon", "Porto", "the dog"]

@@ -1,0 +1,104 @@
+"""Any history of a thread, forks included: each run finds what a store in memory would hold at that point, and in the
+end each checkpoint shows what it showed then."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp
+from langgraph.store.memory import InMemoryStore
+
+from langchain_agentmem import AgentMemory
+from tests.living import one_node, thread
+
+from .test_items_like_in_memory import (
+    Clock,
+    Ours,
+    gets,
+    lists,
+    puts,
+    same_item,
+    same_namespaces,
+    same_search,
+    searches,
+    told,
+)
+
+batches = st.lists(gets | puts | puts | puts | searches | lists, max_size=12)
+histories = st.lists(st.tuples(st.integers(0, 5), batches), max_size=8)
+
+
+class Point:
+    """A checkpoint, with what a store in memory would hold there."""
+
+    def __init__(self, config, oracle, times):
+        self.config, self.oracle, self.times = config, oracle, times
+
+    def copy(self):
+        oracle, times = InMemoryStore(), Ours()
+        for namespace, items in self.oracle._data.items():
+            oracle._data[namespace] = dict(items)
+        times.times = dict(self.times.times)
+        return Point(self.config, oracle, times)
+
+
+def compare(ops, results, point):
+    for op, result in zip(ops, results, strict=True):
+        if isinstance(op, GetOp):
+            same_item(result, point.oracle.get(op.namespace, op.key), point.times)
+        elif isinstance(op, SearchOp):
+            same_search(result, op, point.oracle, point.times)
+        elif isinstance(op, ListNamespacesOp):
+            same_namespaces(result, op, point.oracle)
+        else:
+            assert result is None
+
+
+def run(memory, history, clock):
+    given, told_at = {}, {}
+
+    def node(state):
+        told_at["results"] = memory.thread_store.batch(given["ops"])
+        told_at["now"] = clock.last()
+        return {"n": 1}
+
+    graph = one_node(node, memory)
+    points = [Point(thread(), InMemoryStore(), Ours())]
+    for back, ops in history:
+        point = points[-1 - back % len(points)].copy()
+        given["ops"] = ops
+        # The beginning is no checkpoint that one could go back to, but another thread that never ran.
+        config = point.config if "checkpoint_id" in point.config["configurable"] else thread(f"t{len(points)}")
+        graph.invoke({"n": 0}, config, durability="sync")
+        compare(ops, told_at["results"], point)
+        writes = [op for op in ops if isinstance(op, PutOp)]
+        point.oracle.batch(writes)
+        point.times.follow(writes, told_at["now"])
+        point.config = graph.get_state(thread(config["configurable"]["thread_id"])).config
+        points.append(point)
+    for point in points:
+        found = memory.thread_store.at(point.config).search((), limit=1_000)
+        there = point.oracle.search((), limit=1_000)
+        assert sorted(map(told, found), key=repr) == sorted(map(told, there), key=repr)
+    for name in {point.config["configurable"]["thread_id"] for point in points}:
+        memory.erase(thread_id=name)
+    report = memory.verify()
+    assert report.ok, report.problems
+
+
+class TestAnyHistory:
+    @given(histories)
+    @settings(max_examples=80)
+    def test_each_point_holds_what_a_store_in_memory_would(self, history):
+        clock = Clock()
+        with AgentMemory(clock=clock) as memory:
+            run(memory, history, clock)
+
+    @given(histories)
+    @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @pytest.mark.parametrize("url", ["postgres"], indirect=True)
+    def test_on_postgresql_as_well(self, url, history):
+        clock = Clock()
+        with AgentMemory(url, clock=clock) as memory:
+            run(memory, history, clock)
