@@ -308,10 +308,12 @@ class _Run:
             if asynchronous
             else get_callback_manager_for_config(complete)
         )
+        # The manager is ours alone, and runs called within the step inherit from another list.
+        manager.handlers = [
+            _Contained(each) if each.raise_error else each for each in manager.handlers if _listens(each)
+        ]
         if not manager.handlers:
             return None
-        # The manager is ours alone, and runs called within the step inherit from another list.
-        manager.handlers = [_Contained(each) if each.raise_error else each for each in manager.handlers]
         return cls(run_type, complete, manager)
 
     def start(self, name: str, inputs: dict[str, Any], metadata: dict[str, Any]) -> Any:
@@ -436,7 +438,13 @@ def _may_be_traced(config: RunnableConfig | None) -> bool:
 
 
 def _has_handlers(callbacks: Any) -> bool:
-    return callbacks is not None and bool(getattr(callbacks, "handlers", callbacks))
+    handlers = getattr(callbacks, "handlers", callbacks)
+    return any(map(_listens, handlers)) if isinstance(handlers, list) else handlers is not None
+
+
+def _listens(handler: Any) -> bool:
+    """Whether a handler wants to hear of steps; the one that watches the attempts of nodes (`rewinding/`) does not."""
+    return not getattr(handler, "hears_nodes_only", False)
 
 
 def _langchain_may_listen(modules: Mapping[str, Any]) -> bool:
@@ -453,7 +461,9 @@ def _langchain_may_listen(modules: Mapping[str, Any]) -> bool:
             return True
         # What `register_configure_hook` was given, `collect_runs` among it.
         for variable, _, handler, switch in contexts._configure_hooks:  # noqa: SLF001 - there is no public view of it
-            if variable.get() is not None or (handler is not None and os.environ.get(switch or "")):
+            given = variable.get()
+            heard = given is not None and _listens(given)
+            if heard or (handler is not None and os.environ.get(switch or "")):
                 return True
     switches = modules.get("langchain_core.globals")
     return switches is not None and bool(switches.get_debug())

@@ -272,10 +272,12 @@ def place_of(line: int, checkpoint: str) -> Steps[Spot | None]:
 
 
 def time_of(checkpoint: str) -> int:
-    """When a checkpoint was made, in microseconds since 1970, as its id tells (a UUID of version 6)."""
+    """When a checkpoint was made, in microseconds since 1970, as its id tells; 0 if it is no UUID of version 6."""
     try:
         number = int(checkpoint.replace("-", ""), 16)
     except ValueError:
+        return 0
+    if number >> 76 & 0xF != 6:  # noqa: PLR2004 - the version
         return 0
     ticks = (number >> 80 << 12) | (number >> 64 & 0xFFF)
     return (ticks - 0x01B21DD213814000) // 10

@@ -22,7 +22,7 @@ from langchain_agentmem.rewinding.runs import Runs
 class _Watch(BaseCallbackHandler):
     """Hears of the attempts of all nodes of all graphs in this process."""
 
-    run_inline = True
+    run_inline = hears_nodes_only = True
     ignore_llm = ignore_chat_model = ignore_retriever = ignore_agent = ignore_custom_event = ignore_retry = True
 
     def __init__(self) -> None:

@@ -369,7 +369,7 @@ PIECES = [
 ]  # fmt: skip
 
 
-LENGTH = 400_000
+LENGTH = 100_000
 
 
 class TestTime:

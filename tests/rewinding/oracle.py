@@ -118,6 +118,7 @@ class World:
 
         What it sees when its caller has failed meanwhile does not matter. And what a run left finished that was stopped
         before its next checkpoint, LangGraph takes in without a task: a memory cannot know of it before the next put.
+        What a function that had finished remembered shows in its caller, which runs again, before that calls it again.
         """
         if not self.counts(config):
             return
@@ -128,7 +129,7 @@ class World:
         """Whether it matters what a task sees."""
         if self.over & set(RUNNING.get()):
             return False
-        return config["configurable"]["thread_id"] not in self.stopped or self.durability == "sync"
+        return config["configurable"]["thread_id"] not in self.stopped
 
     def compare(self, view: str, space: str, loop: str, expected: Iterable[str], got: list[str]) -> None:
         """Compare what a view shows with state. It may show what other `@task`s of its callers remember, or not.

@@ -12,7 +12,7 @@ from .adapters import Real
 from .oracle import World, followed, report
 from .worlds import random_script
 
-EXAMPLES = {"sqlite": 40, "postgres": 8}
+EXAMPLES = {"sqlite": 24, "postgres": 6}
 NS = ("notes",)
 
 

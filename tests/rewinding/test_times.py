@@ -1,0 +1,23 @@
+"""When a checkpoint was made is told by its id."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+from langgraph.checkpoint.base.id import uuid6
+
+from langchain_agentmem.clock import micros
+from langchain_agentmem.rewinding.sealing import time_of
+
+
+def test_the_id_of_a_checkpoint_holds_its_time():
+    before = micros(datetime.now(UTC))
+    made = time_of(str(uuid6()))
+    assert before - 1_000_000 <= made <= micros(datetime.now(UTC)) + 1_000_000
+
+
+@pytest.mark.parametrize("other", [str(uuid.uuid4()), str(uuid.uuid1()), "a checkpoint", ""])
+def test_of_an_id_that_somebody_else_made_nothing_is_read(other):
+    assert time_of(other) == 0
