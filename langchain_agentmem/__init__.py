@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         MissingExtra,
         StorageError,
     )
+    from langchain_agentmem.memory.facts.kg import KGMemory
     from langchain_agentmem.memory.injection.inject import MemoryInjection
     from langchain_agentmem.memory.layers import LayeredMemory
     from langchain_agentmem.messages import Message
@@ -59,6 +60,7 @@ _HOMES = {
     "Conversation": "model",
     "ConversationMemory": "conversations.history",
     "InvalidInput": "errors",
+    "KGMemory": "memory.facts.kg",
     "LayeredMemory": "memory.layers",
     "ManagedConversationMemory": "compaction.managed",
     "MemoryInjection": "memory.injection.inject",
@@ -89,6 +91,7 @@ __all__ = [
     "Conversation",
     "ConversationMemory",
     "InvalidInput",
+    "KGMemory",
     "LayeredMemory",
     "ManagedConversationMemory",
     "MemoryInjection",

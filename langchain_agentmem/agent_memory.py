@@ -53,6 +53,9 @@ if TYPE_CHECKING:
         TriggerStrategy,
     )
     from langchain_agentmem.compaction.node import CompactionNode
+    from langchain_agentmem.memory.facts.fact import FactsConfig
+    from langchain_agentmem.memory.facts.kg import KGMemory
+    from langchain_agentmem.memory.facts.node import RememberFacts
     from langchain_agentmem.memory.injection.inject import MemoryInjection
     from langchain_agentmem.memory.layers import LayeredMemory
     from langchain_agentmem.memory.settings import LayersConfig
@@ -254,6 +257,59 @@ class AgentMemory(Closing):
         whose = branch_or_config if isinstance(branch_or_config, str) else self._thread(branch_or_config)
         return LayeredMemory(self.database, whose, namespace=namespace, settings=settings, model=model)
 
+    def facts(
+        self,
+        branch_or_config: Any = "main",
+        namespace: Sequence[str] | None = None,
+        model: Any = None,
+        *,
+        description: str | None = None,
+        settings: FactsConfig | None = None,
+    ) -> KGMemory:
+        """Facts that know when they were true (documents 001 and 003), of a branch or of a thread.
+
+        `memory.facts("user-42")` is memory that belongs to no thread, on the same branch as `memory.layers("user-42")`.
+        `memory.facts(config)` in a node of a graph is the thread's, and is rewound with it, as with `layers`.
+
+        Args:
+            branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`; None for the run this
+                is called in. Default: the branch "main".
+            namespace: Whose branch it is. Default: the running config's, else the root.
+            model: Who extracts facts from what is added: a LangChain model, a function, or a model's name. Default:
+                nobody; what is added is kept and found.
+            description: A text with which the memory begins, and that a reset keeps. Default: the one it has, if any.
+            settings: How facts are kept and learned. Default: `FactsConfig()`.
+
+        Raises:
+            InvalidInput: An argument is wrong, or no run is there.
+        """
+        from langchain_agentmem.memory.facts.kg import KGMemory  # noqa: PLC0415 - who needs it pays
+
+        whose = branch_or_config if isinstance(branch_or_config, str) else self._thread(branch_or_config)
+        return KGMemory(
+            self.database, whose, namespace=namespace, model=model, description=description, settings=settings
+        )
+
+    def remember_facts(self, model: Any, **options: Any) -> RememberFacts:
+        """A node of a graph that extracts facts from the new messages of its state, from each once.
+
+        `builder.add_node("facts", memory.remember_facts(model))`
+
+        Args:
+            model: Who extracts them: a LangChain model, a function, or a model's name.
+            **options: What `RememberFacts` takes besides, such as `branch`, `namespace`, `roles`, `messages_key`.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        from langchain_agentmem.memory.facts.node import RememberFacts  # noqa: PLC0415 - it loads LangChain's runnables
+
+        try:
+            inspect.signature(RememberFacts).bind(self, model, **options)
+        except TypeError as error:
+            raise InvalidInput(f"Facts cannot be remembered like this: {error}.") from error
+        return RememberFacts(self, model, **options)
+
     def session(self, session_id: Any = None, namespace: Sequence[str] | None = None) -> SessionMemory:
         """One session of rounds and posts between roles (document 000), over the log of the same id, or of a thread.
 
@@ -308,18 +364,19 @@ class AgentMemory(Closing):
 
     def create(
         self, memory_type: str = "conversation_history", **options: Any
-    ) -> ConversationMemory | SessionMemory | LayeredMemory:
+    ) -> ConversationMemory | SessionMemory | LayeredMemory | KGMemory:
         """Make a memory by the name of its type (documents 001 and 003).
 
         Args:
-            memory_type: "conversation_history", "managed_conversation", "session" or "layers".
+            memory_type: "conversation_history", "managed_conversation", "kg", "layers" or "session".
             **options: What the type's own method takes: `conversation_id`, `namespace`, `description` and so on.
 
         Raises:
             InvalidInput: There is no such type, or it takes no such option.
         """
-        makers: dict[str, Callable[..., ConversationMemory | SessionMemory | LayeredMemory]] = {
+        makers: dict[str, Callable[..., ConversationMemory | SessionMemory | LayeredMemory | KGMemory]] = {
             "conversation_history": self.conversation,
+            "kg": self.facts,
             "layers": self.layers,
             "managed_conversation": self.managed_conversation,
             "session": self.session,
@@ -407,7 +464,7 @@ class AgentMemory(Closing):
             query: Any text.
             namespace: Where to look: this namespace and all below it. Default: the running config's, else the root.
             limit: Most results. Default: 10.
-            kinds: Only these kinds: "message", "item", "event", "record". Default: all.
+            kinds: Only these kinds: "message", "fact", "item", "event", "record". Default: all.
             conversation_id: Only this conversation. Default: all.
             roles: Only messages of these roles. Default: all.
             before: Only what was said before this time. Without a time zone it is taken as UTC.

@@ -25,6 +25,7 @@ from langchain_agentmem.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.retrieval import index
 from langchain_agentmem.rewinding import care as remembered
 from langchain_agentmem.rewinding import check as memory_check
+from langchain_agentmem.rewinding import sources
 from langchain_agentmem.rewinding import transfer as memory_transfer
 from langchain_agentmem.rewinding import whole as memories
 from langchain_agentmem.rewinding.arriving import Arrival
@@ -196,6 +197,8 @@ def erase(
     for at in erased:
         entries += yield from log.clear(at, keep_description=False)
     before = yield from remembered.total()
+    if name is not None:  # what was learned from it, wherever that lies
+        yield from sources.forget(low, high, name)
     deleted = [] if conversation_id is not None else (yield from memories.delete(low, high, name))
     values = 0 if name is not None else (yield from blobs.erase(low, high))
     kept = 0 if name is not None else (yield from items.erase(low, high))

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from langchain_agentmem.conversations import found as messages
 from langchain_agentmem.items import found as items
 from langchain_agentmem.memory import found as layers
+from langchain_agentmem.memory.facts import found as facts
 from langchain_agentmem.memory.found import EVERYWHERE, Outlook
 from langchain_agentmem.retrieval import analysis
 from langchain_agentmem.retrieval.index import TextsOf
@@ -29,6 +30,8 @@ RecollectionsOf: TypeAlias = Callable[[Sequence[Hit], int, Outlook], Steps[Mappi
 TEXTS: Mapping[str, TextsOf] = MappingProxyType(
     {
         "event": layers.texts,
+        "fact": layers.texts,
+        "fact_text": layers.texts,
         "item": items.texts,
         "message": messages.texts,
         "record": layers.texts,
@@ -39,6 +42,8 @@ TEXTS: Mapping[str, TextsOf] = MappingProxyType(
 RECOLLECTIONS: Mapping[str, RecollectionsOf] = MappingProxyType(
     {
         "event": layers.recollections,
+        "fact": facts.recollections,
+        "fact_text": facts.recollections,
         "item": lambda hits, now, _: items.recollections(hits, now),
         "message": lambda hits, now, _: messages.recollections(hits, now),
         "record": layers.recollections,
@@ -46,10 +51,10 @@ RECOLLECTIONS: Mapping[str, RecollectionsOf] = MappingProxyType(
         "thread_post": messages.rewound_recollections,
     }
 )
-KINDS = ("event", "item", "message", "record")
+KINDS = ("event", "fact", "item", "message", "record")
 """What a user can look for."""
 _STORED_AS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"item": ("item", "thread_item"), "message": ("message", "thread_post")}
+    {"fact": ("fact", "fact_text"), "item": ("item", "thread_item"), "message": ("message", "thread_post")}
 )
 
 

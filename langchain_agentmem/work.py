@@ -38,19 +38,21 @@ NO_STREAM = "nostream"
 
 
 class Ask(NamedTuple):
-    """A question to a model; the answer is its text.
+    """A question to a model; the answer is its text, unless something else is wanted.
 
     Attributes:
         model: Whatever `usable_model` gives.
         messages: What it is given.
         name: What the call is called in a trace.
         timeout: Seconds to wait for an answer, after which `TimeoutError` is raised; None for ever.
+        read: Takes the answer out of what the model gave. Default: its text.
     """
 
     model: Any
     messages: Sequence[BaseMessage]
     name: str
     timeout: float | None = None
+    read: Callable[[Any], Any] | None = None
 
 
 class Run(NamedTuple):
@@ -190,20 +192,20 @@ async def _aanswer(wish: Wish, database: Database | None) -> Any:
         return found
     async with asyncio.timeout(wish.timeout):
         if hasattr(wish.model, "ainvoke"):
-            return _text(await wish.model.ainvoke(list(wish.messages), config=_config(wish)))
+            return _read(wish, await wish.model.ainvoke(list(wish.messages), config=_config(wish)))
         # A function that only waits must not hold up the loop.
         reply = await asyncio.to_thread(wish.model, list(wish.messages))
-        return _text(await reply if inspect.isawaitable(reply) else reply)
+        return _read(wish, await reply if inspect.isawaitable(reply) else reply)
 
 
-def _asked(wish: Ask) -> str:
+def _asked(wish: Ask) -> Any:
     if hasattr(wish.model, "invoke"):
-        return _text(wish.model.invoke(list(wish.messages), config=_config(wish)))
+        return _read(wish, wish.model.invoke(list(wish.messages), config=_config(wish)))
     reply = wish.model(list(wish.messages))
     if inspect.isawaitable(reply):
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             reply = runner.run(_awaited(reply))
-    return _text(reply)
+    return _read(wish, reply)
 
 
 def _is_in_a_loop() -> bool:
@@ -215,9 +217,9 @@ def _is_in_a_loop() -> bool:
     return True
 
 
-def _in_time(wish: Ask, timeout: float | None) -> str:
+def _in_time(wish: Ask, timeout: float | None) -> Any:
     """Ask in a thread that is left to itself when time is up: nothing else can end a call that hangs."""
-    answer: list[str] = []
+    answer: list[Any] = []
     failure: list[BaseException] = []
 
     def ask() -> None:
@@ -250,6 +252,10 @@ def _document(found: Recollection) -> dict[str, Any]:
 
 def _config(wish: Ask) -> dict[str, Any]:
     return {"run_name": wish.name, "tags": [NO_STREAM]}
+
+
+def _read(wish: Ask, reply: Any) -> Any:
+    return _text(reply) if wish.read is None else wish.read(reply)
 
 
 def _text(reply: Any) -> str:

@@ -125,14 +125,25 @@ class TestDocumentation:
 
 class TestTwins:
     @pytest.mark.parametrize(
-        "name", ["AgentMemory", "ConversationMemory", "ManagedConversationMemory", "SessionMemory"]
+        "name", ["AgentMemory", "ConversationMemory", "KGMemory", "ManagedConversationMemory", "SessionMemory"]
     )
     def test_what_does_io_has_an_async_twin_with_the_same_parameters(self, name):
         part = getattr(langchain_agentmem, name)
         makers = {
-            *("conversation", "managed_conversation", "session", "create", "compaction", "tools", "layers", "inject"),
+            *(
+                "conversation",
+                "managed_conversation",
+                "session",
+                "create",
+                "compaction",
+                "tools",
+                "layers",
+                "inject",
+                "facts",
+                "remember_facts",
+            ),
             *("byte_store", "retriever", "set_event_context", "get_messages"),
-            *("watch_rounds", "forget"),
+            *("watch_rounds", "forget", "at"),
         }
         checked = 0
         own = [each for each in part.__mro__ if each.__module__.startswith("langchain_agentmem.")]

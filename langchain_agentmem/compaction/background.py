@@ -13,7 +13,6 @@ goes on from there, and of several processes one does it.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from langchain_agentmem import jobs
+from langchain_agentmem.attendant import Attendant, Looked
 from langchain_agentmem.compaction.config import SummarizationConfig
 from langchain_agentmem.compaction.pipeline import Outcome
 from langchain_agentmem.compaction.rounds import (
@@ -55,8 +55,6 @@ logger = logging.getLogger(__name__)
 
 KIND = "compaction"
 """The kind of the jobs by which one process at a time makes a summary."""
-RETRIES = 8
-"""How often a summary that fails is tried again before the next round begins."""
 
 _SHARE_OF_WINDOW = 0.8
 _INPUT = 100_000
@@ -115,38 +113,24 @@ class ContextCompactor:
         self._counter = TokenCounter()
         mark = blake2b(f"{self._lane}\x1f{self._at.name}".encode("utf-8", "surrogatepass"), digest_size=20)
         self._wanted = Wanted(self._at.path, KIND, mark.hexdigest())
-        self._news = threading.Condition()  # guards what follows
-        self._started = False
-        self._changed = False
+        self._attendant = Attendant(self._look, "agentmem-rounds")
         self._unwatch: Callable[[], None] = lambda: None
-        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Summarize from now on, beginning with what there is. Starting twice is starting once."""
-        with self._news:
-            if self._started or not self.config.enabled:
-                return
-            self._started = True
-            self._unwatch = self.session.watch_rounds(self.notify_rounds_changed)
+        if not self.config.enabled or not self._attendant.start():
+            return
+        self._unwatch = self.session.watch_rounds(self.notify_rounds_changed)
         self.notify_rounds_changed()
 
     def stop(self) -> None:
         """Summarize no more. Nothing is waited for: a model that is being asked may answer, and its answer is kept."""
-        with self._news:
-            self._started = False
-            self._news.notify_all()
-            self._unwatch()
+        self._attendant.stop()
+        self._unwatch()
 
     def notify_rounds_changed(self) -> None:
         """Leave word that there may be something to do. Does nothing unless started; never waits."""
-        with self._news:
-            if not self._started:
-                return
-            self._changed = True
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="agentmem-rounds", daemon=True)
-                self._thread.start()
-            self._news.notify_all()
+        self._attendant.notify()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until there is nothing to do, or until time is up.
@@ -157,46 +141,28 @@ class ContextCompactor:
         Returns:
             Whether there is nothing to do.
         """
-        with self._news:
-            return self._news.wait_for(lambda: self._thread is None, timeout)
+        return self._attendant.wait(timeout)
 
     # -- the thread --------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        failures = 0
-        while True:
-            with self._news:
-                if not (self._started and self._changed):
-                    self._thread = None
-                    self._news.notify_all()
-                    return
-                self._changed = False
-            pause, failed = self._round()
-            failures = failures + 1 if failed else 0
-            with self._news:
-                if self._changed:
-                    failures = 0
-                elif pause is not None and failures <= RETRIES:
-                    self._news.wait_for(lambda: self._changed or not self._started, pause)
-                    self._changed = True
-
-    def _round(self) -> tuple[float | None, bool]:
-        """Do what there is to do. Returns the seconds to wait where it is not done, and whether it failed."""
+    def _look(self) -> Looked:
+        """Do what there is to do."""
         try:
             seen = self._database.engine.read(self._seeing())
             if not seen.due(self.config):
-                return None, False
-            pause = self._database.worker.attempt(self._wanted, self._summarize)
+                return Looked()
+            return Looked(self._database.worker.attempt(self._wanted, self._summarize) or 0.0)
         except MemoryClosed:
-            self.stop()
-            return None, False
+            return self._over()
         except Exception:  # the rounds are as they were
             if not self._database.engine.usable:
-                self.stop()
-                return None, False
+                return self._over()
             logger.warning("The rounds of %r were not summarized; it will be tried again.", self.role, exc_info=True)
-            return jobs.pause(0), True
-        return (0.0 if pause is None else pause), False
+            return Looked(jobs.pause(0), failed=True)
+
+    def _over(self) -> Looked:
+        self._unwatch()
+        return Looked(over=True)
 
     def _summarize(self, job: Job) -> None:
         perform(self._summarizing(job), self._database)

@@ -88,11 +88,23 @@ def edited(old: log.Stored, changes: Mapping[str, Any]) -> log.Entry:
     """
     if old.kind == log.ROUND:
         raise MessageError(f"{old.key!r} is a round, not a message.")
+    return new_version(old, changed(decode_body(old.body, old.key), changes))
+
+
+def changed(message: Message, changes: Mapping[str, Any]) -> Message:
+    """A message in which some fields have changed.
+
+    Args:
+        message: As it was.
+        changes: Fields of `Message` with their new values.
+
+    Raises:
+        MessageError: A change does not fit.
+    """
     try:
-        message = dataclasses.replace(decode_body(old.body, old.key), **changes)
+        return dataclasses.replace(message, **changes)
     except TypeError as error:
         raise MessageError(f"This change does not fit a message: {error}.") from error
-    return new_version(old, message)
 
 
 def new_version(old: log.Stored, message: Message) -> log.Entry:

@@ -18,6 +18,7 @@ from langchain_agentmem.errors import BranchMoved, MessageError
 from langchain_agentmem.messages import body_text, same_body
 from langchain_agentmem.model import Retention
 from langchain_agentmem.retrieval import index
+from langchain_agentmem.rewinding import sources
 from langchain_agentmem.storage import Steps, content, query
 
 CONVERSATION = "conversation"
@@ -257,6 +258,7 @@ def remove(at: Address, keys: Sequence[str]) -> Steps[list[str]]:
             if row["kind"] == MESSAGE:
                 yield query.message_dropped(branch=found[0])
             removed.append(key)
+    yield from sources.forget(*_own(at), at.name, removed)
     return removed
 
 
@@ -281,6 +283,9 @@ def clear(at: Address, *, keep_description: bool) -> Steps[int]:
         yield from index.close(at.path, MESSAGE, at.name)
         yield query.delete_empty_namespaces(path=at.path)
     yield from content.collect(_hashes(rows))
+    yield from sources.forget(*_own(at), at.name, sorted({row["key"] for row in rows}))
+    if not keep_description:
+        yield from sources.forget(*_own(at), at.name)
     return len(rows)
 
 
@@ -387,6 +392,11 @@ def disown(at: Address, key: str) -> Steps[None]:
 
 
 # -- the parts of the above ----------------------------------------------------------------------------------------
+
+
+def _own(at: Address) -> tuple[str, str]:
+    """The path of a conversation's namespace, and the one behind it."""
+    return at.path, at.path + "\x01"
 
 
 def _find(at: Address) -> Steps[int | None]:

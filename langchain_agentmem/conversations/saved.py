@@ -34,66 +34,11 @@ FORMAT = "langchain-agentmem/memory"
 VERSION = 1
 
 
-class Saved:
-    """A memory that goes to a file and comes back, and that tells an event bus what happens (document 003)."""
+class Told:
+    """A memory that tells an event bus what happens, and that may be asked to compact itself (document 003)."""
 
-    memory_type: str
-    _part: str
     _database: Database
-    _at: log.Address
-    _log: log.Log = log
-    _description: log.Entry | None = None
-    _own_description: log.Entry | None = None
-    _retention: Retention | None = None
     _event_context: EventContext | None = None
-
-    @property
-    def namespace(self) -> Namespace:
-        """Whose memory it is."""
-        return namespace_of(self._at.path)
-
-    def save_to_file(self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None) -> None:
-        """Write this memory to a JSON file, whole or not at all.
-
-        Args:
-            path: Where to. A file that is there is replaced.
-            additional_state: What to keep beside it; JSON must be able to hold it. Default: nothing.
-
-        Raises:
-            InvalidInput: The additional state is not JSON, or the file cannot be written.
-        """
-        records = self._read("save", self._dumping)
-        _write_document(path, self._document(records, additional_state))
-
-    async def asave_to_file(
-        self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
-    ) -> None:
-        """`save_to_file`, awaited."""
-        records = await self._aread("save", self._dumping)
-        document = self._document(records, additional_state)
-        await self._database.engine.in_thread(_write_document, path, document, write=False)
-
-    def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
-        """Take the place of what this memory holds with what a file holds.
-
-        Args:
-            path: A file that `save_to_file` wrote.
-
-        Returns:
-            The additional state in the file, or None.
-
-        Raises:
-            InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
-        """
-        document = _read_document(path, self.memory_type)
-        self._loaded(self._database.write(f"{self._part}.load", self._loading(document), self._shown()))
-        return _additional(document)
-
-    async def aload_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
-        """`load_from_file`, awaited."""
-        document = await self._database.engine.in_thread(_read_document, path, self.memory_type, write=False)
-        self._loaded(await self._database.awrite(f"{self._part}.load", self._loading(document), self._shown()))
-        return _additional(document)
 
     def set_event_context(self, agent_name: str, event_bus: Any, session_id: str | None = None) -> None:
         """Have this memory's events told to an event bus (document 003).
@@ -136,6 +81,76 @@ class Saved:
     async def acompact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
         """`compact_for_payload_error`, awaited."""
         return self.compact_for_payload_error(runtime)
+
+    def _tell(self, event: Callable[[str], Event]) -> None:
+        """Tell hooks and the event bus. `event` is given the agent's name, empty where there is none."""
+        context = self._event_context
+        if context is None and not self._database.hooks:
+            return
+        told = event(context.agent_name if context else "")
+        self._database.hooks.emit(told)
+        if context is not None:
+            context.emit(told)
+
+
+class Saved(Told):
+    """A memory that goes to a file and comes back (document 003)."""
+
+    memory_type: str
+    _part: str
+    _at: log.Address
+    _log: log.Log = log
+    _description: log.Entry | None = None
+    _own_description: log.Entry | None = None
+    _retention: Retention | None = None
+
+    @property
+    def namespace(self) -> Namespace:
+        """Whose memory it is."""
+        return namespace_of(self._at.path)
+
+    def save_to_file(self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None) -> None:
+        """Write this memory to a JSON file, whole or not at all.
+
+        Args:
+            path: Where to. A file that is there is replaced.
+            additional_state: What to keep beside it; JSON must be able to hold it. Default: nothing.
+
+        Raises:
+            InvalidInput: The additional state is not JSON, or the file cannot be written.
+        """
+        records = self._read("save", self._dumping)
+        write_document(path, document_of(self.memory_type, records, additional_state))
+
+    async def asave_to_file(
+        self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
+    ) -> None:
+        """`save_to_file`, awaited."""
+        records = await self._aread("save", self._dumping)
+        document = document_of(self.memory_type, records, additional_state)
+        await self._database.engine.in_thread(write_document, path, document, write=False)
+
+    def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
+        """Take the place of what this memory holds with what a file holds.
+
+        Args:
+            path: A file that `save_to_file` wrote.
+
+        Returns:
+            The additional state in the file, or None.
+
+        Raises:
+            InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
+        """
+        document = read_document(path, self.memory_type)
+        self._loaded(self._database.write(f"{self._part}.load", self._loading(document), self._shown()))
+        return additional_in(document)
+
+    async def aload_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
+        """`load_from_file`, awaited."""
+        document = await self._database.engine.in_thread(read_document, path, self.memory_type, write=False)
+        self._loaded(await self._database.awrite(f"{self._part}.load", self._loading(document), self._shown()))
+        return additional_in(document)
 
     # -- what the views of a log share -------------------------------------------------------------------------
 
@@ -185,25 +200,6 @@ class Saved:
     def _whose(self) -> dict[str, Any]:
         return {"namespace": self.namespace, "conversation_id": self._at.name}
 
-    def _tell(self, event: Callable[[str], Event]) -> None:
-        """Tell hooks and the event bus. `event` is given the agent's name, empty where there is none."""
-        context = self._event_context
-        if context is None and not self._database.hooks:
-            return
-        told = event(context.agent_name if context else "")
-        self._database.hooks.emit(told)
-        if context is not None:
-            context.emit(told)
-
-    def _document(self, records: list[dict[str, Any]], additional_state: Mapping[str, Any] | None) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "memory_type": self.memory_type,
-            "entries": records,
-            "additional_state": _stated(additional_state),
-        }
-
     def _dumping(self) -> Steps[list[dict[str, Any]]]:
         return (yield from transfer.dump(self._at))
 
@@ -240,7 +236,34 @@ def _stated(additional_state: Any) -> dict[str, Any] | None:
     return dict(additional_state)
 
 
-def _write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
+def document_of(
+    memory_type: str, records: Sequence[Mapping[str, Any]], additional_state: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What a file of a memory holds.
+
+    Args:
+        memory_type: The type of the memory.
+        records: What it holds.
+        additional_state: What the caller keeps beside it.
+
+    Raises:
+        InvalidInput: The additional state is no dictionary.
+    """
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "memory_type": memory_type,
+        "entries": records,
+        "additional_state": _stated(additional_state),
+    }
+
+
+def write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
+    """Write the file of a memory, whole or not at all.
+
+    Raises:
+        InvalidInput: It is not JSON, or the file cannot be written.
+    """
     try:
         text = json.dumps(document, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -249,7 +272,12 @@ def _write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) -
         file.write(text)
 
 
-def _read_document(path: str | os.PathLike[str], memory_type: str) -> dict[str, Any]:
+def read_document(path: str | os.PathLike[str], memory_type: str) -> dict[str, Any]:
+    """Read the file of a memory.
+
+    Raises:
+        InvalidInput: The file is missing, damaged or of another kind.
+    """
     if not isinstance(path, str | os.PathLike):
         raise InvalidInput(f"A saved memory is a file: give its path, not {type(path).__name__}.")
     try:
@@ -269,6 +297,7 @@ def _read_document(path: str | os.PathLike[str], memory_type: str) -> dict[str, 
     return document
 
 
-def _additional(document: Mapping[str, Any]) -> dict[str, Any] | None:
+def additional_in(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The state that the caller kept beside a memory, if any."""
     state = document.get("additional_state")
     return state if isinstance(state, dict) else None

@@ -168,7 +168,7 @@ class ArchivalMemory(Layer):
         most = self._ground.settings.retrieval_k if limit is None else limit_given(limit)
         wanted = set(() if tags is None else self._marks(tags))
         hits = yield from found(
-            self._ground, RECORD, query, most, lambda kept: wanted <= set(kept.extra.get("tags", ()))
+            self._ground, (RECORD,), query, most, lambda kept: wanted <= set(kept.extra.get("tags", ()))
         )
         return [replace(record_of(hit.kept), score=hit.score, why=hit.why) for hit in hits]
 

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from langchain_agentmem.clock import moment
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.layer import Ground, looking
+from langchain_agentmem.memory.layer import Footing, Ground, looking
 from langchain_agentmem.memory.values import CORE, EVENT, RECORD
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, fork, names_of
@@ -99,7 +99,7 @@ class BranchTree:
         return "\n".join(lines)
 
 
-def forking(ground: Ground, name: str) -> Work[BranchAt]:
+def forking(ground: Footing, name: str) -> Work[BranchAt]:
     """Fork a branch, as work."""
     point, now = named_branch(ground.point), ground.now()
     made: BranchAt = yield Run(

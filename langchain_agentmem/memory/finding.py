@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from langchain_agentmem.memory.found import Outlook
-from langchain_agentmem.memory.layer import Ground, looking
+from langchain_agentmem.memory.layer import Footing, looking
 from langchain_agentmem.retrieval.search import Recollection, Walls, Why, inquiry
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.branches import families
@@ -33,28 +33,36 @@ class FoundHere(NamedTuple):
     why: Why
 
 
-def found(ground: Ground, kind: str, query: str, limit: int, wanted: Callable[[Kept], bool]) -> Work[list[FoundHere]]:
+def found(
+    ground: Footing,
+    kinds: Sequence[str],
+    query: str,
+    limit: int,
+    wanted: Callable[[Kept], bool] = lambda _: True,
+) -> Work[list[FoundHere]]:
     """Find what a memory shows.
 
     Args:
         ground: The memory.
-        kind: What is looked for.
+        kinds: What is looked for; of two kinds no two have the same key.
         query: Any text.
         limit: Most hits.
-        wanted: Which of them count; the others do not take their places.
+        wanted: Which of them count; the others do not take their places. Default: all.
 
     Returns:
         The best first.
     """
     if not limit:
         return []
-    names: tuple[str, ...] = yield from looking(ground, f"{kind}.family", lambda view: families(ground.point, view))
-    walls = Walls(ground.point.path, ground.point.path + "\x1f", kinds=(kind,), conversations=names)
+    names: tuple[str, ...] = yield from looking(ground, f"{kinds[0]}.family", lambda view: families(ground.point, view))
+    walls = Walls(ground.point.path, ground.point.path + "\x1f", kinds=tuple(kinds), conversations=names)
     asked = inquiry(query, ground.now())
     many = limit
     while True:
-        given: list[Recollection] = yield Find(f"{kind}.search", asked, walls, many, Outlook(ground.point, alone=True))
-        there: dict[str, Kept] = yield from looking(ground, f"{kind}.read", partial(_named, kind, given))
+        given: list[Recollection] = yield Find(
+            f"{kinds[0]}.search", asked, walls, many, Outlook(ground.point, alone=True)
+        )
+        there: dict[str, Kept] = yield from looking(ground, f"{kinds[0]}.read", partial(_named, kinds, given))
         hits = [
             FoundHere(there[each.id], each.score, each.why)
             for each in given
@@ -65,5 +73,8 @@ def found(ground: Ground, kind: str, query: str, limit: int, wanted: Callable[[K
         many *= MORE
 
 
-def _named(kind: str, given: list[Recollection], view: View) -> Steps[dict[str, Kept]]:
-    return (yield from rows.named(view, kind, [each.id for each in given]))
+def _named(kinds: Sequence[str], given: Sequence[Recollection], view: View) -> Steps[dict[str, Kept]]:
+    there: dict[str, Kept] = {}
+    for kind in kinds:
+        there |= yield from rows.named(view, kind, [each.id for each in given])
+    return there

@@ -56,28 +56,37 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """What the layers of one memory stand on.
+class Footing:
+    """Where a memory is.
 
     Attributes:
         database: Where it is kept.
         point: Whose memory it is.
-        settings: How it behaves.
-        compressor: Makes texts fit, with a model or without one.
     """
 
     database: Database
     point: Standpoint
+
+    def now(self) -> int:
+        """The time, in microseconds since 1970."""
+        return self.database.now()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground(Footing):
+    """What the layers of one memory stand on.
+
+    Attributes:
+        settings: How it behaves.
+        compressor: Makes texts fit, with a model or without one.
+    """
+
     settings: LayersConfig
     compressor: Compressor
 
     def clean(self, text: str) -> str:
         """A text without secrets."""
         return redact(text, self.settings.patterns)
-
-    def now(self) -> int:
-        """The time, in microseconds since 1970."""
-        return self.database.now()
 
     def fitted(self, text: str, limit: int, what: str) -> Work[str]:
         """A text that is no longer than it may be.
@@ -132,7 +141,7 @@ class Layer:
         return changing(self._ground, f"{self._part}.{verb}", make, **inputs)
 
 
-def looking(ground: Ground, name: str, look: Callable[[View], Steps[T]], **inputs: Any) -> Work[T]:
+def looking(ground: Footing, name: str, look: Callable[[View], Steps[T]], **inputs: Any) -> Work[T]:
     """Read what a memory shows.
 
     Args:
@@ -151,7 +160,7 @@ def looking(ground: Ground, name: str, look: Callable[[View], Steps[T]], **input
     return value
 
 
-def changing(ground: Ground, name: str, make: Callable[[Change], Steps[T]], **inputs: Any) -> Work[T]:
+def changing(ground: Footing, name: str, make: Callable[[Change], Steps[T]], **inputs: Any) -> Work[T]:
     """Change a memory, in one transaction.
 
     Args:
@@ -193,7 +202,7 @@ def changed(point: Standpoint, make: Callable[[Change], Steps[T]], now: int, tai
     return value
 
 
-def _shown(ground: Ground, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(ground: Footing, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {"memory": ground.point.name, **inputs}
 
 

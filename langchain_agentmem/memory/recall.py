@@ -194,7 +194,7 @@ class RecallMemory(Layer):
         """`search`, as work."""
         if text_given(query, "A query").strip() == EVERYTHING:
             return (yield from self.reading(limit))[::-1]
-        hits = yield from found(self._ground, EVENT, query, limit_given(limit), lambda _: True)
+        hits = yield from found(self._ground, (EVENT,), query, limit_given(limit))
         return [event_of(hit.kept, hit.score, hit.why) for hit in hits]
 
     def evicting(

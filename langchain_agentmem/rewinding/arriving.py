@@ -25,7 +25,7 @@ from langchain_agentmem.retrieval import index
 from langchain_agentmem.retrieval.index import Document, Placed, Series
 from langchain_agentmem.rewinding.branches import KIND
 from langchain_agentmem.rewinding.check import are_whole
-from langchain_agentmem.rewinding.rows import FINDABLE, FOREVER, words_of
+from langchain_agentmem.rewinding.rows import FINDABLE, FOREVER, rest, words_of
 from langchain_agentmem.rewinding.sealing import KIND as OF_THREADS
 from langchain_agentmem.rewinding.transfer import BRANCHES, THREAD, Moved, Record
 from langchain_agentmem.storage import Steps, content, query
@@ -71,6 +71,8 @@ class _Version(NamedTuple):
     kind: str
     key: str
     label: str | None
+    subject: str | None
+    object: str | None
     body: bytes | None
     importance: int | None
     expires_at: int | None
@@ -417,6 +419,8 @@ class Arrival:
             kind=version.kind,
             key=version.key,
             label=version.label,
+            subject=version.subject,
+            object=version.object,
             hash=None if version.body is None else content.digest(version.body),
             deleted=int(version.body is None),
             importance=version.importance,
@@ -426,6 +430,7 @@ class Arrival:
             created_at=version.created_at,
             written_at=version.written_at,
         )
+        yield from rest(row["id"], version.extra)
         if first:
             self._numbers.append(version.number)
             self._rows.append(row["id"])
@@ -505,6 +510,8 @@ def _version(record: Record) -> _Version:
         kind=kind,
         key=_text(record["key"]),
         label=_maybe(_text, record["label"]),
+        subject=_maybe(_text, record["subject"]),
+        object=_maybe(_text, record["object"]),
         body=body,
         importance=_maybe(_whole, record["importance"]),
         expires_at=_maybe(_time, record["expires_at"]),

@@ -18,8 +18,10 @@ from langchain_agentmem.storage.steps import Row
 
 FOREVER = 2**62
 """Where a row ends that nothing has followed."""
-FINDABLE = ("event", "record", "thread_item", "thread_post")
+FINDABLE = ("event", "fact", "fact_text", "record", "thread_item", "thread_post")
 """The kinds that a search finds."""
+SAID = "said"
+"""What an event does by which something is told of: it names the message that says so."""
 
 
 class View(NamedTuple):
@@ -68,7 +70,10 @@ class Draft(NamedTuple):
         label: A word about it, such as the kind of an event.
         importance: From 1 to 5.
         expires_at: When it ends by itself, in microseconds since 1970.
-        extra: Whatever else belongs to it, as JSON knows it.
+        extra: Whatever else belongs to it, as JSON knows it. What was "said" among its "told" names the messages that
+            it rests on.
+        subject: What it is about, by which it can be looked up; so can it by:
+        object: What else it names.
         findable: Whether a search finds it, by what `words_of` says.
     """
 
@@ -80,6 +85,8 @@ class Draft(NamedTuple):
     importance: int | None = None
     expires_at: int | None = None
     extra: Mapping[str, Any] | None = None
+    subject: str | None = None
+    object: str | None = None
     findable: bool = False
 
 
@@ -134,14 +141,14 @@ def text_of(body: bytes) -> str:
 def current(view: View, kind: str) -> Steps[list[Kept]]:
     """Everything of a kind that a view shows, in the order in which it was written."""
     rows = yield query.current_memory(**view.parameters(), kind=kind, at=view.at)
-    return [_kept(row) for row in rows]
+    return [version_of(row) for row in rows]
 
 
 def named(view: View, kind: str, keys: Iterable[str]) -> Steps[dict[str, Kept]]:
     """What a view shows under some keys; what is gone or has expired is not there."""
     rows = yield query.named_memory(**view.parameters(), kind=kind, keys=_json(list(keys)))
     return {
-        row["key"]: _kept(row)
+        row["key"]: version_of(row)
         for row in rows
         if not row["deleted"] and (row["expires_at"] is None or row["expires_at"] > view.at)
     }
@@ -157,7 +164,7 @@ def newest(view: View, kind: str, *, limit: int, label: str | None = None) -> St
         label: Only those with this label.
     """
     rows = yield query.newest_memory(**view.parameters(), kind=kind, label=label, limit=limit, at=view.at)
-    return [_kept(row) for row in reversed(rows)]
+    return [version_of(row) for row in reversed(rows)]
 
 
 def shown(view: View, numbers: Iterable[int]) -> Steps[set[int]]:
@@ -200,6 +207,8 @@ def write(place: Place, drafts: Sequence[Draft], *, series: Series, now: int, ta
             kind=draft.kind,
             key=draft.key,
             label=draft.label,
+            subject=draft.subject,
+            object=draft.object,
             hash=None if draft.body is None else content.digest(draft.body),
             deleted=int(draft.body is None),
             importance=draft.importance,
@@ -210,11 +219,44 @@ def write(place: Place, drafts: Sequence[Draft], *, series: Series, now: int, ta
             now=now,
         )
         numbers.append(row["id"])
+        yield from rest(row["id"], draft.extra)
     owners = {(draft.kind, draft.key): number for draft, number in zip(drafts, numbers, strict=True)}
     for each in {id(each): each for each, _ in placed.values()}.values():
         mine = [owners[key] for key, (other, _) in placed.items() if other is each]
         yield from index.write(each, mine, tail=tail)
     return numbers
+
+
+def rest(number: int, extra: Mapping[str, Any] | None) -> Steps[None]:
+    """Note what a row rests on.
+
+    Args:
+        number: The row.
+        extra: What belongs to it.
+    """
+    if names := sources_of(extra):
+        yield query.insert_source.many([{"memory": number, "source": name} for name in sorted(names)])
+
+
+def sources_of(extra: Mapping[str, Any] | None) -> set[str]:
+    """The names under which it is noted what something rests on: messages, and what these belong to."""
+    names: set[str] = set()
+    for event in (extra or {}).get("told", ()):
+        if event.get("do") == SAID and event.get("id") is not None:
+            names.add(message_source(event["id"]))
+            if event.get("in") is not None:
+                names.add(conversation_source(event["in"]))
+    return names
+
+
+def message_source(message_id: str) -> str:
+    """The name of a message as a source."""
+    return f"message {message_id}"
+
+
+def conversation_source(conversation_id: str) -> str:
+    """The name of a conversation or thread as a source."""
+    return f"conversation {conversation_id}"
 
 
 def release(ids: Iterable[int]) -> Steps[int]:
@@ -297,10 +339,11 @@ def extra_of(row: Row) -> Mapping[str, Any]:
 
 def kept_of(row: Row) -> Kept:
     """A version, as a search found it."""
-    return _kept({"number": row["id"], **{name: row[name] for name in row.keys()}})  # noqa: SIM118 - a database row
+    return version_of({"number": row["id"], **{name: row[name] for name in row.keys()}})  # noqa: SIM118 - a database row
 
 
-def _kept(row: Row) -> Kept:
+def version_of(row: Row) -> Kept:
+    """A version, as it was read."""
     return Kept(
         row["number"],
         row["branch_id"],

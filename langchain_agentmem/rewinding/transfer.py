@@ -162,6 +162,8 @@ def _told(row: Row) -> dict[str, Any]:
         "kind": row["kind"],
         "key": row["key"],
         "label": row["label"],
+        "subject": row["subject"],
+        "object": row["object"],
         "body": None if body is None else b64encode(body).decode("ascii"),
         "checksum": None if body is None else zlib.crc32(body),
         "importance": row["importance"],

@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from langchain_agentmem import AgentMemory, InvalidInput, jobs
-from langchain_agentmem.compaction import background, rounds
+from langchain_agentmem import AgentMemory, InvalidInput, attendant, jobs
+from langchain_agentmem.compaction import rounds
 from langchain_agentmem.compaction.background import CompactedMessage, CompactorConfig, ContextCompactor
 from langchain_agentmem.conversations.rounds import temporal
 from langchain_agentmem.model import Attachment
@@ -309,7 +309,7 @@ class TestFailing:
 
     def test_it_gives_up_until_the_next_round(self, session, started, monkeypatch):
         monkeypatch.setattr(jobs, "pause", lambda attempts: 0.001)
-        monkeypatch.setattr(background, "RETRIES", 2)
+        monkeypatch.setattr(attendant, "RETRIES", 2)
         model = Model(*[RuntimeError("busy")] * 3)
         converse(session, *range(4))
         compactor = started(session, model)

@@ -156,7 +156,8 @@ order by slot.position, slot.id;
 
 -- name: slots_to_drop
 -- Every version of every slot of a branch but its description: what a clear or a reset deletes.
-select v.id, coalesce(v.document_id, (select s.document_id from entry s where s.id = v.replaces)) as document_id, v.kind, c.hash as content_hash, a.hash as attachments_hash,
+select v.id, v.key, coalesce(v.document_id, (select s.document_id from entry s where s.id = v.replaces)) as document_id,
+    v.kind, c.hash as content_hash, a.hash as attachments_hash,
     case when exists (select 1 from entry n where n.replaces = coalesce(v.replaces, v.id) and n.id > v.id)
         then null else c.body end as body
 from entry v

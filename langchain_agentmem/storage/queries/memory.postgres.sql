@@ -89,11 +89,11 @@ select id from memory_group where id = :group for update;
 -- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
 -- foreign key, and the operation begins again.
 insert into memory (
-    branch_id, position, group_id, kind, key, label, content_id, deleted, importance, expires_at, extra, document_id,
-    created_at, written_at
+    branch_id, position, group_id, kind, key, label, subject, object, content_id, deleted, importance, expires_at, extra,
+    document_id, created_at, written_at
 )
 values (
-    :branch, :position, :group, :kind, :key, :label,
+    :branch, :position, :group, :kind, :key, :label, :subject, :object,
     case when cast(:hash as bytea) is not null
         then coalesce((select id from content where hash = cast(:hash as bytea)), 0) end,
     :deleted, :importance, :expires_at, :extra, :document, :created_at, :now

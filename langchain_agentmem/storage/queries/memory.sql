@@ -159,14 +159,17 @@ where x.deleted = 0 and (x.expires_at is null or x.expires_at > cast(:at as bigi
 
 -- name: insert_memory
 insert into memory (
-    branch_id, position, group_id, kind, key, label, content_id, deleted, importance, expires_at, extra, document_id,
-    created_at, written_at
+    branch_id, position, group_id, kind, key, label, subject, object, content_id, deleted, importance, expires_at, extra,
+    document_id, created_at, written_at
 )
 values (
-    :branch, :position, :group, :kind, :key, :label, (select id from content where hash = :hash), :deleted, :importance,
-    :expires_at, :extra, :document, :created_at, :now
+    :branch, :position, :group, :kind, :key, :label, :subject, :object, (select id from content where hash = :hash),
+    :deleted, :importance, :expires_at, :extra, :document, :created_at, :now
 )
 returning id;
+
+-- name: insert_source
+insert into memory_source (memory_id, source) values (:memory, :source);
 
 -- name: supersede
 -- A branch's own version of a key ends where the next one begins.
@@ -275,11 +278,11 @@ update memory set branch_id = :branch, position = :position where group_id = :gr
 -- name: copy_group
 -- A group that lies on another branch already, once more.
 insert into memory (
-    branch_id, position, group_id, origin, kind, key, label, content_id, deleted, importance, expires_at, extra,
-    created_at, written_at
+    branch_id, position, group_id, origin, kind, key, label, subject, object, content_id, deleted, importance,
+    expires_at, extra, created_at, written_at
 )
-select cast(:branch as bigint), cast(:position as bigint), group_id, coalesce(origin, id), kind, key, label, content_id,
-    deleted, importance, expires_at, extra, created_at, written_at
+select cast(:branch as bigint), cast(:position as bigint), group_id, coalesce(origin, id), kind, key, label, subject,
+    object, content_id, deleted, importance, expires_at, extra, created_at, written_at
 from memory
 where id in (select min(m.id) from memory m where m.group_id = :group group by coalesce(m.origin, m.id))
 order by coalesce(origin, id);

@@ -188,8 +188,9 @@ with page (number) as (
     union all
     select page.number, x.* from page join memory x on x.origin = page.number
 )
-select page.number, m.id, m.branch_id, m.position, m.until, m.group_id, m.kind, m.key, m.label, m.deleted, m.importance,
-    m.expires_at, m.extra, m.created_at, m.written_at, c.hash, c.body, s.name as series, n.path
+select page.number, m.id, m.branch_id, m.position, m.until, m.group_id, m.kind, m.key, m.label, m.subject,
+    m.object, m.deleted, m.importance, m.expires_at, m.extra, m.created_at, m.written_at, c.hash, c.body, s.name as series,
+    n.path
 from page
 left join found m on m.number = page.number and (
     (m.branch_id is null and m.group_id in (
@@ -262,11 +263,11 @@ where m.branch_id = :branch and m.kind = :kind and m.key = :key and m.position =
 -- A version as it was elsewhere. Content may have been collected by others since this transaction found it there. Its id
 -- is then 0, which breaks the foreign key, and the operation begins again.
 insert into memory (
-    branch_id, position, until, group_id, origin, kind, key, label, content_id, deleted, importance, expires_at, extra,
-    document_id, created_at, written_at
+    branch_id, position, until, group_id, origin, kind, key, label, subject, object, content_id, deleted, importance,
+    expires_at, extra, document_id, created_at, written_at
 )
 values (
-    :branch, :position, :until, :group, :origin, :kind, :key, :label,
+    :branch, :position, :until, :group, :origin, :kind, :key, :label, :subject, :object,
     case cast(:deleted as bigint) when 0 then coalesce((select id from content where hash = :hash), 0) end,
     cast(:deleted as bigint), :importance, :expires_at, :extra, :document, :created_at, :written_at
 )

@@ -8,7 +8,8 @@ create index branch_thread on branch (namespace_id, thread) where thread is not 
 -- `deleted` marks one that says that it is gone. A row lies on its branch from `position` up to but without `until`, where
 -- the branch's next version begins. What a task wrote has no branch until it is sealed; `group_id` says which execution
 -- wrote it, then and later. A group that is sealed on a second branch is copied: `origin` is the row that was copied, and
--- versions are ordered by it. `label` is the kind of an event, `extra` JSON; `document_id` the number for searches.
+-- versions are ordered by it. `label` is the kind of an event or the predicate of a fact, whose `subject` and `object` stand
+-- beside it, as they are compared; `extra` is JSON; `document_id` the number for searches.
 create table memory (
     id integer primary key autoincrement,
     branch_id integer references branch (id),
@@ -19,6 +20,8 @@ create table memory (
     kind text not null,
     key text not null,
     label text,
+    subject text,
+    object text,
     content_id integer references content (id),
     deleted integer not null default 0,
     importance integer,
@@ -36,6 +39,18 @@ create index memory_group_id on memory (group_id) where group_id is not null;
 create index memory_content on memory (content_id) where content_id is not null;
 create index memory_origin on memory (origin) where origin is not null;
 create index memory_expiry on memory (branch_id, expires_at) where expires_at is not null;
+create index memory_subject on memory (branch_id, subject, kind, label, until) where subject is not null;
+create index memory_object on memory (branch_id, object, kind, until) where object is not null;
+create index memory_learned on memory (branch_id, kind, created_at) where subject is not null;
+
+-- What a version rests on: the ids of messages, and of the conversations or threads that they belong to. What loses all of
+-- it is forgotten.
+create table memory_source (
+    memory_id integer not null references memory (id) on delete cascade,
+    source text not null,
+    primary key (memory_id, source)
+) without rowid;
+create index memory_source_source on memory_source (source);
 
 -- What one execution of one task wrote, while it has no place on a branch. Its id is a random number. The task ran under a checkpoint that
 -- may not have been put.

@@ -1,0 +1,1 @@
+"""Facts that know when they were true: subject, predicate and object, with their time and their sources."""

@@ -1,0 +1,221 @@
+"""What is asked of facts: what held when, how it changed, what contradicts what, and how we know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from langchain_agentmem.clock import moment
+from langchain_agentmem.conversations import log
+from langchain_agentmem.memory.facts import holding, reading, texts
+from langchain_agentmem.memory.facts.fact import Contradiction, Evidence, Fact, maybe_moment
+from langchain_agentmem.memory.facts.learning import FactsGround
+from langchain_agentmem.memory.facts.names import predicate_key
+from langchain_agentmem.memory.facts.reading import FACT, TEXT
+from langchain_agentmem.memory.facts.rules import Rules
+from langchain_agentmem.memory.finding import found
+from langchain_agentmem.memory.layer import limit_given, looking, text_given, time_given
+from langchain_agentmem.messages import body_text
+from langchain_agentmem.rewinding import rows
+from langchain_agentmem.rewinding.rows import Kept, View
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.work import Work
+
+LIMIT = 10
+MORE = 4
+
+
+def at_time(
+    ground: FactsGround,
+    *,
+    valid: datetime | None = None,
+    recorded: datetime | None = None,
+    subject: str | None = None,
+    predicate: str | None = None,
+    obj: str | None = None,
+    limit: int | None = None,
+) -> Work[list[Fact]]:
+    """What held at a time, as far as it was known at another."""
+    at = moment(ground.now()) if valid is None else moment(time_given(valid, "valid"))
+    facts = yield from _matching(ground, "as_of", recorded, subject, predicate, obj)
+    return [fact for fact in facts if fact.holds_at(at)][: limit_given(limit)]
+
+
+def changes(
+    ground: FactsGround, subject: str, predicate: str | None, recorded: datetime | None = None
+) -> Work[list[Fact]]:
+    """All that ever held of a subject, what began first before the rest."""
+    text_given(subject, "The subject")
+    return (yield from _matching(ground, "history", recorded, subject, predicate, None))
+
+
+def contradictions(ground: FactsGround, subject: str | None, predicate: str | None) -> Work[list[Contradiction]]:
+    """The values that contradict each other."""
+
+    def look(view: View) -> Steps[list[Contradiction]]:
+        agreed = yield from ground.rules(view)
+        rows_of = yield from _rows(view, agreed, subject, predicate, None, former=False)
+        states = reading.states_of(rows_of)
+        facts = yield from reading.settled(view, agreed, rows_of, whole=True)
+        by_id = {fact.id: fact for fact in facts}
+        return [
+            Contradiction(facts=(by_id[one], by_id[other]), valid_from=moment(start), valid_to=maybe_moment(stop))
+            for one, other, start, stop in holding.clashes(states, agreed)
+        ]
+
+    return (yield from looking(ground, "facts.contradictions", look))
+
+
+def getting(ground: FactsGround, fact_id: str) -> Work[Fact | None]:
+    """A fact, or what was said, by its id; None where there is no such fact, or it was taken back."""
+    text_given(fact_id, "An id")
+
+    def look(view: View) -> Steps[Fact | None]:
+        facts = yield from reading.settled(
+            view, (yield from ground.rules(view)), (yield from rows.named(view, FACT, [fact_id]))
+        )
+        if facts:
+            return facts[0]
+        said = yield from rows.named(view, TEXT, [fact_id])
+        return reading.raw_fact(said[fact_id]) if fact_id in said else None
+
+    return (yield from looking(ground, "facts.get", look))
+
+
+def evidence(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
+    """How we know of a fact."""
+    fact = yield from getting(ground, fact_id)
+    if fact is None:
+        return []
+
+    def look(view: View) -> Steps[list[Evidence]]:
+        here = yield from rows.named(view, TEXT, fact.sources)
+        found_there: list[Evidence] = []
+        for source in fact.told:
+            text = None
+            if source.message_id in here:
+                text = reading.message_of(here[source.message_id]).text
+            elif source.message_id is not None and source.conversation_id is not None:
+                at = log.Address(ground.point.path, source.conversation_id)
+                entry = yield from log.get(at, source.message_id)
+                text = None if entry is None else body_text(entry.body)
+            found_there.append(
+                Evidence(
+                    message_id=source.message_id,
+                    conversation_id=source.conversation_id,
+                    role=source.role,
+                    recorded_at=source.recorded_at,
+                    text=text,
+                )
+            )
+        return found_there
+
+    return (yield from looking(ground, "facts.evidence", look))
+
+
+def searching(
+    ground: FactsGround, query: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
+) -> Work[list[Fact]]:
+    """The facts, and what was said, that answer a query best."""
+    text_given(query, "A query")
+    most = LIMIT if limit is None else limit_given(limit)
+    at = None if valid is None else moment(time_given(valid, "valid"))
+    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules)
+    # Of what fits best, some may not have held then.
+    hits = yield from found(
+        ground, (FACT, TEXT) if raw else (FACT,), _more_names(query, agreed), most if at is None else most * MORE
+    )
+
+    def look(view: View) -> Steps[list[Fact]]:
+        there = {hit.kept.key: hit.kept for hit in hits if hit.kept.kind == FACT}
+        known = {fact.id: fact for fact in (yield from reading.settled(view, agreed, there))}
+        told = ((hit, known.get(hit.kept.key) if hit.kept.kind == FACT else reading.raw_fact(hit.kept)) for hit in hits)
+        return [replace(fact, score=hit.score, why=hit.why) for hit, fact in told if fact is not None]
+
+    facts: list[Fact] = yield from looking(ground, "facts.read", look)
+    return [fact for fact in facts if at is None or fact.raw or fact.holds_at(at)][:most]
+
+
+def listing(
+    ground: FactsGround, *, limit: int | None = None, wanted: Callable[[Fact], bool] = lambda _: True
+) -> Work[list[Fact]]:
+    """Facts and what was said, in the order in which they came: all, or the last of them."""
+    most = limit_given(limit)
+
+    def look(view: View) -> Steps[list[Fact]]:
+        agreed = yield from ground.rules(view)
+        if limit is None:
+            facts = yield from reading.everything(view, FACT)
+            said = yield from reading.everything(view, TEXT)
+        else:
+            facts = yield from reading.latest(view, FACT, most)
+            said = yield from reading.latest(view, TEXT, most)
+        settled = yield from reading.settled(view, agreed, {kept.key: kept for kept in facts}, whole=limit is None)
+        by_id = {fact.id: fact for fact in settled}
+        order = sorted(
+            (kept for kept in (*said, *facts) if kept.kind == FACT or texts.is_listed(kept)),
+            key=lambda kept: (kept.created_at, kept.number),
+        )
+        there = [reading.raw_fact(kept) if kept.kind == TEXT else by_id.get(kept.key) for kept in order]
+        shown = [fact for fact in there if fact is not None and wanted(fact)]
+        return shown[max(0, len(shown) - most) :]
+
+    return (yield from looking(ground, "facts.all", look))
+
+
+def _matching(
+    ground: FactsGround,
+    verb: str,
+    recorded: datetime | None,
+    subject: str | None,
+    predicate: str | None,
+    obj: str | None,
+) -> Work[list[Fact]]:
+    """The facts that have some subject, predicate or object, what began first before the rest."""
+    by = None if recorded is None else time_given(recorded, "recorded")
+    for value, what in ((subject, "The subject"), (predicate, "The predicate"), (obj, "The object")):
+        if value is not None:
+            text_given(value, what)
+
+    def look(view: View) -> Steps[list[Fact]]:
+        agreed = yield from ground.rules(view)
+        rows_of = yield from _rows(view, agreed, subject, predicate, obj, former=by is not None)
+        whole = obj is None
+        return (yield from reading.settled(view, agreed, rows_of, by, whole=whole))
+
+    def fits(fact: Fact) -> bool:
+        return all(
+            value is None or agreed.canonical(value) == agreed.canonical(mine)
+            for value, mine in ((subject, fact.subject), (obj, fact.object))
+        ) and (predicate is None or predicate_key(predicate) == predicate_key(fact.predicate))
+
+    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules)
+    inputs: dict[str, Any] = {"subject": subject, "predicate": predicate, "object": obj}
+    facts: list[Fact] = yield from looking(ground, f"facts.{verb}", look, **inputs)
+    return sorted(filter(fits, facts), key=lambda fact: (fact.valid_from, fact.recorded_at))
+
+
+def _rows(
+    view: View, agreed: Rules, subject: str | None, predicate: str | None, obj: str | None, *, former: bool
+) -> Steps[dict[str, Kept]]:
+    predicates = None if predicate is None else [predicate_key(predicate)]
+    if subject is not None:
+        keys = agreed.keys_of([agreed.canonical(subject)])
+        return (yield from reading.about(view, subjects=keys, predicates=predicates, former=former))
+    if obj is not None:
+        keys = agreed.keys_of([agreed.canonical(obj)])
+        return (yield from reading.about(view, objects=keys, predicates=predicates, former=former))
+    return {kept.key: kept for kept in (yield from reading.everything(view, FACT))}
+
+
+def _more_names(query: str, agreed: Rules) -> str:
+    """A query with the other names of what it names."""
+    merged = [alias for alias in agreed.aliases.values() if alias.merged]
+    if not merged:
+        return query
+    words = f" {query.casefold()} "
+    pairs = [pair for alias in merged for pair in ((alias.name, alias.into), (alias.into, alias.name))]
+    named = [other for one, other in pairs if one.casefold() in words]
+    return " ".join([query, *dict.fromkeys(named)])

@@ -1,0 +1,269 @@
+"""What all parts of a memory of facts share: where it is, who extracts facts from what waits, and when that is done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from langchain_agentmem import jobs
+from langchain_agentmem.attendant import Attendant, Looked
+from langchain_agentmem.conversations.entries import message_of
+from langchain_agentmem.conversations.saved import Told
+from langchain_agentmem.database import Database, database_of
+from langchain_agentmem.errors import InvalidInput, MemoryClosed
+from langchain_agentmem.jobs import Job, Wanted
+from langchain_agentmem.memory import branching
+from langchain_agentmem.memory.facts import edits, texts
+from langchain_agentmem.memory.facts.fact import ExtractionFailure, Fact, FactsConfig
+from langchain_agentmem.memory.facts.learning import FactsGround, Learned, Teacher, learning
+from langchain_agentmem.memory.layer import limit_given, looking, text_given
+from langchain_agentmem.messages import Message
+from langchain_agentmem.namespaces import Namespace, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
+from langchain_agentmem.rewinding.rows import View
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.work import Work, aperform, perform, usable_model
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+    from langchain_agentmem.agent_memory import AgentMemory
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+KIND = "facts"
+"""The kind of the jobs by which one process at a time extracts facts."""
+
+
+class LearningFacts(Told):
+    """Where facts are kept, and how they are extracted from what waits; see `KGMemory`."""
+
+    def __init__(
+        self,
+        memory: AgentMemory | Database | str | os.PathLike[str] = ":memory:",
+        branch: str | Standpoint = "main",
+        *,
+        namespace: Sequence[str] | None = None,
+        model: Any = None,
+        description: str | None = None,
+        settings: FactsConfig | None = None,
+    ) -> None:
+        if settings is not None and not isinstance(settings, FactsConfig):
+            raise InvalidInput(f"settings must be a FactsConfig, not {type(settings).__name__}.")
+        if not isinstance(branch, str) and not hasattr(branch, "view"):
+            raise InvalidInput(f"Facts are those of a branch; give its name, not {branch!r:.100}.")
+        if description is not None:
+            text_given(description, "A description")
+        self._database = database_of(memory)
+        self._description = description
+        self._model = usable_model(model)
+        self._teacher = None if self._model is None else Teacher(self._model)
+        self._attendant = Attendant(self._look, "agentmem-facts")
+        point = BranchAt(path_of(resolve(namespace)), id_of(branch, "branch")) if isinstance(branch, str) else branch
+        self._stand_on(FactsGround(database=self._database, point=point, settings=settings or FactsConfig()))
+
+    def _stand_on(self, ground: FactsGround) -> None:
+        self._ground = ground
+        self.settings = ground.settings
+        if self._teacher is not None and isinstance(ground.point, BranchAt):
+            self._wanted = Wanted(ground.point.path, KIND, ground.point.name)
+            self._attendant.start()
+
+    @property
+    def name(self) -> str:
+        """The name of the branch, or the thread's id."""
+        return self._ground.point.name
+
+    @property
+    def namespace(self) -> Namespace:
+        """Whose memory it is."""
+        return namespace_of(self._ground.point.path)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, namespace={self.namespace!r})"
+
+    # -- extraction ------------------------------------------------------------------------------------------------
+
+    def extract_and_update_from_text(self, text: str, role: str = "user") -> list[Fact]:
+        """Keep a text and extract its facts at once.
+
+        Args:
+            text: What was said.
+            role: Who said it. Default: "user".
+
+        Returns:
+            The facts that it tells of. Where the model fails, none; the text waits to be tried again, and `failures`
+            says why.
+
+        Raises:
+            InvalidInput: There is no model, or an argument is wrong.
+        """
+        return self._do(self._extracting(text, role))
+
+    async def aextract_and_update_from_text(self, text: str, role: str = "user") -> list[Fact]:
+        """`extract_and_update_from_text`, awaited."""
+        return await self._ado(self._extracting(text, role))
+
+    def drain(self) -> int:
+        """Have facts extracted from all that waits, now, and wait for it.
+
+        What the model fails at is tried again at once, up to `max_attempts` of the settings; then it is given up, and
+        `failures` says why. Nothing of that is raised.
+
+        Returns:
+            How many messages wait no more; 0 without a model.
+        """
+        if self._teacher is None:
+            return 0
+        if not isinstance(self._ground.point, BranchAt):
+            return self._do(learning(self._ground, self._teacher)).messages
+        count = 0
+        while True:
+            learned: list[Learned] = []
+            pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=False))
+            count += sum(each.messages for each in learned)
+            if pause is None:
+                return count
+            time.sleep(pause)
+
+    async def adrain(self) -> int:
+        """`drain`, awaited."""
+        if self._teacher is not None and not isinstance(self._ground.point, BranchAt):
+            return (await self._ado(learning(self._ground, self._teacher))).messages
+        return await asyncio.to_thread(self.drain)
+
+    def waiting(self) -> int:
+        """How many messages wait to have facts extracted from them."""
+        return self._do(self._waiting())
+
+    async def awaiting(self) -> int:
+        """`waiting`, awaited."""
+        return await self._ado(self._waiting())
+
+    def failures(self, limit: int | None = None) -> list[ExtractionFailure]:
+        """What went wrong when facts were extracted, the newest last; the last 100 are kept.
+
+        Args:
+            limit: The last of them, at most so many. Default: all.
+        """
+        return self._do(self._failures(limit))
+
+    async def afailures(self, limit: int | None = None) -> list[ExtractionFailure]:
+        """`failures`, awaited."""
+        return await self._ado(self._failures(limit))
+
+    # -- branches --------------------------------------------------------------------------------------------------
+
+    def at(self, name: str) -> Self:
+        """The facts of another branch of this namespace, with the same model and settings.
+
+        Raises:
+            InvalidInput: This cannot be the name of a branch.
+        """
+        return self._on(BranchAt(self._ground.point.path, id_of(name, "branch")))
+
+    def fork(self, name: str) -> Self:
+        """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
+
+        The branch is that of `memory.layers` too.
+
+        Args:
+            name: The name of the fork.
+
+        Raises:
+            InvalidInput: The name is taken, or this is the memory of a thread.
+        """
+        return self._on(self._do(branching.forking(self._ground, id_of(name, "branch"))))
+
+    async def afork(self, name: str) -> Self:
+        """`fork`, awaited."""
+        return self._on(await self._ado(branching.forking(self._ground, id_of(name, "branch"))))
+
+    # -- plumbing --------------------------------------------------------------------------------------------------
+
+    def _do(self, work: Work[T]) -> T:
+        return perform(work, self._database)
+
+    async def _ado(self, work: Work[T]) -> T:
+        return await aperform(work, self._database)
+
+    def _on(self, point: Standpoint) -> Self:
+        return type(self)(
+            self._database, point, model=self._model, description=self._description, settings=self.settings
+        )
+
+    def _said(
+        self,
+        message: Message | BaseMessage | Mapping[str, Any] | None,
+        role: str | None,
+        content: Any,
+        name: str | None,
+        tool_calls: Sequence[Any] | None,
+        agent_calls: Sequence[Any] | None,
+        images: Sequence[str] | None,
+        tool_call_id: str | None,
+    ) -> Message:
+        made, _ = message_of(
+            message,
+            new_id=self._database.new_id,
+            role=role,
+            content=content,
+            name=name,
+            tool_calls=tool_calls,
+            agent_calls=agent_calls,
+            images=images,
+            tool_call_id=tool_call_id,
+        )
+        return made
+
+    def _waiting(self) -> Work[int]:
+        def look(view: View) -> Steps[int]:
+            return len((yield from texts.waiting(view)))
+
+        return (yield from looking(self._ground, "facts.waiting", look))
+
+    def _failures(self, limit: int | None) -> Work[list[ExtractionFailure]]:
+        most = limit_given(limit)
+        return (yield from looking(self._ground, "facts.failures", partial(texts.failures, limit=most)))
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    def _extracting(self, text: str, role: str) -> Work[list[Fact]]:
+        if self._teacher is None:
+            raise InvalidInput(
+                "To extract facts a model is needed: memory.facts(…, model=…). Without one, use add_fact()."
+            )
+        said = self._said(None, edits.role_given(role), text_given(text, "The text"), None, None, None, None, None)
+        yield from edits.keeping(self._ground, [said], description=self._description)
+        yield from learning(self._ground, self._teacher, only=[said.message_id])
+        return (yield from edits.told_by(self._ground, said.message_id))
+
+    def _look(self) -> Looked:
+        """Extract facts from what waits, in the background."""
+        learned: list[Learned] = []
+        try:
+            if not self._database.engine.usable or not self._do(self._waiting()):
+                return Looked()
+            pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=True))
+        except MemoryClosed:
+            return Looked(over=True)
+        except Exception:  # what waits goes on waiting
+            if not self._database.engine.usable:
+                return Looked(over=True)
+            logger.warning("No facts were extracted for %r; it will be tried again.", self.name, exc_info=True)
+            return Looked(jobs.pause(0), failed=True)
+        if any(each.failed for each in learned):
+            return Looked(jobs.pause(0), failed=True)
+        return Looked(pause)
+
+    def _learn(self, learned: list[Learned], job: Job, *, patient: bool) -> None:
+        if self._teacher is not None:
+            holds = partial(jobs.holds, job)
+            learned.append(self._do(learning(self._ground, self._teacher, holds=holds, patient=patient)))

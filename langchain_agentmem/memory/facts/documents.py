@@ -1,0 +1,177 @@
+"""Facts as documents 001 and 003 use them: a memory to which messages are added, and that gives what a provider takes.
+
+What was said is shown as it was; a fact as a sentence, "Fact (user): Paris is capital of France.", with its end where
+it has ended.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from langchain_agentmem.clock import is_time
+from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.memory.facts import asking, edits, reading
+from langchain_agentmem.memory.facts.account import state, told
+from langchain_agentmem.memory.facts.fact import Fact
+from langchain_agentmem.memory.facts.learning import FactsGround
+from langchain_agentmem.memory.facts.names import entity_key, predicate_key
+from langchain_agentmem.memory.facts.reading import FACT, FORMER, TEXT
+from langchain_agentmem.memory.facts.rules import RULE
+from langchain_agentmem.memory.facts.texts import DUE
+from langchain_agentmem.memory.layer import Change, changing, looking
+from langchain_agentmem.memory.settings import check_whole
+from langchain_agentmem.messages import Message
+from langchain_agentmem.rewinding import rows
+from langchain_agentmem.rewinding.rows import Draft, View, body_of, text_of
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.work import Work
+
+_SPEAKERS = ("user", "assistant", "system")
+_SAVED = (RULE, TEXT, DUE, FACT, FORMER)
+
+
+class Shown(NamedTuple):
+    """Something that is shown: its id, and what a provider is given."""
+
+    key: str
+    told: dict[str, Any]
+
+
+def shown(ground: FactsGround, *, limit: int | None = None, role: str | None = None) -> Work[list[Shown]]:
+    """What was said and the facts, in the order in which they came.
+
+    Args:
+        ground: The memory.
+        limit: The last of them, at most so many. Default: all.
+        role: Only those of this role. Default: all.
+    """
+    if limit is not None:
+        check_whole("n", limit)
+        if not limit:
+            return []
+    if role is None:
+        facts = yield from asking.listing(ground, limit=limit)
+    else:
+        every = yield from asking.listing(ground, wanted=lambda fact: fact.role == role)
+        facts = every if limit is None else every[max(0, len(every) - limit) :]
+    messages: dict[str, Message] = yield from _messages(ground, [fact.id for fact in facts if fact.raw])
+    return [Shown(fact.id, as_dict(fact, messages.get(fact.id))) for fact in facts]
+
+
+def everything(ground: FactsGround) -> Work[list[Shown]]:
+    """The description, and all that was said and all facts."""
+    description = yield from edits.description_of(ground)
+    first = [] if description is None else [Shown(edits.DESCRIPTION, {"role": "system", "content": description})]
+    return first + (yield from shown(ground))
+
+
+def one(ground: FactsGround, key: str) -> Work[list[Shown]]:
+    """What has an id, or nothing."""
+    fact = yield from asking.getting(ground, key)
+    if fact is None:
+        return []
+    messages: dict[str, Message] = yield from _messages(ground, [fact.id] if fact.raw else [])
+    return [Shown(fact.id, as_dict(fact, messages.get(fact.id)))]
+
+
+def at_index(ground: FactsGround, idx: int) -> Work[str]:
+    """The id of what stands at an index among all that is shown, the description included.
+
+    Raises:
+        MessageError: Nothing does.
+    """
+    if isinstance(idx, bool) or not isinstance(idx, int):
+        raise InvalidInput(f"An index is a whole number, not {idx!r:.100}.")
+    there = yield from everything(ground)
+    if not -len(there) <= idx < len(there):
+        raise MessageError(f"There is nothing at the index {idx}; there are {len(there)} messages and facts.")
+    if there[idx].key == edits.DESCRIPTION and there[idx].told["role"] == "system" and idx in (0, -len(there)):
+        raise MessageError("This is the description; it is given when the memory is made.")
+    return there[idx].key
+
+
+def as_dict(fact: Fact, message: Message | None = None) -> dict[str, Any]:
+    """A fact, or what was said, as a provider is given it.
+
+    Args:
+        fact: It.
+        message: What was said, if it is that.
+    """
+    if message is not None:
+        return message.to_llm_dict()
+    until = "" if fact.valid_to is None else f" (until {fact.valid_to:%Y-%m-%d})"
+    role = fact.role if fact.role in _SPEAKERS else "user"
+    return {"role": role, "content": f"Fact ({fact.role}): {fact.text.rstrip('.')}{until}."}
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+def dumping(ground: FactsGround) -> Work[list[dict[str, Any]]]:
+    """All that a memory holds, as records that JSON knows."""
+
+    def look(view: View) -> Steps[list[dict[str, Any]]]:
+        found = []
+        for kind in _SAVED:
+            found += yield from rows.current(view, kind)
+        return [
+            {
+                "kind": kept.kind,
+                "id": kept.key,
+                "label": kept.label,
+                "body": text_of(kept.body),
+                "created_at": kept.created_at,
+                "extra": dict(kept.extra),
+            }
+            for kept in found
+        ]
+
+    return (yield from looking(ground, "facts.save", look))
+
+
+def loading(ground: FactsGround, records: list[Any]) -> Work[None]:
+    """Have a memory hold what was dumped, and nothing else.
+
+    Raises:
+        InvalidInput: A record is damaged. The memory is as it was.
+    """
+    drafts = [_draft(record) for record in records]
+
+    def make(change: Change) -> Steps[None]:
+        yield from edits.clear(change, rules=True)
+        change.drafts += drafts
+
+    yield from changing(ground, "facts.load", make)
+
+
+def _draft(record: Any) -> Draft:
+    try:
+        kind, key, extra = str(record["kind"]), str(record["id"]), record["extra"]
+        label, body, created_at = record["label"], body_of(record["body"]), record["created_at"]
+        if kind not in _SAVED or not isinstance(label, str | None) or not is_time(created_at):
+            raise ValueError(kind)  # noqa: TRY301 - all that is wrong with a record ends below
+        draft = Draft(kind, key, body, created_at, label=label, extra=dict(extra))
+        if kind == FACT:
+            known = state(extra) or told(extra)
+            draft = draft._replace(
+                subject=entity_key(known.subject), object=entity_key(known.object), findable=state(extra) is not None
+            )
+        if kind == FORMER:
+            subject, predicate, obj = extra["names"]
+            return draft._replace(label=predicate_key(predicate), subject=entity_key(subject), object=entity_key(obj))
+        if kind == TEXT:
+            draft = draft._replace(subject=str(extra["role"]), findable=label is None)
+    except (AttributeError, KeyError, TypeError, ValueError, StopIteration) as error:
+        raise InvalidInput(f"The file is damaged: this is no record of a memory of facts: {record!r:.100}.") from error
+    return draft
+
+
+def _messages(ground: FactsGround, keys: list[str]) -> Work[dict[str, Message]]:
+    if not keys:
+        return {}
+
+    def look(view: View) -> Steps[dict[str, Message]]:
+        found = yield from rows.named(view, TEXT, keys)
+        return {key: reading.message_of(kept) for key, kept in found.items()}
+
+    return (yield from looking(ground, "facts.messages", look))

@@ -1,0 +1,218 @@
+"""Facts are learned: messages that wait are shown to a model, some at a time, and what it answers is kept.
+
+One transaction keeps the facts of a batch and lets its messages wait no more. So whoever is interrupted, and whoever
+else is at the same messages, can do no harm: what was kept is not waiting, and what waits was not kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from langchain_agentmem.memory.facts import extraction, texts
+from langchain_agentmem.memory.facts.extraction import Answer
+from langchain_agentmem.memory.facts.fact import SINGLE_VALUED, Alias, FactsConfig
+from langchain_agentmem.memory.facts.names import entity_key, predicate_key
+from langchain_agentmem.memory.facts.rules import Rules, declared, named_alike, rules
+from langchain_agentmem.memory.facts.stating import Book, Statement
+from langchain_agentmem.memory.facts.texts import Due, Failure
+from langchain_agentmem.memory.layer import Change, Footing, changing, looking
+from langchain_agentmem.memory.secrets.redaction import redact
+from langchain_agentmem.rewinding.rows import View
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.work import Ask, Work
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsGround(Footing):
+    """What the facts of one memory stand on.
+
+    Attributes:
+        settings: How they are kept and learned.
+    """
+
+    settings: FactsConfig
+
+    def clean(self, text: str) -> str:
+        """A text without secrets."""
+        return redact(text, self.settings.patterns)
+
+    def rules(self, view: View) -> Steps[Rules]:
+        """What is agreed on names."""
+        return (yield from rules(view, self.settings.single_valued))
+
+    def book(self, change: Change) -> Steps[Book]:
+        """Where facts are changed."""
+        agreed = yield from self.rules(change.view)
+        # Whoever looks without these settings is to see the same, so what is unusual in them goes with the facts.
+        usual = {predicate_key(name) for name in SINGLE_VALUED}
+        for key in sorted((agreed.single ^ usual) - agreed.declared):
+            change.drafts.append(declared(key, single=key in agreed.single, now=change.now))
+        return Book(change=change, agreed=agreed, new_id=self.database.new_id)
+
+
+class Teacher:
+    """A model that is asked for facts, and what it turned out to know.
+
+    Args:
+        model: Whatever `usable_model` gives, but None.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._structured = extraction.structured(model)
+        self.names_messages = True
+
+    def asked(self, attempts: int) -> Any:
+        """What is asked: with the form of the answer, if it knows such a thing; and if that failed, without."""
+        return self._structured if self._structured is not None and attempts == 0 else self.model
+
+
+class Learned(NamedTuple):
+    """What a round of learning came to.
+
+    Attributes:
+        messages: How many messages wait no more.
+        failed: Whether a model could not be asked, or its answer could not be used.
+    """
+
+    messages: int
+    failed: bool
+
+
+def learning(
+    ground: FactsGround,
+    teacher: Teacher,
+    *,
+    holds: Callable[[], Steps[bool]] | None = None,
+    only: Sequence[str] | None = None,
+    patient: bool = False,
+) -> Work[Learned]:
+    """Have facts extracted from what waits.
+
+    Args:
+        ground: The memory.
+        teacher: Who extracts them.
+        holds: Whether the right to do so is still held; asked in the transaction that keeps them. Default: it is.
+        only: Only these messages, by their ids. Default: all.
+        patient: Whether to stop when something fails, and come again later. Default: try again at once.
+
+    Returns:
+        How many messages wait no more, given up or not.
+    """
+    count, failed = 0, False
+    while True:
+        waits: list[Due] = yield from looking(ground, "facts.waiting", lambda view: texts.waiting(view, only))
+        progress = False
+        for some in _batches(waits, ground.settings, together=teacher.names_messages):
+            outcome = yield from _batch(ground, teacher, some, holds)
+            if outcome is None:  # somebody else has the right now
+                return Learned(count, failed)
+            progress = True
+            count += outcome.messages
+            failed = failed or outcome.failed
+            if outcome.failed and patient:
+                return Learned(count, failed)
+            if len(some) > 1 and not teacher.names_messages:
+                break  # what waits is shown in other batches from now on
+        if not progress:
+            return Learned(count, failed)
+
+
+def _batch(
+    ground: FactsGround, teacher: Teacher, some: Sequence[Due], holds: Callable[[], Steps[bool]] | None
+) -> Work[Learned | None]:
+    settings = ground.settings
+    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules)
+    asked = extraction.question(
+        some,
+        predicates=settings.predicates,
+        single=sorted(agreed.single),
+        instructions=settings.instructions,
+        most=settings.batch_chars,
+    )
+    answer, failure, said = Answer(), None, ""
+    try:
+        reply = yield Ask(
+            teacher.asked(some[0].attempts), asked, "facts.extract", settings.timeout, extraction.reply_of
+        )
+        said = str(reply)
+        answer = extraction.read(reply, some)
+    except Exception as error:  # whatever a model raises, the messages go on waiting
+        failure = Failure(f"The model gave no answer: {type(error).__name__}: {error}", "")
+        logger.warning("No facts were extracted from %d messages; it will be tried again.", len(some), exc_info=True)
+    if failure is None and not answer.readable:
+        failure = Failure("The answer cannot be used: " + " ".join(answer.problems), said)
+    if failure is None and answer.unplaced and len(some) > 1:
+        # A fact that names no message has no source. Shown one at a time, none is needed.
+        teacher.names_messages = False
+        return Learned(0, failed=False)
+
+    def keep(change: Change) -> Steps[Learned | None]:
+        if holds is not None and not (yield from holds()):
+            return None
+        still = yield from texts.waiting(change.view, [due.key for due in some])
+        known = {due.key: due for due in still}
+        book = yield from ground.book(change)
+        if failure is not None:
+            given_up = bool(still) and (yield from texts.failed(book, still, failure, settings.max_attempts))
+            return Learned(len(still) if given_up else 0, failed=True)
+        if answer.problems:
+            texts.record(book, list(known), Failure(" ".join(answer.problems), said), given_up=False)
+        yield from _tell(ground, book, answer, [known.get(due.key) for due in some])
+        for due in still:
+            texts.done(book, due)
+        return Learned(len(still), failed=False)
+
+    outcome: Learned | None = yield from changing(ground, "facts.learn", keep)
+    return outcome
+
+
+def _tell(ground: FactsGround, book: Book, answer: Answer, some: Sequence[Due | None]) -> Steps[None]:
+    """Keep what a model answered about messages; those that are None wait no more."""
+    now = book.change.now
+    for fact in answer.facts:
+        due = some[fact.message]
+        if due is None:
+            continue
+        yield from book.tell(
+            Statement(
+                role=due.message.role,
+                subject=ground.clean(fact.subject),
+                predicate=fact.predicate,
+                object=ground.clean(fact.object),
+                start=fact.start,
+                end=fact.end,
+                sure=fact.sure,
+                message=due.key,
+                conversation=due.conversation,
+                said_at=due.said_at,
+            )
+        )
+    for name, into, why in answer.same if any(some) else ():
+        if entity_key(name) not in book.agreed.aliases:
+            book.change.drafts.append(named_alike(Alias(name=name, into=into, merged=False, why=why), now))
+
+
+def _batches(waits: Sequence[Due], settings: FactsConfig, *, together: bool) -> Iterator[list[Due]]:
+    """What waits, some at a time. What failed is tried alone, so that one message cannot spoil it for others."""
+    some: list[Due] = []
+    size = 0
+    for due in waits:
+        length = min(len(due.message.text), settings.batch_chars)
+        alone = due.attempts > 0 or not together
+        full = len(some) >= settings.batch_messages or size + length > settings.batch_chars
+        if some and (alone or full):
+            yield some
+            some, size = [], 0
+        some.append(due)
+        size += length
+        if alone:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some

@@ -1,0 +1,161 @@
+"""`RememberFacts`: a node of a graph that extracts facts from the new messages of its state, from each once.
+
+    builder.add_node("facts", memory.remember_facts(model))
+    builder.add_edge("answer", "facts")
+
+Which messages were read is remembered with the facts, so both are rewound with the thread, and a node that is executed
+again reads again and remembers once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config
+
+from langchain_agentmem.compaction.making import is_filler
+from langchain_agentmem.database import Database, database_of
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.facts import edits
+from langchain_agentmem.memory.facts.fact import FactsConfig
+from langchain_agentmem.memory.facts.learning import FactsGround, Teacher, learning
+from langchain_agentmem.memory.injection.weaving import converted
+from langchain_agentmem.memory.layer import texts_given
+from langchain_agentmem.messages import Message, from_langchain
+from langchain_agentmem.namespaces import id_of, path_of, resolve
+from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
+from langchain_agentmem.rewinding.threads import thread_point
+from langchain_agentmem.storage.content import digest
+from langchain_agentmem.work import Work, aperform, perform, usable_model
+
+if TYPE_CHECKING:
+    from langchain_agentmem.agent_memory import AgentMemory
+
+ROLES = ("user", "assistant")
+"""Whose messages are read unless something else is said."""
+
+
+class RememberFacts(Runnable[Any, dict[str, Any]]):
+    """Extracts facts from the messages of a state that it has not read yet.
+
+    It changes nothing in the state. What fails goes no further: the messages wait, and are tried again when the node
+    runs next, up to `max_attempts` of the settings. Summaries, and memory that was put into the context, are not read.
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database.
+        model: Who extracts facts: a LangChain model, a function from messages to text, or the name of a model.
+        branch: The name of the branch that the facts go to, shared by all threads. Default: the thread's own memory,
+            which is rewound with it.
+        namespace: Whose branch it is. Default: the running config's, else the root.
+        roles: Whose messages are read. Default: the user's and the assistant's.
+        messages_key: Where the state has its messages. Default: "messages".
+        settings: How facts are kept and learned. Default: `FactsConfig()`.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        memory: AgentMemory | Database | Any,
+        model: Any,
+        *,
+        branch: str | None = None,
+        namespace: Sequence[str] | None = None,
+        roles: Sequence[str] = ROLES,
+        messages_key: str = "messages",
+        settings: FactsConfig | None = None,
+    ) -> None:
+        usable = usable_model(model)
+        if usable is None:
+            raise InvalidInput("To extract facts a model is needed: memory.remember_facts(model).")
+        if branch is not None:
+            id_of(branch, "branch")
+        if namespace is not None:
+            path_of(namespace)
+        if settings is not None and not isinstance(settings, FactsConfig):
+            raise InvalidInput(f"settings must be a FactsConfig, not {type(settings).__name__}.")
+        if not isinstance(messages_key, str) or not messages_key:
+            raise InvalidInput(f"messages_key must be the name of a key, not {messages_key!r:.100}.")
+        self._database = database_of(memory)
+        self._teacher = Teacher(usable)
+        self._branch = branch
+        self._namespace = namespace
+        self._roles = frozenset(texts_given(roles, "Roles"))
+        self._messages_key = messages_key
+        self._settings = settings or FactsConfig()
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Any]:  # noqa: A002
+        """Extract facts from the new messages of a state.
+
+        Args:
+            input: The state of a graph, or messages.
+            config: The run; its thread and namespace say whose facts they are.
+            **kwargs: Not used.
+
+        Returns:
+            An empty update of the state.
+
+        Raises:
+            InvalidInput: There are no messages in this, or no thread and no branch is named.
+        """
+        return self._call_with_config(self._remember, input, config, **kwargs)
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """`invoke`, awaited."""
+        return await self._acall_with_config(self._aremember, input, config, **kwargs)
+
+    def _remember(self, given: Any, run_manager: Any, config: RunnableConfig) -> dict[str, Any]:
+        del run_manager
+        perform(self._remembering(given, ensure_config(config)), self._database)
+        return {}
+
+    async def _aremember(self, given: Any, run_manager: Any, config: RunnableConfig) -> dict[str, Any]:
+        del run_manager
+        await aperform(self._remembering(given, ensure_config(config)), self._database)
+        return {}
+
+    def _remembering(self, given: Any, config: RunnableConfig) -> Work[None]:
+        ground = FactsGround(database=self._database, point=self._point(config), settings=self._settings)
+        thread = (config.get("configurable") or {}).get("thread_id")
+        conversation = None if thread is None else id_of(thread, "thread")
+        said = [_identified(each) for each in self._messages(given) if not is_filler(each)]
+        read = [message for message in said if message.role in self._roles]
+        if read:
+            yield from edits.keeping(ground, read, conversation=conversation, own=False)
+        yield from learning(ground, self._teacher, patient=True)
+
+    def _point(self, config: RunnableConfig) -> Standpoint:
+        if self._branch is not None:
+            return BranchAt(path_of(resolve(self._namespace, config)), self._branch)
+        return thread_point(self._database.runs, config)
+
+    def _messages(self, given: Any) -> list[BaseMessage]:
+        key = self._messages_key
+        found: Any = given.get(key) if isinstance(given, Mapping) else getattr(given, key, given)
+        if isinstance(found, BaseMessage):
+            found = [found]
+        if isinstance(found, str) or not isinstance(found, Sequence):
+            raise InvalidInput(
+                f"There are no messages in this: {given!r:.100}. Give messages, or a state with {key!r}."
+            )
+        return converted(found)
+
+
+def _identified(message: BaseMessage) -> Message:
+    """A message with an id: its own, or one that is made of what it says, so that it is the same next time."""
+    told = from_langchain(message)
+    if message.id:
+        return told
+    mark = digest(f"{told.role}\x1f{told.name}\x1f{told.text}".encode("utf-8", "surrogatepass")).hex()
+    return replace(told, message_id=f"said-{mark[:32]}")

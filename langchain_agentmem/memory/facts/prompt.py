@@ -1,0 +1,88 @@
+"""Facts as a section of a prompt: what fits the question, with its time, in as much room as there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from langchain_agentmem.clock import moment
+from langchain_agentmem.fencing import fenced, harmless
+from langchain_agentmem.memory.budget import Budget, Measure
+from langchain_agentmem.memory.context import on_one_line
+from langchain_agentmem.memory.facts import asking
+from langchain_agentmem.memory.facts.fact import Fact
+from langchain_agentmem.memory.facts.learning import FactsGround
+from langchain_agentmem.memory.facts.names import entity_key
+from langchain_agentmem.memory.facts.rules import Rules
+from langchain_agentmem.memory.layer import looking
+from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.work import Work
+
+TAG = "facts"
+MOST = 50
+"""How many facts a section has at most."""
+
+
+def section(
+    ground: FactsGround,
+    query: str | None,
+    budget: int | Mapping[str, Any] | Budget | None,
+    *,
+    valid: datetime | None = None,
+    counter: TokenCounter | None = None,
+) -> Work[str]:
+    """Facts as text for a prompt, or "" where there are none.
+
+    Args:
+        ground: The memory.
+        query: What the prompt is about. Default: the last facts that were learned.
+        budget: How much room there is: a number of characters, a mapping or a `Budget`, of which the total counts.
+        valid: What held at this time. Default: now, and what ended before is marked as past.
+        counter: Counts tokens, for a budget in tokens. Default: a new one.
+    """
+    facts = yield from _chosen(ground, query, valid)
+    limits = Budget.of(budget)
+    measure = Measure(limits, counter)
+    now = moment(ground.now()) if valid is None else valid
+    lines: list[str] = []
+    for fact in facts:
+        fits = limits.total is None or measure.size(_block([*lines, _line(fact, now)])) <= limits.total
+        if fits:
+            lines.append(_line(fact, now))
+    return _block(lines) if lines else ""
+
+
+def _chosen(ground: FactsGround, query: str | None, valid: datetime | None) -> Work[list[Fact]]:
+    """The facts for a question: those that a search finds, and what is known of the entities that it names."""
+    if query is None or not query.strip():
+        facts = yield from asking.listing(ground, limit=MOST, wanted=lambda fact: not fact.raw)
+        return [fact for fact in reversed(facts) if valid is None or fact.holds_at(valid)]
+    found = yield from asking.searching(ground, query, MOST, valid=valid, raw=False)
+    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules)
+    words = f" {entity_key(query)} "
+    named = {
+        agreed.canonical(name): name
+        for fact in found
+        for name in (fact.subject, fact.object)
+        if f" {entity_key(name)} " in words.replace("?", " ").replace(",", " ").replace("'s ", " ")
+    }
+    chosen = {fact.id: fact for fact in found}
+    for name in named.values():
+        more = yield from asking.at_time(ground, valid=valid, subject=name, limit=MOST)
+        chosen = {**chosen, **{fact.id: fact for fact in more if fact.id not in chosen}}
+    return list(chosen.values())[:MOST]
+
+
+def _block(lines: Sequence[str]) -> str:
+    return fenced(TAG, "\n".join(lines))
+
+
+def _line(fact: Fact, now: datetime) -> str:
+    """A fact on one line, with its time."""
+    since = f"since {fact.valid_from:%Y-%m-%d}"
+    if fact.valid_to is not None:
+        until = f"{fact.valid_to:%Y-%m-%d}"
+        since = f"{fact.valid_from:%Y-%m-%d} to {until}, past" if fact.valid_to <= now else f"{since}, until {until}"
+    sure = "" if fact.confidence is None else f", confidence {fact.confidence:.2g}"
+    return f"- {on_one_line(harmless(fact.text))} ({since}{sure})"

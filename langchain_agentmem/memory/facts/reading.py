@@ -1,0 +1,179 @@
+"""What a memory shows of facts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_agentmem.clock import moment
+from langchain_agentmem.memory.facts import account, holding
+from langchain_agentmem.memory.facts.account import State
+from langchain_agentmem.memory.facts.fact import RAW_PREDICATE, Fact, Source, maybe_moment
+from langchain_agentmem.memory.facts.holding import Ending
+from langchain_agentmem.memory.facts.rules import Rules
+from langchain_agentmem.messages import Message, decode_body
+from langchain_agentmem.rewinding import rows
+from langchain_agentmem.rewinding.rows import Kept, View, version_of
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
+
+FACT = "fact"
+FORMER = "fact_former"
+"""What a fact said before it was corrected: so it is found by what it was, when the past is asked for."""
+TEXT = "fact_text"
+"""What was said, as it was."""
+
+
+def about(
+    view: View,
+    *,
+    subjects: Iterable[str] | None = None,
+    objects: Iterable[str] | None = None,
+    predicates: Iterable[str] | None = None,
+    former: bool = False,
+) -> Steps[dict[str, Kept]]:
+    """The facts that a view shows of some subjects, or of some objects, by their ids.
+
+    Args:
+        view: From where.
+        subjects: The keys of subjects; or:
+        objects: The keys of objects.
+        predicates: Only those with one of these predicates, by their keys. Default: any.
+        former: Whether facts count also that said so once and have been corrected since.
+    """
+    names, make = (objects, query.facts_of_objects) if subjects is None else (subjects, query.facts_of_subjects)
+    wanted = sorted(set(names or ()))
+    if not wanted:
+        return {}
+    asked = {
+        **view.parameters(),
+        "keys": as_json(wanted),
+        "labels": None if predicates is None else as_json(sorted(set(predicates))),
+    }
+    found = _kept((yield make(**asked, kind=FACT)))
+    if former:
+        once = _kept((yield make(**asked, kind=FORMER)))
+        missing = {kept.extra["fact"] for kept in once.values()} - found.keys()
+        if missing:
+            found |= yield from rows.named(view, FACT, sorted(missing))
+    return found
+
+
+def latest(view: View, kind: str, limit: int) -> Steps[list[Kept]]:
+    """The last facts, or texts, that a view shows, by when they were learned first, oldest first."""
+    found = yield query.latest_facts(**view.parameters(), kind=kind, limit=limit)
+    return list(reversed(_kept(found).values()))
+
+
+def everything(view: View, kind: str) -> Steps[list[Kept]]:
+    """All facts, or texts, that a view shows, in the order in which they were learned first."""
+    found = yield from rows.current(view, kind)
+    return sorted(found, key=lambda kept: kept.created_at)
+
+
+def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:
+    """What rows say, by the ids of the facts; those that were taken back, or not known yet, are left out."""
+    states = ((key, account.state(kept.extra, recorded)) for key, kept in found.items())
+    return {key: known for key, known in states if known is not None}
+
+
+def settled(
+    view: View, agreed: Rules, found: Mapping[str, Kept], recorded: int | None = None, *, whole: bool = False
+) -> Steps[list[Fact]]:
+    """Rows as facts, with the ends that other facts gave them, in the order in which they came.
+
+    Args:
+        view: From where.
+        agreed: What is agreed on names.
+        found: The rows, by the ids of the facts.
+        recorded: What was learned later does not count. Default: everything counts.
+        whole: Whether all facts of the same subjects and predicates are among them.
+    """
+    states = states_of(found, recorded)
+    every = states if whole else (yield from with_others(view, agreed, states, recorded))
+    ends = holding.endings(every, agreed)
+    return [fact_of(key, known, ends[key], agreed) for key, known in states.items()]
+
+
+def with_others(
+    view: View, agreed: Rules, states: Mapping[str, State], recorded: int | None
+) -> Steps[dict[str, State]]:
+    """Facts together with all that may have ended them.
+
+    Args:
+        view: From where.
+        agreed: What is agreed on names.
+        states: The facts.
+        recorded: What was learned later does not count.
+    """
+    things = holding.single(states.values(), agreed)
+    if not things:
+        return dict(states)
+    subjects = agreed.keys_of(subject for subject, _ in things)
+    others = yield from about(
+        view, subjects=subjects, predicates=[predicate for _, predicate in things], former=recorded is not None
+    )
+    return {**states_of(others, recorded), **states}
+
+
+def fact_of(key: str, known: State, ending: Ending, agreed: Rules) -> Fact:
+    """A fact as a value."""
+    return Fact(
+        id=key,
+        role=known.role,
+        subject=agreed.spelled(known.subject),
+        predicate=known.predicate,
+        object=agreed.spelled(known.object),
+        valid_from=moment(known.start),
+        valid_to=maybe_moment(ending.at),
+        recorded_at=moment(known.learned),
+        told=tuple(
+            Source(
+                message_id=event.get("id"),
+                conversation_id=event.get("in"),
+                role=event["role"],
+                recorded_at=moment(event["at"]),
+            )
+            for event in known.said
+        ),
+        confidence=known.sure,
+        ended_by=ending.by,
+    )
+
+
+def raw_fact(kept: Kept) -> Fact:
+    """What was said, as a fact."""
+    message = message_of(kept)
+    told_at = moment(kept.written_at)
+    return Fact(
+        id=kept.key,
+        role=message.role,
+        subject=message.name or message.role,
+        predicate=RAW_PREDICATE,
+        object=message.text,
+        valid_from=moment(kept.created_at),
+        recorded_at=told_at,
+        told=(Source(message_id=kept.key, role=message.role, recorded_at=told_at),),
+        raw=True,
+    )
+
+
+def message_of(kept: Kept) -> Message:
+    """The message that a row holds."""
+    return decode_body(kept.body, kept.key)
+
+
+def _kept(found: Sequence[Row]) -> dict[str, Kept]:
+    """Rows by their keys; a version and its copies are one."""
+    return {row["key"]: version_of(row) for row in found}
+
+
+def state_of(extra: Mapping[str, Any]) -> State:
+    """What a fact says, also if it was taken back."""
+    return account.state(extra) or account.told(extra)
+
+
+def as_json(value: Any) -> str:
+    """A value as queries take lists."""
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,266 @@
+"""What changes facts: they are told of, corrected, taken back and removed.
+
+All of one call is one transaction. What is told twice is one fact with two sources, as long as it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from langchain_agentmem.clock import NewId
+from langchain_agentmem.errors import MessageError
+from langchain_agentmem.memory.facts import account, holding, reading
+from langchain_agentmem.memory.facts.fact import sentence
+from langchain_agentmem.memory.facts.names import entity_key, predicate_key
+from langchain_agentmem.memory.facts.reading import FACT, FORMER
+from langchain_agentmem.memory.facts.rules import Rules
+from langchain_agentmem.memory.layer import Change
+from langchain_agentmem.rewinding import rows
+from langchain_agentmem.rewinding.rows import SAID, Draft, Kept, body_of, message_source
+from langchain_agentmem.rewinding.sources import UNDO, without
+from langchain_agentmem.storage import Steps, query
+
+
+class Statement(NamedTuple):
+    """What somebody says.
+
+    Attributes:
+        role: Who says it.
+        subject: What it is about.
+        predicate: What it says.
+        object: Of what.
+        start: Since when it holds, in microseconds since 1970; None if they did not say.
+        end: When it ended; None if it did not, or they did not say.
+        sure: How sure they are, from 0 to 1; None if they did not say.
+        message: The message that says so, if any.
+        conversation: The conversation or thread of that, if it is known.
+        said_at: When it was said. Default: now.
+    """
+
+    role: str
+    subject: str
+    predicate: str
+    object: str
+    start: int | None = None
+    end: int | None = None
+    sure: float | None = None
+    message: str | None = None
+    conversation: str | None = None
+    said_at: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Book:
+    """Facts that are about to be changed.
+
+    Attributes:
+        change: The transaction, and what it is about to write.
+        agreed: What is agreed on names.
+        new_id: Makes ids.
+        written: The rows that were changed here and are not stored yet, by the ids of the facts.
+    """
+
+    change: Change
+    agreed: Rules
+    new_id: NewId
+    written: dict[str, Kept] = field(default_factory=dict)
+
+    def tell(self, said: Statement) -> Steps[str]:
+        """Somebody says something. Returns the id of the fact.
+
+        Args:
+            said: What they say.
+        """
+        thing = self.agreed.canonical(said.subject)
+        predicate = predicate_key(said.predicate)
+        found = yield from self._of(thing, predicate)
+        states = reading.states_of(found)
+        ends = holding.endings(states, self.agreed)
+        moment = self.change.now if said.said_at is None else said.said_at
+        start = said.start
+        if start is None:
+            start = moment if said.end is None else min(moment, said.end - 1)
+        event = account.said(
+            1 + max((each["n"] for kept in found.values() for each in kept.extra["told"]), default=0),
+            self.change.now,
+            role=said.role,
+            start=start,
+            end=said.end,
+            given=said.start is not None,
+            sure=said.sure,
+            message=said.message,
+            conversation=said.conversation,
+        )
+        value = self.agreed.canonical(said.object)
+        same = [
+            key
+            for key, known in states.items()
+            if self.agreed.canonical(known.object) == value
+            and holding.overlaps(known, ends[key].at, event["from"], event["to"])
+        ]
+        if same:
+            key = min(same, key=lambda key: (states[key].start, key))
+            if account.says_more(states[key], event):
+                self._write(found[key], _with(found[key].extra, event))
+            return key
+        extra = {
+            "subject": said.subject,
+            "predicate": said.predicate,
+            "object": said.object,
+            "role": said.role,
+            "told": [event],
+        }
+        key = self.new_id()
+        self._write(_unwritten(key, self.change.now), extra)
+        return key
+
+    def correct(self, kept: Kept, fields: Mapping[str, Any]) -> None:
+        """Somebody corrects a fact.
+
+        Args:
+            kept: The fact.
+            fields: Those of its `State` that change.
+        """
+        extra = kept.extra
+        known = account.state(extra)
+        event = {"n": _next(extra), "at": self.change.now, "do": account.SET, "fields": dict(fields)}
+        if known is not None and _looks(known) != _looks(known._replace(**fields)):
+            self._write_former(kept, known, extra)
+        self._write(kept, _with(extra, event))
+
+    def undo(self, kept: Kept) -> Steps[None]:
+        """Take back the last thing that happened to a fact: that another ended it, or an event of its own.
+
+        Args:
+            kept: The fact.
+        """
+        extra = kept.extra
+        event: dict[str, Any] = {"n": _next(extra), "at": self.change.now}
+        ender = yield from self._ended_last(kept)
+        if ender is None:
+            event |= {"do": UNDO, "of": account.undone(extra["told"])}
+        else:
+            event |= {"do": account.BESIDE, "of": [ender]}
+        self._write(kept, _with(extra, event))
+
+    def remove(self, kept: Kept) -> Steps[None]:
+        """Have a fact be gone, with what it said before it was corrected."""
+        self.written.pop(kept.key, None)
+        self.change.remove(FACT, kept.key)
+        if any(event["do"] == account.SET for event in kept.extra["told"]):
+            for former in (yield from rows.current(self.change.view, FORMER)):
+                if former.extra["fact"] == kept.key:
+                    self.change.remove(FORMER, former.key)
+
+    def forsake(self, message: str, path: str) -> Steps[None]:
+        """A message that was kept here is gone, or says something else: what it said does not count.
+
+        Args:
+            message: Its id.
+            path: The path of the namespace.
+        """
+        sources = [message_source(message)]
+        found = yield query.resting_on(keys=reading.as_json(sources), low=path, high=path + "\x01")
+        keys = sorted({row["key"] for row in found if row["kind"] == FACT})
+        for kept in (yield from rows.named(self.change.view, FACT, keys)).values():
+            extra = without(kept.extra, lambda event: event.get("id") == message and event.get("in") is None)
+            if extra is None:
+                yield from self.remove(kept)
+            elif extra != kept.extra:
+                self._write(kept, extra)
+
+    # -- plumbing --------------------------------------------------------------------------------------------------
+
+    def _of(self, thing: str, predicate: str) -> Steps[dict[str, Kept]]:
+        """All that is known of a subject and a predicate, what was changed here included."""
+        subjects = self.agreed.keys_of([thing])
+        found = yield from reading.about(self.change.view, subjects=subjects, predicates=[predicate])
+        for key, kept in self.written.items():
+            found.pop(key, None)
+            known = account.state(kept.extra)
+            if known and self.agreed.canonical(known.subject) == thing and predicate_key(known.predicate) == predicate:
+                found[key] = kept
+        return found
+
+    def _ended_last(self, kept: Kept) -> Steps[str | None]:
+        """The fact that ended another, if nothing happened to that since."""
+        known = account.state(kept.extra)
+        if known is None:
+            return None
+        found = yield from self._of(self.agreed.canonical(known.subject), predicate_key(known.predicate))
+        states = reading.states_of(found)
+        ender = holding.endings(states, self.agreed)[kept.key].by
+        last = kept.extra["told"][-1]
+        if ender is None or (states[ender].learned, states[ender].rank) <= (last["at"], last["n"]):
+            return None
+        return ender
+
+    def _write(self, kept: Kept, extra: Mapping[str, Any]) -> None:
+        known = account.state(extra)
+        # What was taken back stays, to be had again; it is found under its old names, by whoever asks for the past.
+        names = _looks(account.told(extra) if known is None else known)
+        body = body_of(sentence(*names))
+        self.written[kept.key] = kept._replace(body=body, extra=extra)
+        self.change.drafts.append(
+            Draft(
+                FACT,
+                kept.key,
+                body,
+                kept.created_at,
+                label=predicate_key(names[1]),
+                extra=extra,
+                subject=entity_key(names[0]),
+                object=entity_key(names[2]),
+                findable=known is not None,
+            )
+        )
+
+    def _write_former(self, kept: Kept, known: account.State, extra: Mapping[str, Any]) -> None:
+        names = _looks(known)
+        said = [event for event in extra["told"] if event["do"] == SAID]
+        self.change.drafts.append(
+            Draft(
+                FORMER,
+                f"{kept.key} {_next(extra)}",
+                body_of(sentence(*names)),
+                self.change.now,
+                label=predicate_key(names[1]),
+                extra={"fact": kept.key, "names": names, "told": said},
+                subject=entity_key(names[0]),
+                object=entity_key(names[2]),
+            )
+        )
+
+
+def there(view: rows.View, key: str) -> Steps[Kept]:
+    """A fact by its id.
+
+    Args:
+        view: From where.
+        key: The id.
+
+    Raises:
+        MessageError: There is none.
+    """
+    found = yield from rows.named(view, FACT, [key])
+    if key not in found:
+        raise MessageError(f"There is no fact or message {key!r:.100} here.")
+    return found[key]
+
+
+def _looks(known: account.State) -> tuple[str, str, str]:
+    return known.subject, known.predicate, known.object
+
+
+def _unwritten(key: str, now: int) -> Kept:
+    return Kept(0, None, FACT, key, None, b"", None, None, {}, now, now)
+
+
+def _next(extra: Mapping[str, Any]) -> int:
+    return 1 + max((int(event["n"]) for event in extra["told"]), default=0)
+
+
+def _with(extra: Mapping[str, Any], *events: Mapping[str, Any]) -> dict[str, Any]:
+    return {**extra, "told": [*extra["told"], *events]}
