@@ -7,7 +7,9 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import psycopg
@@ -25,8 +27,12 @@ hypothesis.settings.register_profile("patient", deadline=None, suppress_health_c
 hypothesis.settings.load_profile("patient")
 
 
+gc.disable()  # until all tests are collected
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Thousands of tests were collected, and stay: no collection of garbage has to look at them again."""
+    """Thousands of tests were collected, and stay: no collection of garbage has to look at them, now or later."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
@@ -87,12 +93,13 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[st
     """
     numbers = itertools.count()
     bare = request.node.get_closest_marker("bare") is not None
+    keeping = "memory" in request.fixturenames
 
     def make(kind: str) -> str:
         number = next(numbers)
         if kind == "postgres":
             databases: PostgresDatabases = request.getfixturevalue("postgres_databases")
-            return databases.bare(number) if bare else databases.migrated(number)
+            return databases.bare(number) if bare else databases.migrated(number, keeping=keeping)
         path = tmp_path / f"memory{number}.db"
         if not bare:
             request.getfixturevalue("sqlite_databases").migrated(path)
@@ -112,17 +119,65 @@ def clock() -> SteppingClock:
     return SteppingClock()
 
 
-@pytest.fixture
-def new_id() -> Callable[[], str]:
-    numbers = itertools.count(1)
-    return lambda: f"id-{next(numbers)}"
+class CountingIds:
+    """Ids that count, from one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> str:
+        self.count += 1
+        return f"id-{self.count}"
 
 
 @pytest.fixture
-def memory(url: str, clock: SteppingClock, new_id: Callable[[], str]) -> Iterator[AgentMemory]:
+def new_id() -> CountingIds:
+    return CountingIds()
+
+
+@pytest.fixture(scope="session")
+def _fillings() -> dict[tuple[str, Callable[..., object]], tuple[Any, ...]]:
+    """What databases held when they had been filled, by kind and by what filled them."""
+    return {}
+
+
+@pytest.fixture
+def fill_once(
+    request: pytest.FixtureRequest, clock: SteppingClock, new_id: CountingIds, _fillings: dict[Any, Any]
+) -> Callable[[str, Callable[[AgentMemory], object]], None]:
+    """Fills an empty database, given by path or URL, as a function fills a memory; it is called the first time only.
+
+    From then on what it had left is copied, and the clock and the ids go on as if it had been called.
+    """
+
+    def fill(url: str, function: Callable[[AgentMemory], object]) -> None:
+        kind = "postgres" if url.startswith("postgresql://") else "sqlite"
+        databases = request.getfixturevalue(f"{kind}_databases")
+        if (kind, function) in _fillings:
+            kept, clock.now, new_id.count = _fillings[kind, function]
+            databases.bring(url, kept)
+            return
+        with AgentMemory(url, clock=clock, new_id=new_id) as memory:
+            function(memory)
+        if kept := databases.keep(url):
+            _fillings[kind, function] = kept, clock.now, new_id.count
+
+    return fill
+
+
+@pytest.fixture
+def memory(
+    request: pytest.FixtureRequest, url: str, clock: SteppingClock, new_id: CountingIds
+) -> Iterator[AgentMemory]:
     """An open memory on an empty database, on both engines, with a counting clock and counting ids."""
-    with AgentMemory(url, clock=clock, new_id=new_id) as memory:
-        yield memory
+    opened = partial(AgentMemory, url, clock=clock, new_id=new_id)
+    if not url.startswith("postgresql://"):
+        with opened() as memory:
+            yield memory
+    else:
+        databases: PostgresDatabases = request.getfixturevalue("postgres_databases")
+        with databases.opened(url, opened) as memory:
+            yield memory
 
 
 @pytest.fixture

@@ -4,25 +4,37 @@ To migrate a database takes a hundred milliseconds on PostgreSQL, and to delete 
 five. So a database is migrated once, and emptied for each test: its tables are discovered, what they held after the
 migrations comes back, and identities begin at one again. A database is made anew where more than rows has changed (a
 test altered tables), where it has grown, and where the planner has sampled what was in it. On SQLite a file that was
-migrated once is copied.
+migrated once is copied. What is slow to fill is filled once too, and its rows or its file are copied for each test.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import uuid
+from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import psycopg
+import pytest
+from psycopg.sql import SQL, Identifier
 
+from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import open_engine
+from langchain_agentmem.storage.postgres import PostgresEngine
+from langchain_agentmem.storage.session import Session
 
 GROWN = 4_000_000
 """Bytes of tables and indexes, deleted rows included, from which on a schema is made anew."""
 
+COPY = SQL("copy agentmem.{} {} with (format binary)")
+EMPTY = 21
+"""Bytes that a copy of no rows has."""
+
 ALONE = """
 select pg_terminate_backend(pid, 30000) from pg_stat_activity
-where datname = current_database() and pid <> pg_backend_pid()
+where datname = current_database() and pid <> pg_backend_pid() and pid <> %s
 """
 
 EMPTYING = """
@@ -64,13 +76,15 @@ end $$;
 create function emptying.empty(grown bigint) returns boolean language plpgsql as $$
 declare found record; same bool;
 begin
-    if emptying.shape() is distinct from (select shape from emptying."shape of the schema") or emptying.shape() is null
+    -- As a replica does: all tables are emptied, so that no row is looked for that names another.
+    if current_setting('session_replication_role') <> 'replica'
+        or coalesce(emptying.shape() <> (select shape from emptying."shape of the schema"), true)
         or exists (select from pg_statistic where starelid in (select id from emptying.tables()))
-        or (select sum(pg_total_relation_size(id)) from emptying.tables()) > grown
+        or (select sum(pg_relation_size(oid) + coalesce(pg_relation_size(nullif(reltoastrelid, 0)), 0))
+            from pg_class where relnamespace = to_regnamespace('agentmem')) > grown
     then
         return false;
     end if;
-    set local session_replication_role = replica;  -- all tables are emptied: no row is looked for that names another
     for found in select id, name, to_regclass(format('emptying.%I', name)) as kept from emptying.tables() loop
         if found.kept is not null then
             execute format(
@@ -95,6 +109,18 @@ end $$;
 """
 
 
+class Kept(NamedTuple):
+    """What a PostgreSQL database holds.
+
+    Attributes:
+        rows: The rows of each table that has any.
+        sequences: The last value of each sequence that was used.
+    """
+
+    rows: dict[str, bytes]
+    sequences: dict[str, int]
+
+
 class PostgresDatabases:
     """A few databases of one server, which serve all tests, because making one is slow.
 
@@ -104,29 +130,89 @@ class PostgresDatabases:
 
     def __init__(self, server: str) -> None:
         self._server = server
-        self._names: list[str] = []
+        self._names: dict[Hashable, str] = {}
         self._connections: dict[str, psycopg.Connection] = {}
+        self._sessions: dict[str, Session] = {}
 
-    def migrated(self, number: int) -> str:
-        """The URL of the n-th database, as a first opening leaves it."""
-        url = self._url(number)
-        self._alone(url)
+    def migrated(self, which: Hashable, *, keeping: bool = False) -> str:
+        """The URL of a database, as a first opening leaves it.
+
+        Args:
+            which: The number or the name of the database.
+            keeping: Whether the session that was kept of it stays connected.
+        """
+        url = self._url(which)
+        self._alone(url, keeping=keeping)
         if not self._emptied(url):
+            self._alone(url)
             self._run(url, "drop schema if exists agentmem cascade")
             open_engine(url).close()
             self._run(url, EMPTYING)
             self._run(url, "select emptying.keep()")
         return url
 
-    def bare(self, number: int) -> str:
-        """The URL of the n-th database, as if this package had never seen it."""
-        url = self._url(number)
+    def bare(self, which: Hashable) -> str:
+        """The URL of a database, as if this package had never seen it."""
+        url = self._url(which)
         self._alone(url)
         self._run(url, "drop schema if exists agentmem cascade")
         return url
 
+    def keep(self, url: str) -> Kept | None:
+        """All that a database holds; None where it could not be brought back, because the user is no superuser."""
+        if self._run(url, "show session_replication_role") != "replica":
+            return None
+        names = self._run(url, "select coalesce(array_agg(name::text), '{}') from emptying.tables()")
+        sequences = self._run(
+            url,
+            "select coalesce(json_object_agg(sequencename, last_value), '{}') from pg_sequences "
+            "where schemaname = 'agentmem' and last_value is not null",
+        )
+        rows = {}
+        for name in names:
+            with self._connections[url].cursor().copy(COPY.format(Identifier(name), SQL("to stdout"))) as copy:
+                rows[name] = b"".join(copy)
+        return Kept({name: each for name, each in rows.items() if len(each) > EMPTY}, sequences)
+
+    def bring(self, url: str, kept: Kept) -> None:
+        """Put into a database that is as a first opening leaves it what another one held."""
+        connection = self._connections[url]
+        with connection.transaction():
+            for name, rows in kept.rows.items():
+                connection.execute(SQL("delete from agentmem.{}").format(Identifier(name)))
+                with connection.cursor().copy(COPY.format(Identifier(name), SQL("from stdin"))) as copy:
+                    copy.write(rows)
+            for name, value in kept.sequences.items():
+                connection.execute("select setval(format('agentmem.%%I', %s::text)::regclass, %s)", (name, value))
+
+    @contextlib.contextmanager
+    def opened(self, url: str, open_: Callable[[], AgentMemory]) -> Iterator[AgentMemory]:
+        """Open a memory that goes on with a session that the one before it had, and keep that for the next.
+
+        What a server does for a new session is to learn all tables and to plan each statement; that takes longer than
+        what most tests do.
+        """
+        kept = [self._sessions.pop(url)] if url in self._sessions else []
+        with pytest.MonkeyPatch.context() as patch:
+            connect = PostgresEngine._session
+            patch.setattr(PostgresEngine, "_session", lambda engine: kept.pop() if kept else connect(engine))
+            memory = open_()
+        with memory:
+            yield memory
+            pool = memory.database.engine._pool
+            with pool._free:
+                idle = [pool._idle.pop()[0]] if pool._idle else []
+                pool._count -= len(idle)
+        for session in idle:
+            if session.broken:
+                session.close()
+            else:
+                self._sessions[url] = session
+
     def close(self) -> None:
         """Close what is open."""
+        for session in self._sessions.values():
+            session.close()
         for connection in self._connections.values():
             connection.close()
 
@@ -134,34 +220,36 @@ class PostgresDatabases:
         """Take the databases away."""
         self.close()
         with psycopg.connect(self._server, autocommit=True) as connection:
-            for name in self._names:
+            for name in self._names.values():
                 connection.execute(f"drop database if exists {name} with (force)")
 
-    def _url(self, number: int) -> str:
-        while len(self._names) <= number:
-            self._names.append(f"agentmem_{uuid.uuid4().hex}")
+    def _url(self, which: Hashable) -> str:
+        if which not in self._names:
+            self._names[which] = f"agentmem_{uuid.uuid4().hex}"
             with psycopg.connect(self._server, autocommit=True) as connection:
-                connection.execute(f"create database {self._names[-1]}")
-            self._run(url_of(self._server, self._names[-1]), EMPTYING)
-        return url_of(self._server, self._names[number])
+                connection.execute(f"create database {self._names[which]}")
+            self._run(url_of(self._server, self._names[which]), EMPTYING)
+        return url_of(self._server, self._names[which])
 
     def _emptied(self, url: str) -> bool:
-        try:
-            return bool(self._run(url, "select emptying.empty(%s)", GROWN))
-        except psycopg.errors.InsufficientPrivilege:  # not a superuser
-            return False
+        return bool(self._run(url, "select emptying.empty(%s)", GROWN))
 
-    def _alone(self, url: str) -> None:
+    def _alone(self, url: str, *, keeping: bool = False) -> None:
         """Nobody else is connected, and we are: a test may have ended our connection too."""
+        if not keeping and url in self._sessions:
+            self._sessions.pop(url).close()
+        kept = self._sessions[url]._connection.info.backend_pid if url in self._sessions else 0
         try:
-            self._run(url, ALONE)
+            self._run(url, ALONE, kept)
         except psycopg.OperationalError:
             self._connections.pop(url).close()
-            self._run(url, ALONE)
+            self._run(url, ALONE, kept)
 
-    def _run(self, url: str, sql: str, *parameters: object) -> object:
+    def _run(self, url: str, sql: str, *parameters: object) -> Any:
         if url not in self._connections:
-            self._connections[url] = psycopg.connect(url, autocommit=True)
+            self._connections[url] = connection = psycopg.connect(url, autocommit=True)
+            with contextlib.suppress(psycopg.errors.InsufficientPrivilege):  # where the user is no superuser
+                connection.execute("set session_replication_role = replica")  # once: it costs all plans
         cursor = self._connections[url].execute(sql, parameters or None)
         row = cursor.fetchone() if cursor.description else None
         return row and row[0]
@@ -190,3 +278,11 @@ class SqliteDatabases:
     def migrated(self, path: Path) -> None:
         """Put a database at a path, as a first opening leaves it."""
         shutil.copyfile(self._original, path)
+
+    def keep(self, path: Path) -> Path:
+        """A copy of a database that is closed."""
+        return Path(shutil.copyfile(path, self._original.with_name(f"{uuid.uuid4().hex}.db")))
+
+    def bring(self, path: Path, kept: Path) -> None:
+        """Put what was kept where a database is."""
+        shutil.copyfile(kept, path)

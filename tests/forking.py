@@ -45,7 +45,11 @@ exec(compile(order["program"], "<program>", "exec"), {"__name__": "__main__"})
 COMMAND = "import runpy; runpy.run_module('langchain_agentmem', run_name='__main__', alter_sys=True)"
 """The program that is our command line."""
 
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent), "PYTHONIOENCODING": "utf-8"}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("LANGSMITH")} | {
+    "PYTHONPATH": str(Path(__file__).parent.parent),
+    "PYTHONIOENCODING": "utf-8",
+}
+"""Nobody traces what runs here."""
 
 
 class Forks:
@@ -54,9 +58,11 @@ class Forks:
     Args:
         folder: Where outputs are kept.
         imports: The modules that it imports before all.
+        home: Where programs run, and can import what lies there. By default, where whoever starts them is.
     """
 
-    def __init__(self, folder: Path, *imports: str) -> None:
+    def __init__(self, folder: Path, *imports: str, home: Path | None = None) -> None:
+        self._home = home
         self._outputs = [folder / "output.txt", folder / "errors.txt"]
         self._process = subprocess.Popen(
             [sys.executable, "-W", "error", "-c", FORKS, *imports],
@@ -80,7 +86,7 @@ class Forks:
             "program": program,
             "arguments": ["program", *arguments],
             "environment": ENVIRONMENT | environment,
-            "folder": str(Path.cwd()),
+            "folder": str(self._home or Path.cwd()),
             "outputs": [str(path) for path in self._outputs],
         }
         assert self._process.stdin is not None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from .forking import Forks
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,22 +19,15 @@ def blocks(language: str) -> list[str]:
 
 
 class TestReadme:
-    def test_every_python_block_runs(self, tmp_path):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("LANGSMITH")}
-        environment["PYTHONPATH"] = str(ROOT)
+    def test_every_python_block_runs(self, tmp_path_factory, tmp_path):
         found = blocks("python")
         assert len(found) >= 4
-        for code in found:  # one after the other: they share agent.db, as a reader's would
-            run = subprocess.run(
-                [sys.executable, "-W", "error", "-c", code],
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert run.returncode == 0, f"{code}\n{run.stderr}"
-            assert "print(" not in code or run.stdout.strip()
+        modules = ("langgraph.graph", "langchain.agents", "langchain_agentmem.stores.checkpoints")
+        with Forks(tmp_path_factory.mktemp("outputs"), *modules, home=tmp_path) as forks:
+            for code in found:  # one after the other: they share agent.db, as a reader's would
+                run = forks.run(code)
+                assert run.returncode == 0, f"{code}\n{run.stderr}"
+                assert "print(" not in code or run.stdout.strip()
 
     def test_it_begins_with_exactly_two_commands(self):
         commands = blocks("sh")

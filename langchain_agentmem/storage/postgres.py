@@ -11,7 +11,7 @@ import contextlib
 import random
 import time
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -291,6 +291,7 @@ class PostgresEngine(Engine):
             raise StorageError(f"The database {self.path!r} failed: {error}.") from error
 
 
+@cache
 def _prepared(sql: str) -> Prepared:
     text, names = for_libpq(sql)
     return Prepared(text.encode(), names, returns_rows(sql))

@@ -59,9 +59,9 @@ def costs(messages):
 def marked_history(seed):
     """A random history whose messages say which they are: `mk7ax … mk7bx`, and `mk7cx` in their calls.
 
-    One of four is as long as they come, the others are short: what breaks, breaks among few messages.
+    One of ten is as long as they come, the others are short: what breaks, breaks among few messages.
     """
-    history = random_history(seed, size=None if seed % 4 == 0 else 1 + seed % 24)
+    history = random_history(seed, size=None if seed // 7 % 10 == 0 else 1 + seed % 16)
     for place, message in enumerate(history):
         message.content = with_marks(message.content, f"mk{place}ax", f"mk{place}bx")
         calls = getattr(message, "tool_calls", ()) or ()

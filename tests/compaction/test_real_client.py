@@ -189,13 +189,13 @@ class TestAnAgentOf200Turns:
         harbour = Harbour(longest=250)  # one list alone is more than the model takes
         with loopback(limit_tokens=LIMIT, script=harbour) as server:
             agent = agent_on(server, memory)
-            for turn in range(120):
+            for turn in range(60):
                 state = agent.invoke({"messages": [said(turn)]}, on("harbour"))
                 assert state["messages"][-1].text.startswith(f"Answer {turn}.")
         assert {code for _, code in server.refusals} == {"context_length_exceeded"}
-        assert server.answered >= 120
-        check(server, 120)
-        check_state(agent, "harbour", 120)
+        assert server.answered >= 60
+        check(server, 60)
+        check_state(agent, "harbour", 60)
 
 
 class TestOtherRefusals:

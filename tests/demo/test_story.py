@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +13,6 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.demo.story import QUESTIONS, TALKS
 
 from ..forking import COMMAND, Forks  # noqa: TID252 - what tests share lies beside them
-
-ROOT = Path(__file__).parent.parent.parent
-
 
 INTERPRETERS: list[Forks] = []
 
@@ -32,17 +26,8 @@ def _interpreter(tmp_path_factory) -> Iterator[None]:
 
 
 def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the demo; in an interpreter of its own if something is said of its environment."""
-    if not environment:
-        return INTERPRETERS[0].run(COMMAND, "demo", *arguments)
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "langchain_agentmem", "demo", *arguments],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"} | environment,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
+    """Run the demo."""
+    return INTERPRETERS[0].run(COMMAND, "demo", *arguments, **environment)
 
 
 class TestTheStory:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
-EXAMPLES = ROOT / "examples"
+from ..forking import Forks  # noqa: TID252 - what tests share lies beside them
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 PRINTS = {
     "edit_and_regenerate.py": [
@@ -28,6 +26,12 @@ PRINTS = {
         "of 119 messages.",
         "Day 12: I planted a walnut tree at the wall, and wrote its name on slate number 84.",
     ],
+    "where_in_march.py": [
+        "Ana lives in Lisbon (from 2024-01-08 until 2024-04-01). 20 January: 'Ana moved to Lisbon on 2024-01-08.'",
+        "Ana lives in Porto (since 2024-04-01). 02 May: 'Ana moved to Porto on 2024-04-01. I forgot to tell you.'",
+        "on 20 April she lived in Porto; what we knew on that day was Lisbon",
+        "    Ana lives in Lisbon, from 2024-01-08 until 2024-04-01\n    Ana lives in Porto, since 2024-04-01",
+    ],
     "quickstart.py": ["You told me: My sister Ana lives in Lisbon", "recalled from 'monday'", "because of ana +"],
 }
 
@@ -36,17 +40,17 @@ def test_every_example_has_its_promise():
     assert {path.name for path in EXAMPLES.glob("*.py")} == PRINTS.keys()
 
 
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory):
+    modules = ("langgraph.graph", "langchain_agentmem.stores.checkpoints", "langchain_agentmem.compaction.node")
+    with Forks(tmp_path_factory.mktemp("outputs"), *modules) as forks:
+        yield forks
+
+
 @pytest.mark.parametrize("name", sorted(PRINTS))
-def test_an_example_keeps_its_promise(name, tmp_path):
-    run = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / name)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
+def test_an_example_keeps_its_promise(name, tmp_path, monkeypatch, forks):
+    monkeypatch.chdir(tmp_path)
+    run = forks.run(f"import runpy; runpy.run_path({str(EXAMPLES / name)!r}, run_name='__main__')")
     assert (run.returncode, run.stderr) == (0, "")
     for promised in PRINTS[name]:
         assert promised in run.stdout

@@ -1,12 +1,14 @@
 """Another process that opens the same database and does what it is told: one action of a script each time.
 
-Every action has a process of its own, forked from one that has loaded everything and opened nothing. It may be told to
-kill itself, with `kill -9`, between two statements.
+Every action has a process of its own, forked from one that has loaded everything and holds nothing open. It may be
+told to kill itself, with `kill -9`, between two statements.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import gc
 import os
 import pickle
 import signal
@@ -20,6 +22,7 @@ from langchain_agentmem.storage import postgres, sqlite, steps
 from .adapters import Real
 from .graphs import Now
 from .oracle import World
+from .worlds import random_script
 
 ROOT = Path(__file__).parents[2]
 SERVE = "from tests.rewinding.processes import serve; serve()"
@@ -60,6 +63,12 @@ def act(url: str, known: dict[str, Any], action: dict[str, Any], last: int | Non
 
 
 def serve() -> None:
+    """Fork for each line, after a graph has run: what is imported only then is not imported in every fork."""
+    with contextlib.closing(World(Real(":memory:"))) as world:
+        for number, action in enumerate(random_script(0)["actions"][:4]):
+            world.perform(number, action)
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:

@@ -12,7 +12,7 @@ from .adapters import Real
 from .oracle import World, followed, report
 from .worlds import random_script
 
-EXAMPLES = {"sqlite": 24, "postgres": 6}
+EXAMPLES = {"sqlite": 18, "postgres": 4}
 NS = ("notes",)
 
 

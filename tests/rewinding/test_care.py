@@ -159,8 +159,10 @@ def counted(memory):
 
 
 @pytest.fixture
-def filled(memory):
-    return fill(memory)
+def filled(request, url, fill_once):
+    """A memory that was opened when all of this was there."""
+    fill_once(url, fill)
+    return request.getfixturevalue("memory")
 
 
 @pytest.fixture
@@ -170,10 +172,20 @@ def another(new_database, url, clock):
         yield memory
 
 
+@pytest.fixture(scope="module")
+def exports():
+    """What a memory that was filled exports, by the kind of its database."""
+    return {}
+
+
 @pytest.fixture
-def exported(filled, tmp_path):
-    filled.export(tmp_path / "all.jsonl")
-    return tmp_path / "all.jsonl"
+def exported(request, url, exports, tmp_path):
+    path, kind = tmp_path / "all.jsonl", url.partition(":")[0]
+    if kind not in exports:
+        request.getfixturevalue("filled").export(path)
+        exports[kind] = path.read_bytes()
+    path.write_bytes(exports[kind])
+    return path
 
 
 class TestCounting:

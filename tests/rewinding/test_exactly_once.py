@@ -416,6 +416,12 @@ KILLS = {"sqlite": 10, "postgres": 4}
 """How many runs are killed for each durability; AGENTMEM_KILLS=1000 kills before every statement."""
 
 
+@pytest.fixture(scope="module")
+def processes():
+    with Processes() as processes:
+        yield processes
+
+
 class TestKilling:
     """`kill -9` between any two statements, and then again: what state says is remembered, once."""
 
@@ -441,21 +447,22 @@ class TestKilling:
             world.close()
 
     @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-    def test_between_any_two_statements_and_running_again_remembers_once(self, kind, durability, new_database):
+    def test_between_any_two_statements_and_running_again_remembers_once(
+        self, kind, durability, new_database, processes
+    ):
         url, numbers = new_database(kind), itertools.count()
-        with Processes() as processes:
-            with contextlib.closing(World(Real(url), "whole ")) as world:
-                count = processes.perform(world, self.run(durability))
-                assert world.differences == []
-            assert count is not None
-            kills = int(os.environ.get("AGENTMEM_KILLS", KILLS[kind]))
-            for last in sorted({count * each // kills for each in range(kills)}):
-                label = f"{next(numbers)} "
-                ended, differences, state, memory = self.after_a_kill(processes, url, label, durability, last)
-                assert ended is None
-                assert differences == []
-                assert sorted(state) == sorted(memory)
-                assert len(memory) == len(set(memory)) == REMEMBERED
+        with contextlib.closing(World(Real(url), "whole ")) as world:
+            count = processes.perform(world, self.run(durability))
+            assert world.differences == []
+        assert count is not None
+        kills = int(os.environ.get("AGENTMEM_KILLS", KILLS[kind]))
+        for last in sorted({count * each // kills for each in range(kills)}):
+            label = f"{next(numbers)} "
+            ended, differences, state, memory = self.after_a_kill(processes, url, label, durability, last)
+            assert ended is None
+            assert differences == []
+            assert sorted(state) == sorted(memory)
+            assert len(memory) == len(set(memory)) == REMEMBERED
 
 
 class Unknown(dict):
@@ -473,16 +480,15 @@ class TestASecondProcess:
     """Every second run is done by a process of its own, on the file that this one holds open."""
 
     @pytest.mark.parametrize(("kind", "seeds"), [("sqlite", range(500, 505)), ("postgres", range(512, 514))])
-    def test_each_knows_what_the_other_remembered(self, kind, seeds, new_database):
+    def test_each_knows_what_the_other_remembered(self, kind, seeds, new_database, processes):
         url = new_database(kind)
-        with Processes() as processes:
-            for seed in seeds:
-                world, script = World(Real(url), f"{seed} "), random_script(seed)
-                with contextlib.closing(world):
-                    for number, action in enumerate(script["actions"]):
-                        if number % 2:
-                            processes.perform(world, action)
-                        else:
-                            world.perform(number, action)
-                    world.check(world.threads)
-                    assert world.differences == [], f"seed {seed}\n{printed(script)}"
+        for seed in seeds:
+            world, script = World(Real(url), f"{seed} "), random_script(seed)
+            with contextlib.closing(world):
+                for number, action in enumerate(script["actions"]):
+                    if number % 2:
+                        processes.perform(world, action)
+                    else:
+                        world.perform(number, action)
+                world.check(world.threads)
+                assert world.differences == [], f"seed {seed}\n{printed(script)}"

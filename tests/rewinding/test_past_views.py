@@ -19,7 +19,7 @@ from .diary import Diary, Witness, without_tasks
 from .oracle import followed, report
 from .worlds import random_script
 
-EXAMPLES = {"sqlite": 32, "postgres": 8}
+EXAMPLES = {"sqlite": 24, "postgres": 4}
 PARTS = {"sqlite": 4, "postgres": 2}
 
 

@@ -149,8 +149,17 @@ def asking_graph(saver):
     return logging_graph(saver, "a", "ask", "z", nodes={"ask": lambda _: {"log": [interrupt("What?")]}})
 
 
-def run_script(script, *arguments, environment: dict[str, str] | None = None, **options: Any):
-    """Run a script in another process, where this file is the module `graphs`."""
+INTERPRETERS: list[Any] = []
+"""The `Forks` that have loaded what scripts need, see `conftest.py`."""
+
+
+def run_script(script, *arguments, environment: dict[str, str] | None = None):
+    """Run a script in another process, where this file is the module `graphs`.
+
+    It is a fork of a process that has opened nothing; a start of Python if something is said of its environment.
+    """
+    if environment is None:
+        return INTERPRETERS[0].run(textwrap.dedent(script), *map(str, arguments))
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)],
         cwd=Path(__file__).parent,
@@ -159,7 +168,6 @@ def run_script(script, *arguments, environment: dict[str, str] | None = None, **
         capture_output=True,
         check=False,
         timeout=120,
-        **options,
     )
 
 

@@ -173,7 +173,7 @@ class Writer:
         return self.rng.getrandbits(16)
 
     def count(self) -> int:
-        return self.rng.choice((1, 1, 2, 3, 40, 120) if self.large else (1, 1, 2, 3))
+        return self.rng.choice((1, 1, 2, 3, 40, 80) if self.large else (1, 1, 2, 3))
 
     def operation(self, weights: dict[str, float]) -> list[Any]:
         rng, number, name = self.rng, self.number(), self.one_of(OPERATIONS | weights)

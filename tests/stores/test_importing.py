@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import operator
 import time
 from typing import Annotated, TypedDict
@@ -44,10 +45,10 @@ def clear(url):
 
 @pytest.fixture
 def foreign(new_database, tmp_path):
-    """Opens an empty saver of another kind."""
+    """Opens a saver of another kind: an empty one, or one of ours on a database that is given."""
     with contextlib.ExitStack() as stack:
 
-        def open_(kind):
+        def open_(kind, url=None):
             if kind == "memory":
                 return InMemorySaver(serde=strict())
             if kind == "sqlite":
@@ -58,7 +59,7 @@ def foreign(new_database, tmp_path):
                 stack.callback(clear, url)
                 saver = stack.enter_context(PostgresSaver.from_conn_string(url))
             else:
-                return stack.enter_context(AgentMemory(new_database(kind.split()[-1]))).checkpointer
+                return stack.enter_context(AgentMemory(url or new_database(kind.split()[-1]))).checkpointer
             saver.setup()
             saver.serde = strict()
             return saver
@@ -66,18 +67,36 @@ def foreign(new_database, tmp_path):
         yield open_
 
 
+def fill_ours(memory):
+    fill(memory.checkpointer)
+
+
 @pytest.fixture(params=KINDS)
-def source(request, foreign):
+def source(request, foreign, new_database, fill_once):
     """A saver of each kind, with threads of every sort."""
+    if request.param.startswith("ours"):
+        url = new_database(request.param.split()[-1])
+        fill_once(url, fill_ours)
+        return foreign(request.param, url)
+    if request.param == "memory":
+        return request.getfixturevalue("in_memory")
     saver = foreign(request.param)
     fill(saver)
     return saver
 
 
-@pytest.fixture
-def in_memory():
+@pytest.fixture(scope="module")
+def _filled_in_memory():
     saver = InMemorySaver(serde=strict())
     fill(saver)
+    return saver
+
+
+@pytest.fixture
+def in_memory(_filled_in_memory):
+    saver = InMemorySaver(serde=strict())
+    for name in ("storage", "writes", "blobs"):
+        getattr(saver, name).update(copy.deepcopy(getattr(_filled_in_memory, name)))
     return saver
 
 

@@ -25,7 +25,7 @@ from .scripted_graph import take_over
 from .scripted_sides import Different, both_follow
 from .scripts import printed, random_script, shortened
 
-EXAMPLES = {"sqlite": 40, "postgres": 20}
+EXAMPLES = {"sqlite": 40, "postgres": 12}
 PARTS = 2
 
 Opened = Callable[[], AbstractContextManager[Any]]

@@ -1,50 +1,77 @@
-"""The store of a thread does all that LangGraph's contract for stores says: within one task, and from run to run."""
+"""The store of a thread does all that LangGraph's contract for stores says: within one task, and from run to run.
+
+Each test has a thread of its own, whose store is empty whatever others hold that lie in the same database.
+"""
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
+from langchain_agentmem import AgentMemory
 from langchain_agentmem.stores.thread_items import AgentMemoryThreadStore
 from langchain_agentmem.testing import ExpiringStoreContract, IndexedStoreContract, StoreContract
-from tests.living import InRuns, InTask, live_task, stop_time
+from tests.conftest import ENGINES, SteppingClock
+from tests.living import InRuns, InTask, live_task, stop_time, thread
+
+THREADS = map("thread {}".format, itertools.count())
+
+
+@pytest.fixture(scope="module")
+def memories(request, sqlite_databases, tmp_path_factory):
+    """A memory on each engine for all tests of this file that share one, opened when it is first asked for, with its
+    clock."""
+    opened = {}
+
+    def memory_of(kind):
+        if kind not in opened:
+            if kind == "postgres":
+                url = request.getfixturevalue("postgres_databases").migrated("threads")
+            else:
+                url = tmp_path_factory.mktemp("threads") / "memory.db"
+                sqlite_databases.migrated(url)
+            clock = SteppingClock()
+            opened[kind] = AgentMemory(url, clock=clock), clock
+        return opened[kind]
+
+    yield memory_of
+    for memory, _ in opened.values():
+        memory.close()
 
 
 class TestInOneTask(StoreContract):
     """A task goes on as long as the test."""
 
     @pytest.fixture
-    def url(self, new_database):
-        return new_database("postgres")
-
-    @pytest.fixture
-    def store(self, memory, clock, monkeypatch):
+    def store(self, memories, monkeypatch):
+        memory, clock = memories("postgres")
         stop_time(monkeypatch, clock)
-        with live_task(memory) as task:
+        with live_task(memory, thread(next(THREADS))) as task:
             yield InTask(memory.thread_store, task)
 
     @pytest.fixture
-    def tick(self, clock):
-        return lambda: clock.pass_time(seconds=1)
+    def tick(self, memories):
+        return lambda: memories("postgres")[1].pass_time(seconds=1)
 
 
 class TestFromRunToRun(StoreContract):
     """Each call is a run, so that what it puts goes through a checkpoint."""
 
     @pytest.fixture
-    def url(self, new_database):
-        return new_database("sqlite")
-
-    @pytest.fixture
-    def store(self, memory, clock, monkeypatch):
+    def store(self, memories, monkeypatch):
+        memory, clock = memories("sqlite")
         stop_time(monkeypatch, clock)
-        return InRuns(memory.thread_store, memory)
+        return InRuns(memory.thread_store, memory, thread(next(THREADS)))
 
     @pytest.fixture
-    def tick(self, clock):
-        return lambda: clock.pass_time(seconds=1)
+    def tick(self, memories):
+        return lambda: memories("sqlite")[1].pass_time(seconds=1)
 
 
 class TestWithVectors(IndexedStoreContract):
+    """In a database of its own: all vectors in one have the same size."""
+
     @pytest.fixture
     def make_store(self, memory):
         with live_task(memory) as task:
@@ -54,11 +81,16 @@ class TestWithVectors(IndexedStoreContract):
 class TestExpiry(ExpiringStoreContract):
     """Within a task time stands still, so each call is a run."""
 
-    @pytest.fixture
-    def make_store(self, memory, clock, monkeypatch):
-        stop_time(monkeypatch, clock)
-        return lambda ttl: InRuns(AgentMemoryThreadStore(memory, ttl=ttl), memory)
+    @pytest.fixture(params=ENGINES)
+    def kind(self, request):
+        return request.param
 
     @pytest.fixture
-    def pass_minutes(self, clock):
-        return lambda minutes: clock.pass_time(minutes=minutes)
+    def make_store(self, memories, kind, monkeypatch):
+        memory, clock = memories(kind)
+        stop_time(monkeypatch, clock)
+        return lambda ttl: InRuns(AgentMemoryThreadStore(memory, ttl=ttl), memory, thread(next(THREADS)))
+
+    @pytest.fixture
+    def pass_minutes(self, memories, kind):
+        return lambda minutes: memories(kind)[1].pass_time(minutes=minutes)

@@ -114,12 +114,16 @@ DAMAGES = {
 }
 
 
+def fill_ours(memory):
+    fill(memory.checkpointer)
+    assert memory.verify().problems == ()
+
+
 class TestVerifying:
     @pytest.fixture
-    def filled(self, memory):
-        fill(memory.checkpointer)
-        assert memory.verify().problems == ()
-        return memory
+    def filled(self, request, url, fill_once):
+        fill_once(url, fill_ours)
+        return request.getfixturevalue("memory")
 
     @pytest.mark.parametrize("damage", DAMAGES)
     def test_damage_is_found_and_says_where_it_is(self, filled, raw, damage):
