@@ -398,12 +398,14 @@ class AgentMemory(Closing):
         archived tool output or all that a summary stands for, by its id. The others work on the layers (document 004):
         `mem_core_get`, `mem_core_set`, `mem_core_del`, `mem_recall_append`, `mem_recall_search`, `mem_recall_evict`,
         `mem_recall_summarize`, `mem_archival_write`, `mem_archival_update`, `mem_archival_search`, `mem_archival_get`,
-        `mem_node_fork`, `mem_node_read`, `mem_node_write` and `consolidate`.
+        `mem_node_fork`, `mem_node_read`, `mem_node_write` and `consolidate`; and on facts: `fact_add`, `fact_search`
+        and `fact_history`.
 
         Args:
             branch_or_config: Whose memory: the id of a conversation and the name of a branch, or the config of a
-                thread. Default: those of the thread in which they are called, whose layers are rewound with it.
-            include: The names of the tools that are wanted, in this order; "mem_*" means all that begin so. Default: a
+                thread. Default: those of the thread in which they are called, whose layers and facts are rewound with
+                it.
+            include: The names of the tools that are wanted, in this order; "fact_*" means all that begin so. Default: a
                 small set, `recall_dropped`, `expand`, `mem_core_set`, `mem_core_del`, `mem_archival_write` and
                 `mem_archival_search`.
 
@@ -411,13 +413,15 @@ class AgentMemory(Closing):
             InvalidInput: There is no such tool, or no such conversation can be.
         """
         from langchain_agentmem.compaction.tools import chosen, dropped_tools  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.memory.facts.tools import fact_tools  # noqa: PLC0415
         from langchain_agentmem.memory.operations.tools import SMALL_SET, layer_tools  # noqa: PLC0415
 
         conversation_id, namespace = _conversation_named(branch_or_config)
         dropped = dropped_tools(self, conversation_id=conversation_id, namespace=namespace)
         layers = layer_tools(self, branch_or_config)
+        facts = fact_tools(self, branch_or_config)
         names = [*(tool.name for tool in dropped), *SMALL_SET] if include is None else include
-        return chosen([*dropped, *layers], names)
+        return chosen([*dropped, *layers, *facts], names)
 
     def inject(self, branch_or_config: Any = None, **options: Any) -> MemoryInjection:
         """A Runnable that puts memory into a prompt, messages or a state: `memory.inject() | model`.

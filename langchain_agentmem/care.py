@@ -21,6 +21,7 @@ from langchain_agentmem.files import path_of_file, whole_file
 from langchain_agentmem.items import store as items
 from langchain_agentmem.items import transfer as item_transfer
 from langchain_agentmem.items.store import Place
+from langchain_agentmem.memory.facts import check as facts_check
 from langchain_agentmem.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.retrieval import index
 from langchain_agentmem.rewinding import care as remembered
@@ -155,6 +156,7 @@ def verify() -> Steps[tuple[list[str], dict[str, int]]]:
     problems += yield from jobs.problems()
     problems += yield from compactions.problems()
     problems += yield from memory_check.problems()
+    problems += yield from facts_check.problems()
     counted = yield from statistics()
     checked = {"contents": bodies}
     looked_at = ["messages", "conversations", "threads", "checkpoints", "blobs", "items", "jobs", "compactions"]
@@ -304,6 +306,8 @@ def load(
             kept += yield from item_transfer.restore(path_of(head.get("namespace")), records, now=now, tail=tail)
         elif head["record"] in memory_transfer.HOLDS:
             yield from arrival.take(head, records)
+            if head["record"] == memory_transfer.MEMORIES:
+                facts_check.refuse(records)
         else:
             thread = ThreadAt(path_of(head.get("namespace")), id_of(head.get("id"), "thread"))
             checkpoints += yield from thread_transfer.restore(thread, bool(head.get("delta")), records, now=now)

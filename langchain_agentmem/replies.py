@@ -47,7 +47,7 @@ _AFTER_ITEM = re.compile(
 )
 
 
-def read_json(text: str, *, wanted: type = dict) -> Any | None:
+def read_json(text: str, *, wanted: type = dict, complete: bool = False) -> Any | None:
     """Find the JSON that a model meant.
 
     Args:
@@ -55,6 +55,7 @@ def read_json(text: str, *, wanted: type = dict) -> Any | None:
             unescaped quotes and line ends, or cut off.
         wanted: What is looked for, `dict` or `list`. Default `dict`. Where a list is wanted, an object that holds one
             list and no other stands for it; where an object is wanted, a list of one object does.
+        complete: Whether one that is cut off is none. Default: it is taken as far as it goes.
 
     Returns:
         The first that is complete and not empty; else the first that is cut off, as far as it goes; else an empty one;
@@ -69,17 +70,17 @@ def read_json(text: str, *, wanted: type = dict) -> Any | None:
         pass
     else:
         if isinstance(value, str) and value[:1] in "{[":  # JSON within JSON
-            return read_json(value, wanted=wanted) if len(value) < len(text) else None
+            return read_json(value, wanted=wanted, complete=complete) if len(value) < len(text) else None
         return _shaped(value, wanted) if _is_shallow(value) else None
     if text.endswith("```"):  # so that a text that is cut off in a fence does not hold the fence's end
         text = text[:-3].rstrip()
     try:
-        return _search(text, wanted)
+        return _search(text, wanted, complete=complete)
     except RecursionError:
         return None
 
 
-def _search(text: str, wanted: type) -> Any | None:
+def _search(text: str, wanted: type, *, complete: bool) -> Any | None:
     allowance = _READINGS * len(text) + 1_000
     second = empty = None
     # What stands in a fence is what was meant; the rest is looked at after that.
@@ -99,8 +100,8 @@ def _search(text: str, wanted: type) -> Any | None:
                 past = reader.at if found or reader.complete else past
             if value and reader.complete:
                 return value
-            second = second or value
-            empty = value if empty is None else empty
+            second = second or (None if complete else value)
+            empty = value if empty is None and (reader.complete or not complete) else empty
             allowance -= reader.at - start + 1
             if allowance < 0:
                 return second or empty

@@ -213,3 +213,40 @@ class TestNaturalLanguage:
         among = [each.texts for each in made(language, ["tenant-1", "tenant-3"], 120) if each.namespace == "tenant-3"]
         assert alone == among
         assert sum(map(len, alone)) == 120
+
+
+class TestFacts:
+    COUNT = 150
+
+    def test_a_value_is_told_to_end_the_one_before_and_nothing_is_told_twice(self, benchmarks: Benchmarks) -> None:
+        told = list(benchmarks.facts.told(self.COUNT))
+        now: dict[tuple[str, str], str] = {}
+        for fact in told:
+            if fact.predicate in benchmarks.facts.SINGLE:
+                assert now.get((fact.subject, fact.predicate)) == fact.before
+                now[fact.subject, fact.predicate] = fact.object
+        assert [fact.number for fact in told] == list(range(self.COUNT))
+        assert any(fact.before for fact in told)
+
+    @pytest.mark.parametrize("peer", ["networkx", "sqlite3 by hand", "SqliteStore"])
+    def test_the_peers_answer_the_same(self, benchmarks: Benchmarks, tmp_path: Path, peer: str) -> None:
+        ours = benchmarks.facts.Ours(tmp_path / "ours.db")
+        make, _ = benchmarks.facts.PEERS[peer]
+        theirs = make(tmp_path / "theirs")
+        for one in (ours, theirs):
+            benchmarks.facts.filled(one, self.COUNT)
+        benchmarks.facts.same_answers(ours, theirs, self.COUNT)
+        assert any(ours.neighbours(name) for name in benchmarks.facts.names(self.COUNT)["Person"])
+        for one in (ours, theirs):
+            one.close()
+
+    def test_whatever_is_asked_of_ours_alone_has_an_answer(
+        self, benchmarks: Benchmarks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(benchmarks.facts, "ASKED", 2)
+        ours = benchmarks.facts.Ours(tmp_path / "ours.db")
+        _, learned = benchmarks.facts.filled(ours, self.COUNT)
+        took = benchmarks.facts.asked_of_us(ours, self.COUNT, learned)
+        took |= benchmarks.facts.hub(ours, 3) | benchmarks.facts.forked(ours, self.COUNT, 2)
+        assert all(0 < median <= slow for median, slow in took.values())
+        ours.close()

@@ -214,6 +214,9 @@ def is_described(at: Address, entry: Entry) -> Steps[bool]:
 def update(at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[bool]:
     """Store a new version of one entry.
 
+    Facts that rest on a message still do when it was edited: nobody knows which of them it says still, and most edits
+    correct a word. Their evidence shows what it says now. Who wants them gone removes the message, or the facts.
+
     Args:
         at: The conversation.
         key: The entry's key.
@@ -242,7 +245,7 @@ def update(at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[
 
 
 def remove(at: Address, keys: Sequence[str]) -> Steps[list[str]]:
-    """Delete entries with all their versions.
+    """Delete entries with all their versions, and the facts that nothing else tells of.
 
     Returns:
         The keys that were there.
@@ -263,7 +266,10 @@ def remove(at: Address, keys: Sequence[str]) -> Steps[list[str]]:
 
 
 def clear(at: Address, *, keep_description: bool) -> Steps[int]:
-    """Delete everything in a conversation, or everything but its description.
+    """Delete everything in a conversation, or everything but its description, and the facts that rest on it alone.
+
+    What rests on messages that a retention dropped before goes with the whole conversation, and stays if the
+    description does.
 
     Returns:
         How many entries were deleted, versions included.
@@ -498,7 +504,8 @@ def _move(branch: int, head: int, *, added: int) -> Steps[None]:
 def _retain(branch: int, retention: Retention, now: int) -> Steps[list[str]]:
     """Drop the oldest messages, and rounds that have no post left. Gives the keys of the messages.
 
-    A tool's result is kept only with the call that stands before it.
+    A tool's result is kept only with the call that stands before it. Facts that rest on what is dropped stay: to know
+    them without the messages is what they are for.
     """
     surplus = 0
     if retention.keep_last:

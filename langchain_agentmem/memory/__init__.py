@@ -1,8 +1,9 @@
 """RECALLED: what an agent remembers, in layers (document 004), and INJECTED: how a model is given it, and writes to it.
 
 `LayeredMemory` has core, recall and archival memory, resources and branches. `layer_tools` and `MemoryProtocol` let a
-model work on it, `MemoryInjection` and `MemoryMiddleware` show it to a model. Names are loaded when they are first
-used; a star import leaves out the middleware, which needs the extra `[agents]`.
+model work on it, `MemoryInjection` and `MemoryMiddleware` show it to a model. `KGMemory` has facts, `RememberFacts`
+learns them in a graph, and `fact_tools` let a model keep them. Names are loaded when they are first used; a star import
+leaves out the middleware, which needs the extra `[agents]`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     )
     from langchain_agentmem.memory.facts.kg import KGMemory
     from langchain_agentmem.memory.facts.node import RememberFacts
+    from langchain_agentmem.memory.facts.tools import fact_tools
     from langchain_agentmem.memory.injection.inject import MemoryInjection
     from langchain_agentmem.memory.injection.middleware import MemoryMiddleware as MemoryMiddleware
     from langchain_agentmem.memory.layers import LayeredMemory
@@ -85,6 +87,7 @@ _HOMES = {
     "aapply": "operations.updates",
     "apply": "operations.updates",
     "build_resource_snapshot": "resources.snapshots",
+    "fact_tools": "facts.tools",
     "layer_tools": "operations.tools",
     "parse": "operations.updates",
     "patterns_with": "secrets.redaction",
@@ -129,6 +132,7 @@ __all__ = [
     "aapply",
     "apply",
     "build_resource_snapshot",
+    "fact_tools",
     "layer_tools",
     "parse",
     "patterns_with",

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from langchain_agentmem.clock import moment
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.facts.reading import FACT
 from langchain_agentmem.memory.layer import Footing, Ground, looking
 from langchain_agentmem.memory.values import CORE, EVENT, RECORD
 from langchain_agentmem.rewinding import rows
@@ -65,14 +66,16 @@ class BranchDiff:
         core: In their core memories, by key.
         recall: In their events, by id.
         archival: In their records, by id.
+        facts: In their facts, by id; one of which more was told on one of them has changed.
     """
 
     core: Difference
     recall: Difference
     archival: Difference
+    facts: Difference = field(default_factory=Difference)
 
     def __bool__(self) -> bool:
-        return bool(self.core or self.recall or self.archival)
+        return bool(self.core or self.recall or self.archival or self.facts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,10 +151,10 @@ def comparing(ground: Ground, other: Standpoint) -> Work[BranchDiff]:
     def look(view: View) -> Steps[BranchDiff]:
         theirs = yield from other.view(view.at)
         found = []
-        for kind in (CORE, EVENT, RECORD):
+        for kind in (CORE, EVENT, RECORD, FACT):
             mine = yield from by_key(view, kind)
             found.append(difference(mine, (yield from by_key(theirs, kind))))
-        return BranchDiff(core=found[0], recall=found[1], archival=found[2])
+        return BranchDiff(core=found[0], recall=found[1], archival=found[2], facts=found[3])
 
     return (yield from looking(ground, "layers.diff", look, other=other.name))
 

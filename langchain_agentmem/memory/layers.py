@@ -26,10 +26,13 @@ from langchain_agentmem.memory.branching import BranchDiff, BranchTree
 from langchain_agentmem.memory.compress import Compressor, answers_of
 from langchain_agentmem.memory.consolidation import ConsolidationReport
 from langchain_agentmem.memory.core import CoreMemory
+from langchain_agentmem.memory.facts.fact import FactsConfig
+from langchain_agentmem.memory.facts.learning import FactsGround
 from langchain_agentmem.memory.final import write_final
 from langchain_agentmem.memory.layer import Ground, texts_given
-from langchain_agentmem.memory.merging import MergeReport, Prefer, merging
+from langchain_agentmem.memory.merging import MergeReport, merging
 from langchain_agentmem.memory.pressure import Pressure, measuring, relieving
+from langchain_agentmem.memory.promotion import Prefer
 from langchain_agentmem.memory.recall import RecallMemory
 from langchain_agentmem.memory.resources.layer import ResourceMemory
 from langchain_agentmem.memory.settings import LayersConfig
@@ -108,6 +111,11 @@ class LayeredMemory:
     def namespace(self) -> Namespace:
         """Whose memory it is."""
         return namespace_of(self._ground.point.path)
+
+    @property
+    def facts_ground(self) -> FactsGround:
+        """Where the facts of the same branch or thread are."""
+        return FactsGround(database=self._ground.database, point=self._ground.point, settings=FactsConfig())
 
     def is_enabled(self) -> bool:
         """Whether agents should use it, as its settings say (document 004)."""
@@ -231,10 +239,11 @@ class LayeredMemory:
     def merge(
         self, child: str | LayeredMemory, keys: Sequence[str] | None = None, *, prefer: Prefer = "parent"
     ) -> MergeReport:
-        """Promote what a fork learned: its values, events and records become this branch's too.
+        """Promote what a fork learned: its values, events, records and facts become this branch's too.
 
         What only the fork deleted, evicted or consolidated is gone here too. What both changed since the fork is a
-        conflict; it is reported, and stays as it is here.
+        conflict; it is reported, and stays as it is here. Of a fact all is told here that was told on either, so what
+        ended when, and what contradicts what, is as if one branch had learned it all.
 
         Args:
             child: A branch that was forked from this one, however far, or its name.

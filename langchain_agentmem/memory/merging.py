@@ -2,48 +2,29 @@
 
 Three states of a thing are compared: as it was at the fork, as it is in the child, and as it is in the parent. What
 only the child changed is promoted. What both changed is a conflict: it is reported, and stays as the parent has it
-unless the child is preferred.
+unless the child is preferred. What was told of a fact on both goes together (`facts/promoting.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.branching import by_key, named_branch, same
+from langchain_agentmem.memory.branching import by_key, named_branch
 from langchain_agentmem.memory.core import CoreMemory, leaving
+from langchain_agentmem.memory.facts.promoting import PromotedFacts, promoting
 from langchain_agentmem.memory.layer import Change, Ground, changing
+from langchain_agentmem.memory.promotion import Conflict, LayerName, Prefer, Promoted, promoted
 from langchain_agentmem.memory.values import CORE, EVENT, RECORD
 from langchain_agentmem.rewinding.branches import Standpoint
 from langchain_agentmem.rewinding.rows import Draft, Kept, View
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.work import Work
 
-Prefer = Literal["parent", "child"]
-LayerName = Literal["core", "recall", "archival"]
 LAYERS: Mapping[str, LayerName] = {CORE: "core", EVENT: "recall", RECORD: "archival"}
 """The layers, by what they are kept as."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Conflict:
-    """Something that parent and child both changed since the fork.
-
-    Attributes:
-        layer: "core" or "archival"; events do not change.
-        key: Its key or id.
-        base: What it was at the fork; None where it was not there.
-        parent: What it is in the parent; None where it is gone.
-        child: What it is in the child; None where it is gone.
-    """
-
-    layer: LayerName
-    key: str
-    base: str | None
-    parent: str | None
-    child: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +38,10 @@ class MergeReport:
         removed: Keys and ids of what the child had deleted, or moved to a record, and is gone here too now.
         conflicts: What both had changed. It has the child's state where that was preferred, else the parent's.
         evicted: The keys that left core memory to make room.
+        facts: The ids of the facts that were added, or of which more is told now.
+        texts: The ids of the messages beside the facts that were added or changed. Those that wait to have facts
+            extracted wait here too.
+        rules: What is agreed on names and predicates now as the child has it, by keys such as "alias:bob".
     """
 
     core: tuple[str, ...] = ()
@@ -65,20 +50,9 @@ class MergeReport:
     removed: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     evicted: tuple[str, ...] = ()
-
-
-class Promoted(NamedTuple):
-    """What of one kind goes from a child to its parent.
-
-    Attributes:
-        new: What is written.
-        gone: Keys of what is deleted.
-        conflicts: What both changed.
-    """
-
-    new: list[Kept]
-    gone: list[str]
-    conflicts: list[Conflict]
+    facts: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
 
 
 def merging(
@@ -108,47 +82,22 @@ def merging(
             raise InvalidInput(
                 f"{child.name!r:.100} was not forked from {ground.point.name!r:.100}; only a fork can be merged."
             )
-        return (yield from _merge(core, change, base, theirs, keys, prefer))
+        facts = PromotedFacts([], [], [], [], [])
+        if keys is None:
+            facts = yield from promoting(change, base, theirs, prefer, ground.database.new_id)
+        return (yield from _merge(core, change, base, theirs, keys, prefer, facts))
 
     return (yield from changing(ground, "layers.merge", make, child=child.name))
 
 
-def promoted(
-    layer: LayerName,
-    base: Mapping[str, Kept],
-    parent: Mapping[str, Kept],
-    child: Mapping[str, Kept],
-    prefer: Prefer,
-) -> Promoted:
-    """What of a layer goes from a child to its parent.
-
-    Args:
-        layer: Which layer.
-        base: What was there at the fork.
-        parent: What the parent has.
-        child: What the child has.
-        prefer: Whose state counts where both changed it.
-    """
-    found = Promoted([], [], [])
-    for key in dict.fromkeys([*base, *child]):
-        was, is_there, theirs = base.get(key), parent.get(key), child.get(key)
-        if same(was, theirs) or same(is_there, theirs):
-            continue
-        if not same(was, is_there):
-            found.conflicts.append(
-                Conflict(layer=layer, key=key, base=_text(was), parent=_text(is_there), child=_text(theirs))
-            )
-            if prefer == "parent":
-                continue
-        if theirs is None:
-            found.gone.append(key)
-        else:
-            found.new.append(theirs)
-    return found
-
-
 def _merge(
-    core: CoreMemory, change: Change, base: View, theirs: View, keys: Collection[str] | None, prefer: Prefer
+    core: CoreMemory,
+    change: Change,
+    base: View,
+    theirs: View,
+    keys: Collection[str] | None,
+    prefer: Prefer,
+    facts: PromotedFacts,
 ) -> Steps[MergeReport]:
     found: dict[str, Promoted] = {}
     parent: dict[str, dict[str, Kept]] = {}
@@ -168,9 +117,12 @@ def _merge(
         core=tuple(each.key for each in found[CORE].new if each.key not in evicted),
         recall=tuple(each.key for each in found[EVENT].new),
         archival=tuple(each.key for each in found[RECORD].new),
-        removed=tuple(key for each in found.values() for key in each.gone),
-        conflicts=tuple(conflict for each in found.values() for conflict in each.conflicts),
+        removed=(*(key for each in found.values() for key in each.gone), *facts.removed),
+        conflicts=(*(conflict for each in found.values() for conflict in each.conflicts), *facts.conflicts),
         evicted=tuple(evicted),
+        facts=tuple(facts.facts),
+        texts=tuple(facts.texts),
+        rules=tuple(facts.rules),
     )
 
 
@@ -204,7 +156,3 @@ def _draft(kept: Kept) -> Draft:
         extra=kept.extra or None,
         findable=kept.kind != CORE,
     )
-
-
-def _text(kept: Kept | None) -> str | None:
-    return None if kept is None else kept.text

@@ -430,8 +430,8 @@ class Arrival:
             created_at=version.created_at,
             written_at=version.written_at,
         )
-        yield from rest(row["id"], version.extra)
         if first:
+            yield from rest(row["id"], version.extra)
             self._numbers.append(version.number)
             self._rows.append(row["id"])
         return int(row["id"])

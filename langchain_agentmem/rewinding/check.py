@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from langchain_agentmem.rewinding.rows import sources_of
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
 
 PAGE = 500
 PAIR = 2
@@ -33,7 +35,10 @@ def problems() -> Steps[list[str]]:
     after = 0
     while page := (yield query.extras_after(after=after, limit=PAGE)):
         found += [f"what belongs to memory {row['id']} cannot be read" for row in page if not _is_object(row["extra"])]
+        found += yield from _wrong_sources(after, page)
         after = page[-1]["id"]
+    rows = yield query.sources_of_nothing()
+    found += [f"memory {row['memory_id']} says nothing, and rests on messages" for row in rows]
     found += [f"nothing refers to group {group} of memory" for group in (yield from lost_groups(found))]
     return found
 
@@ -60,6 +65,26 @@ def lost_groups(found: list[str] | None = None) -> Steps[list[int]]:
             unknown.difference_update(bounds or ())
         after = page[-1]["branch_id"]
     return sorted(unknown)
+
+
+def _wrong_sources(after: int, page: Sequence[Row]) -> Steps[list[str]]:
+    """Sentences about versions that would not go with the messages that they rest on, or would go with others."""
+    noted: dict[int, set[str]] = {row["id"]: set() for row in page}
+    for row in (yield query.sources_between(after=after, last=page[-1]["id"])):
+        noted.setdefault(row["memory_id"], set()).add(row["source"])
+    found = []
+    for row in page:
+        extra = _read(row["extra"])
+        try:
+            told = sources_of(extra if isinstance(extra, Mapping) else {})
+            if row["origin"] is not None:  # a copy is found by what it is a copy of
+                told = set()
+        except (AttributeError, KeyError, TypeError):
+            found.append(f"what memory {row['id']} rests on cannot be read")
+        else:
+            if told != noted[row["id"]]:
+                found.append(f"memory {row['id']} rests on other messages than is noted of it")
+    return found
 
 
 def groups_of(text: str) -> list[int] | None:

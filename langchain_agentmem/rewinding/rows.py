@@ -277,11 +277,22 @@ def discard(rows: Sequence[Row]) -> Steps[None]:
         rows: With "id", "document_id", "hash", "body" and "extra".
     """
     if rows:
-        yield from index.remove(
-            [(row["document_id"], _words_left(row)) for row in rows if row["document_id"] is not None]
-        )
+        yield from _unindex(rows)
         yield query.delete_memory.many([{"id": row["id"]} for row in rows])
-        yield from content.collect([bytes(row["hash"]) for row in rows if row["hash"] is not None])
+        yield from _collect(rows)
+
+
+def bury(rows: Sequence[Row]) -> Steps[None]:
+    """Have rows say that the thing is gone, so that what they said is not there, and what they hid stays hidden.
+
+    Args:
+        rows: As for `discard`.
+    """
+    if rows:
+        yield from _unindex(rows)
+        yield query.bury_memory.many([{"id": row["id"]} for row in rows])
+        yield query.delete_every_source.many([{"memory": row["id"]} for row in rows])
+        yield from _collect(rows)
 
 
 def close(path: str) -> Steps[None]:
@@ -296,6 +307,14 @@ def words_of(body: bytes, extra: Mapping[str, Any]) -> str:
     if "words" in extra:
         return str(extra["words"])
     return "\n".join([text_of(body), *extra.get("tags", ())])
+
+
+def _unindex(rows: Sequence[Row]) -> Steps[None]:
+    yield from index.remove([(row["document_id"], _words_left(row)) for row in rows if row["document_id"] is not None])
+
+
+def _collect(rows: Sequence[Row]) -> Steps[None]:
+    yield from content.collect([bytes(row["hash"]) for row in rows if row["hash"] is not None])
 
 
 def _words_left(row: Row) -> str:

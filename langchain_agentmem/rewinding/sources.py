@@ -7,16 +7,25 @@ its conversation is taken out of every version that rests on it, wherever that l
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from langchain_agentmem.rewinding import rows
-from langchain_agentmem.rewinding.rows import SAID, conversation_source, message_source, sources_of
+from langchain_agentmem.rewinding.branches import view_of
+from langchain_agentmem.rewinding.check import bounds_of, groups_of
+from langchain_agentmem.rewinding.rows import FOREVER, SAID, View, conversation_source, message_source, sources_of
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
 
 UNDO = "undo"
 """What an event does by which another, `of`, does not count, or does so again."""
+SET = "set"
+"""What an event does that corrects something: it has the new values of `fields`."""
 BATCH = 500
+_NAMES = ("subject", "predicate", "object")
+_RETOLD = frozenset({"fact"})
+"""The kinds of which one version may rest on other messages than the next."""
 
 
 def forget(low: str, high: str, conversation: str, messages: Collection[str] | None = None) -> Steps[int]:
@@ -63,20 +72,75 @@ def without(extra: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool])
     if lost and extra.get("rests_on_all"):
         return None
     left = [event for event in events if event["n"] not in lost and not (event["do"] == UNDO and event["of"] in lost)]
-    return {**extra, "told": left} if any(event["do"] == SAID for event in left) else None
+    said = [event["n"] for event in left if event["do"] == SAID]
+    if not said:
+        return None
+    return {**extra, **(_corrected(left, min(said)) if lost else {}), "told": left}
+
+
+def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any]:
+    """What something was corrected to before anybody told of it who still does: what it was before is forgotten."""
+    off: set[int] = set()
+    for event in events:
+        if event["do"] == UNDO:
+            off ^= {event["of"]}
+    found: dict[str, Any] = {}
+    for event in events:
+        if event["do"] == SET and event["n"] < first and event["n"] not in off:
+            found |= {name: value for name, value in event["fields"].items() if name in _NAMES}
+    return found
 
 
 def _forget(low: str, high: str, names: list[str], gone: Callable[[Mapping[str, Any]], bool]) -> Steps[int]:
-    found = yield query.resting_on(keys=json.dumps(names), low=low, high=high)
+    found = yield from _resting_on(low, high, names)
     unfounded = []
     for row in found:
-        extra = rows.extra_of(row)
-        left = without(extra, gone)
+        try:
+            extra = rows.extra_of(row)
+            left = without(extra, gone)
+        except (AttributeError, KeyError, TypeError, ValueError):  # nobody can read it, and it is not to stay for that
+            extra, left = {}, None
         if left is None:
             unfounded.append(row)
         elif left != extra:
             yield query.retell(id=row["id"], extra=json.dumps(left, separators=(",", ":")))
             lost = sources_of(extra) - sources_of(left)
             yield query.delete_sources.many([{"memory": row["id"], "source": name} for name in sorted(lost)])
-    yield from rows.discard(unfounded)
+    hiding = yield from _hiding(unfounded)
+    yield from rows.bury([row for row in unfounded if _number(row) in hiding])
+    yield from rows.discard([row for row in unfounded if _number(row) not in hiding])
     return len(unfounded)
+
+
+def _resting_on(low: str, high: str, names: list[str]) -> Steps[list[Row]]:
+    """What rests on sources in some namespaces, also what a thread wrote that is gone and that its copies need."""
+    found = yield query.resting_on(keys=json.dumps(names), low=low, high=high)
+    if any(row["path"] is None for row in found):
+        mentioned = yield query.mentioned_within(low=low, high=high)
+        known = {group for row in mentioned for group in (groups_of(row["groups"]) or bounds_of(row["groups"]) or ())}
+        found = [row for row in found if row["path"] is not None or row["group_id"] in known]
+    return list(found)
+
+
+def _hiding(some: Sequence[Row]) -> Steps[set[int]]:
+    """The numbers of those rows that may hide an older version, which rests on other messages: that must not come back.
+
+    On a branch of its own there is none, since each version ends where the next begins. What has no place yet, and what
+    lies on a fork, hides what lies before.
+    """
+    hiding = {_number(row) for row in some if row["branch_id"] is None and row["kind"] in _RETOLD}
+    on_branches: dict[tuple[int, str], list[Row]] = defaultdict(list)
+    for row in some:
+        if row["branch_id"] is not None and row["kind"] in _RETOLD:
+            on_branches[row["branch_id"], row["kind"]].append(row)
+    for (branch, kind), there in on_branches.items():
+        line = yield from view_of(branch, FOREVER, 0)
+        before = View(line.line[1:], line.groups, 0)
+        older = yield from rows.named(before, kind, [row["key"] for row in there])
+        hiding |= {_number(row) for row in there if row["key"] in older}
+    return hiding
+
+
+def _number(row: Row) -> int:
+    """The number of a version, which its copies share."""
+    return int(row["id"] if row["origin"] is None else row["origin"])

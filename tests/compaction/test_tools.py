@@ -283,7 +283,7 @@ class TestOffered:
             "mem_core_del",
             "expand",
         ]
-        assert len(memory.tools(include=["*"])) == 17
+        assert len(memory.tools(include=["*"])) == 20
         assert memory.tools(include=[]) == []
         for wrong in (["forget"], "expand", 3):
             with pytest.raises(InvalidInput):

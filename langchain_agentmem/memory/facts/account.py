@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.rewinding.rows import SAID
-from langchain_agentmem.rewinding.sources import UNDO
+from langchain_agentmem.rewinding.sources import SET, UNDO
 
-SET, BESIDE = "set", "beside"
+BESIDE = "beside"
+_NOBODY: frozenset[str] = frozenset()
 
 Event: TypeAlias = Mapping[str, Any]
 
@@ -67,6 +68,8 @@ def state(extra: Mapping[str, Any], recorded: int | None = None) -> State | None
     Returns:
         None if it was not known, or was taken back.
     """
+    if len(extra["told"]) == 1:
+        return _told_once(extra, recorded)
     known = counting(extra["told"], recorded)
     said = tuple(event for event in known if event["do"] == SAID)
     if not said:
@@ -92,6 +95,28 @@ def state(extra: Mapping[str, Any], recorded: int | None = None) -> State | None
         elif event["do"] == BESIDE:
             fields["beside"] |= set(event["of"])
     return State(**fields, learned=said[0]["at"], rank=said[0]["n"], said=said)
+
+
+def _told_once(extra: Mapping[str, Any], recorded: int | None) -> State | None:
+    """The same of a fact that has one event, as most have."""
+    [event] = extra["told"]
+    if event["do"] != SAID or (recorded is not None and event["at"] > recorded):
+        return None
+    return State(
+        extra["subject"],
+        extra["predicate"],
+        extra["object"],
+        extra["role"],
+        event["from"],
+        event["to"],
+        bool(event.get("given")),
+        event["to"] is None,
+        event.get("sure"),
+        event["at"],
+        event["n"],
+        (event,),
+        _NOBODY,
+    )
 
 
 def counting(events: Sequence[Event], recorded: int | None = None) -> list[Event]:
@@ -163,13 +188,16 @@ def says_more(known: State, event: Event) -> bool:
         known: The fact.
         event: By which it is told of.
     """
+    sure = event.get("sure")
+    if sure is not None and all(each.get("sure", -1) < sure for each in known.said):
+        return True
     for each in known.said:
         if (
             each.get("id") == event.get("id")
             and each.get("in") == event.get("in")
             and each["role"] == event["role"]
-            and (each["from"] == event["from"] or not event.get("given"))
             and each["to"] == event["to"]
+            and (not event.get("given") or (each.get("given") and each["from"] == event["from"]))
         ):
             return False
     return True

@@ -91,7 +91,7 @@ class AddedFacts(LearningFacts):
 
         Raises:
             InvalidInput: A value cannot be one.
-            MessageError: There is neither, or a change does not fit.
+            MessageError: There is neither, the fact was taken back, or a change does not fit.
         """
         if self._do(edits.updating(self._ground, message_id, changes)):
             self._attendant.notify()

@@ -16,7 +16,7 @@ from langchain_agentmem.memory.facts.names import predicate_key
 from langchain_agentmem.memory.facts.reading import FACT, TEXT
 from langchain_agentmem.memory.facts.rules import Rules
 from langchain_agentmem.memory.finding import found
-from langchain_agentmem.memory.layer import limit_given, looking, text_given, time_given
+from langchain_agentmem.memory.layer import EVERYTHING, limit_given, looking, text_given, time_given
 from langchain_agentmem.messages import body_text
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import Kept, View
@@ -38,9 +38,9 @@ def at_time(
     limit: int | None = None,
 ) -> Work[list[Fact]]:
     """What held at a time, as far as it was known at another."""
-    at = moment(ground.now()) if valid is None else moment(time_given(valid, "valid"))
-    facts = yield from _matching(ground, "as_of", recorded, subject, predicate, obj)
-    return [fact for fact in facts if fact.holds_at(at)][: limit_given(limit)]
+    at = ground.now() if valid is None else time_given(valid, "valid")
+    facts = yield from _matching(ground, "as_of", recorded, subject, predicate, obj, at=at)
+    return facts[: limit_given(limit)]
 
 
 def changes(
@@ -63,6 +63,7 @@ def contradictions(ground: FactsGround, subject: str | None, predicate: str | No
         return [
             Contradiction(facts=(by_id[one], by_id[other]), valid_from=moment(start), valid_to=maybe_moment(stop))
             for one, other, start, stop in holding.clashes(states, agreed)
+            if predicate is None or predicate_key(predicate) == predicate_key(by_id[one].predicate)
         ]
 
     return (yield from looking(ground, "facts.contradictions", look))
@@ -91,15 +92,16 @@ def evidence(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
         return []
 
     def look(view: View) -> Steps[list[Evidence]]:
-        here = yield from rows.named(view, TEXT, fact.sources)
+        told = [(each.message_id, each.conversation_id) for each in fact.told if each.message_id is not None]
+        here = yield from texts.among(view, told)
         found_there: list[Evidence] = []
         for source in fact.told:
-            text = None
-            if source.message_id in here:
-                text = reading.message_of(here[source.message_id]).text
-            elif source.message_id is not None and source.conversation_id is not None:
-                at = log.Address(ground.point.path, source.conversation_id)
-                entry = yield from log.get(at, source.message_id)
+            text, key = None, source.message_id
+            kept = None if key is None else texts.chosen(here, key, source.conversation_id)
+            if kept is not None:
+                text = reading.message_of(kept).text
+            elif key is not None and source.conversation_id is not None:
+                entry = yield from log.get(log.Address(ground.point.path, source.conversation_id), key)
                 text = None if entry is None else body_text(entry.body)
             found_there.append(
                 Evidence(
@@ -119,9 +121,16 @@ def searching(
     ground: FactsGround, query: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
 ) -> Work[list[Fact]]:
     """The facts, and what was said, that answer a query best."""
-    text_given(query, "A query")
+    everything = text_given(query, "A query").strip() == EVERYTHING
     most = LIMIT if limit is None else limit_given(limit)
     at = None if valid is None else moment(time_given(valid, "valid"))
+    if everything:
+        every = yield from listing(
+            ground,
+            limit=most,
+            wanted=lambda fact: raw if fact.raw else at is None or fact.holds_at(at),
+        )
+        return list(reversed(every))[:most]
     agreed: Rules = yield from looking(ground, "facts.rules", ground.rules)
     # Of what fits best, some may not have held then.
     hits = yield from found(
@@ -146,20 +155,26 @@ def listing(
 
     def look(view: View) -> Steps[list[Fact]]:
         agreed = yield from ground.rules(view)
-        if limit is None:
-            facts = yield from reading.everything(view, FACT)
-            said = yield from reading.everything(view, TEXT)
-        else:
-            facts = yield from reading.latest(view, FACT, most)
-            said = yield from reading.latest(view, TEXT, most)
-        settled = yield from reading.settled(view, agreed, {kept.key: kept for kept in facts}, whole=limit is None)
-        by_id = {fact.id: fact for fact in settled}
-        order = sorted(
-            (kept for kept in (*said, *facts) if kept.kind == FACT or texts.is_listed(kept)),
-            key=lambda kept: (kept.created_at, kept.number),
-        )
-        there = [reading.raw_fact(kept) if kept.kind == TEXT else by_id.get(kept.key) for kept in order]
-        shown = [fact for fact in there if fact is not None and wanted(fact)]
+        many = most
+        while True:
+            if limit is None:
+                facts = yield from reading.everything(view, FACT)
+                said = yield from reading.everything(view, TEXT)
+            else:
+                facts = yield from reading.latest(view, FACT, many)
+                said = yield from reading.latest(view, TEXT, many)
+            by_id = {kept.key: kept for kept in (*said, *facts)}
+            settled = yield from reading.settled(view, agreed, {kept.key: kept for kept in facts}, whole=limit is None)
+            raw = [reading.raw_fact(kept) for kept in said if texts.is_listed(kept)]
+            there = [[fact for fact in some if wanted(fact)] for some in (settled, raw)]
+            # Of what came last, some may have been taken back, or be wanted by nobody.
+            if limit is None or all(
+                len(some) < many or len(left) >= most for some, left in zip((facts, said), there, strict=True)
+            ):
+                break
+            many *= MORE
+        shown = [fact for some in there for fact in some]
+        shown.sort(key=lambda fact: (by_id[fact.id].created_at, by_id[fact.id].number))
         return shown[max(0, len(shown) - most) :]
 
     return (yield from looking(ground, "facts.all", look))
@@ -172,29 +187,29 @@ def _matching(
     subject: str | None,
     predicate: str | None,
     obj: str | None,
+    at: int | None = None,
 ) -> Work[list[Fact]]:
-    """The facts that have some subject, predicate or object, what began first before the rest."""
+    """The facts that have some subject, predicate or object, and held at a time, what began first before the rest."""
     by = None if recorded is None else time_given(recorded, "recorded")
     for value, what in ((subject, "The subject"), (predicate, "The predicate"), (obj, "The object")):
         if value is not None:
             text_given(value, what)
 
-    def look(view: View) -> Steps[list[Fact]]:
-        agreed = yield from ground.rules(view)
-        rows_of = yield from _rows(view, agreed, subject, predicate, obj, former=by is not None)
-        whole = obj is None
-        return (yield from reading.settled(view, agreed, rows_of, by, whole=whole))
-
-    def fits(fact: Fact) -> bool:
+    def fits(fact: Fact, agreed: Rules) -> bool:
         return all(
             value is None or agreed.canonical(value) == agreed.canonical(mine)
             for value, mine in ((subject, fact.subject), (obj, fact.object))
         ) and (predicate is None or predicate_key(predicate) == predicate_key(fact.predicate))
 
-    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules)
+    def look(view: View) -> Steps[list[Fact]]:
+        agreed = yield from ground.rules(view)
+        rows_of = yield from _rows(view, agreed, subject, predicate, obj, former=by is not None)
+        facts = yield from reading.settled(view, agreed, rows_of, by, whole=obj is None, at=at)
+        return [fact for fact in facts if fits(fact, agreed)]
+
     inputs: dict[str, Any] = {"subject": subject, "predicate": predicate, "object": obj}
     facts: list[Fact] = yield from looking(ground, f"facts.{verb}", look, **inputs)
-    return sorted(filter(fits, facts), key=lambda fact: (fact.valid_from, fact.recorded_at))
+    return sorted(facts, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))
 
 
 def _rows(

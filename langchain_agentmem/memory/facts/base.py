@@ -7,11 +7,13 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from langchain_agentmem import jobs
 from langchain_agentmem.attendant import Attendant, Looked
+from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations.entries import message_of
 from langchain_agentmem.conversations.saved import Told
 from langchain_agentmem.database import Database, database_of
@@ -67,14 +69,12 @@ class LearningFacts(Told):
         self._teacher = None if self._model is None else Teacher(self._model)
         self._attendant = Attendant(self._look, "agentmem-facts")
         point = BranchAt(path_of(resolve(namespace)), id_of(branch, "branch")) if isinstance(branch, str) else branch
-        self._stand_on(FactsGround(database=self._database, point=point, settings=settings or FactsConfig()))
-
-    def _stand_on(self, ground: FactsGround) -> None:
-        self._ground = ground
-        self.settings = ground.settings
-        if self._teacher is not None and isinstance(ground.point, BranchAt):
-            self._wanted = Wanted(ground.point.path, KIND, ground.point.name)
+        self.settings = settings or FactsConfig()
+        self._ground = FactsGround(database=self._database, point=point, settings=self.settings)
+        self._wanted = Wanted(point.path, KIND, point.name)
+        if self._teacher is not None and isinstance(point, BranchAt):
             self._attendant.start()
+            self._attendant.notify()  # another process may have left something
 
     @property
     def name(self) -> str:
@@ -85,6 +85,11 @@ class LearningFacts(Told):
     def namespace(self) -> Namespace:
         """Whose memory it is."""
         return namespace_of(self._ground.point.path)
+
+    @property
+    def now(self) -> datetime:
+        """What time it is for this memory, in UTC."""
+        return moment(self._ground.now())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, namespace={self.namespace!r})"
@@ -105,11 +110,15 @@ class LearningFacts(Told):
         Raises:
             InvalidInput: There is no model, or an argument is wrong.
         """
-        return self._do(self._extracting(text, role))
+        facts = self._do(self._extracting(text, role))
+        self._attendant.notify()
+        return facts
 
     async def aextract_and_update_from_text(self, text: str, role: str = "user") -> list[Fact]:
         """`extract_and_update_from_text`, awaited."""
-        return await self._ado(self._extracting(text, role))
+        facts = await self._ado(self._extracting(text, role))
+        self._attendant.notify()
+        return facts
 
     def drain(self) -> int:
         """Have facts extracted from all that waits, now, and wait for it.
@@ -129,9 +138,9 @@ class LearningFacts(Told):
             learned: list[Learned] = []
             pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=False))
             count += sum(each.messages for each in learned)
-            if pause is None:
+            if pause is None and not any(each.lost for each in learned):
                 return count
-            time.sleep(pause)
+            time.sleep(pause or 0.0)
 
     async def adrain(self) -> int:
         """`drain`, awaited."""
@@ -242,14 +251,14 @@ class LearningFacts(Told):
             )
         said = self._said(None, edits.role_given(role), text_given(text, "The text"), None, None, None, None, None)
         yield from edits.keeping(self._ground, [said], description=self._description)
-        yield from learning(self._ground, self._teacher, only=[said.message_id])
+        yield from learning(self._ground, self._teacher, only=[said.message_id], patient=True)
         return (yield from edits.told_by(self._ground, said.message_id))
 
     def _look(self) -> Looked:
         """Extract facts from what waits, in the background."""
         learned: list[Learned] = []
         try:
-            if not self._database.engine.usable or not self._do(self._waiting()):
+            if not self._database.engine.read(self._is_waited_for):
                 return Looked()
             pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=True))
         except MemoryClosed:
@@ -259,9 +268,14 @@ class LearningFacts(Told):
                 return Looked(over=True)
             logger.warning("No facts were extracted for %r; it will be tried again.", self.name, exc_info=True)
             return Looked(jobs.pause(0), failed=True)
-        if any(each.failed for each in learned):
-            return Looked(jobs.pause(0), failed=True)
-        return Looked(pause)
+        failed = any(each.failed for each in learned)
+        if failed or any(each.lost for each in learned):  # whoever has the right now may die
+            pause = jobs.pause(0)
+        return Looked(pause, failed=failed)
+
+    def _is_waited_for(self) -> Steps[bool]:
+        view = yield from self._ground.point.view(self._ground.now())
+        return bool((yield from texts.waiting(view)))
 
     def _learn(self, learned: list[Learned], job: Job, *, patient: bool) -> None:
         if self._teacher is not None:

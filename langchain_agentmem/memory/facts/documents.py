@@ -8,26 +8,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from langchain_agentmem.clock import is_time
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.memory.facts import asking, edits, reading
-from langchain_agentmem.memory.facts.account import state, told
 from langchain_agentmem.memory.facts.fact import Fact
 from langchain_agentmem.memory.facts.learning import FactsGround
-from langchain_agentmem.memory.facts.names import entity_key, predicate_key
-from langchain_agentmem.memory.facts.reading import FACT, FORMER, TEXT
-from langchain_agentmem.memory.facts.rules import RULE
-from langchain_agentmem.memory.facts.texts import DUE
+from langchain_agentmem.memory.facts.reading import TEXT
+from langchain_agentmem.memory.facts.records import KINDS, draft_of, record_of
 from langchain_agentmem.memory.layer import Change, changing, looking
 from langchain_agentmem.memory.settings import check_whole
 from langchain_agentmem.messages import Message
 from langchain_agentmem.rewinding import rows
-from langchain_agentmem.rewinding.rows import Draft, View, body_of, text_of
+from langchain_agentmem.rewinding.rows import View
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.work import Work
 
 _SPEAKERS = ("user", "assistant", "system")
-_SAVED = (RULE, TEXT, DUE, FACT, FORMER)
 
 
 class Shown(NamedTuple):
@@ -112,19 +107,9 @@ def dumping(ground: FactsGround) -> Work[list[dict[str, Any]]]:
 
     def look(view: View) -> Steps[list[dict[str, Any]]]:
         found = []
-        for kind in _SAVED:
+        for kind in KINDS:
             found += yield from rows.current(view, kind)
-        return [
-            {
-                "kind": kept.kind,
-                "id": kept.key,
-                "label": kept.label,
-                "body": text_of(kept.body),
-                "created_at": kept.created_at,
-                "extra": dict(kept.extra),
-            }
-            for kept in found
-        ]
+        return [record_of(kept) for kept in found]
 
     return (yield from looking(ground, "facts.save", look))
 
@@ -135,35 +120,15 @@ def loading(ground: FactsGround, records: list[Any]) -> Work[None]:
     Raises:
         InvalidInput: A record is damaged. The memory is as it was.
     """
-    drafts = [_draft(record) for record in records]
+    drafts = [draft_of(record) for record in records]
 
     def make(change: Change) -> Steps[None]:
         yield from edits.clear(change, rules=True)
-        change.drafts += drafts
+        anew = {(draft.kind, draft.key) for draft in drafts}
+        gone = [draft for draft in change.drafts if (draft.kind, draft.key) not in anew]
+        change.drafts = gone + drafts  # what is here already is written in the order of the file, too
 
     yield from changing(ground, "facts.load", make)
-
-
-def _draft(record: Any) -> Draft:
-    try:
-        kind, key, extra = str(record["kind"]), str(record["id"]), record["extra"]
-        label, body, created_at = record["label"], body_of(record["body"]), record["created_at"]
-        if kind not in _SAVED or not isinstance(label, str | None) or not is_time(created_at):
-            raise ValueError(kind)  # noqa: TRY301 - all that is wrong with a record ends below
-        draft = Draft(kind, key, body, created_at, label=label, extra=dict(extra))
-        if kind == FACT:
-            known = state(extra) or told(extra)
-            draft = draft._replace(
-                subject=entity_key(known.subject), object=entity_key(known.object), findable=state(extra) is not None
-            )
-        if kind == FORMER:
-            subject, predicate, obj = extra["names"]
-            return draft._replace(label=predicate_key(predicate), subject=entity_key(subject), object=entity_key(obj))
-        if kind == TEXT:
-            draft = draft._replace(subject=str(extra["role"]), findable=label is None)
-    except (AttributeError, KeyError, TypeError, ValueError, StopIteration) as error:
-        raise InvalidInput(f"The file is damaged: this is no record of a memory of facts: {record!r:.100}.") from error
-    return draft
 
 
 def _messages(ground: FactsGround, keys: list[str]) -> Work[dict[str, Message]]:

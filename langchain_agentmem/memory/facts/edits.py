@@ -11,14 +11,13 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.conversations.entries import changed
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.memory.facts import reading, stating, texts
+from langchain_agentmem.memory.facts import account, reading, stating, texts
 from langchain_agentmem.memory.facts.fact import Alias, Fact
 from langchain_agentmem.memory.facts.learning import FactsGround
 from langchain_agentmem.memory.facts.names import entity_key, name_of
-from langchain_agentmem.memory.facts.reading import FACT, FORMER, TEXT
+from langchain_agentmem.memory.facts.reading import DUE, FACT, FAILURE, FORMER, TEXT
 from langchain_agentmem.memory.facts.rules import RULE, apart, declared, named_alike
 from langchain_agentmem.memory.facts.stating import Statement
-from langchain_agentmem.memory.facts.texts import DUE, FAILURE
 from langchain_agentmem.memory.layer import Change, changing, looking, text_given, time_given
 from langchain_agentmem.messages import Message
 from langchain_agentmem.namespaces import id_of
@@ -61,12 +60,13 @@ def adding_fact(
 
     def make(change: Change) -> Steps[str]:
         book = yield from ground.book(change)
-        here = yield from rows.named(change.view, TEXT, [key for key, _ in sources])
+        here = yield from texts.among(change.view, sources)
         key = ""
         for message, conversation in sources:
-            text = here.get(message)
+            text = texts.chosen(here, message, conversation)
             at = None if text is None else text.created_at
-            key = yield from book.tell(said._replace(message=message, conversation=conversation, said_at=at))
+            told = said._replace(message=message, conversation=conversation, said_at=at)
+            key = yield from book.tell(told, key or None)
         return key or (yield from book.tell(said))
 
     return (yield from changing(ground, "facts.add_fact", make, fact=[said.subject, said.predicate, said.object]))
@@ -124,7 +124,7 @@ def updating(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> Work[
             kept = said[key]
             event = kept.extra["told"][0]
             message = changed(reading.message_of(kept), changes)
-            yield from book.forsake(key, ground.point.path)
+            yield from book.forsake(kept, ground.point.path)
             texts.put(
                 book,
                 message,
@@ -134,6 +134,8 @@ def updating(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> Work[
             )
             return True
         kept = yield from stating.there(change.view, key)
+        if account.state(kept.extra) is None:
+            raise MessageError(f"The fact {key!r:.100} was taken back. Call undo() to have it again first.")
         book.correct(kept, _corrections(ground, kept.extra, changes))
         return False
 
@@ -157,8 +159,9 @@ def removing(ground: FactsGround, key: str) -> Work[bool]:
 
     def make(change: Change) -> Steps[bool]:
         book = yield from ground.book(change)
-        if key in (yield from rows.named(change.view, TEXT, [key])):
-            yield from book.forsake(key, ground.point.path)
+        said = yield from rows.named(change.view, TEXT, [key])
+        if key in said:
+            yield from book.forsake(said[key], ground.point.path)
             change.remove(TEXT, key)
             change.remove(DUE, key)
             return True

@@ -174,7 +174,9 @@ def structured(model: Any) -> Any | None:
 def reply_of(reply: Any) -> Any:
     """What of a model's reply its answer is read from: an object, or text."""
     if isinstance(reply, Mapping) and "raw" in reply and "parsed" in reply:
-        return reply["parsed"] if reply["parsed"] is not None else _text(reply["raw"])
+        raw, parsed = reply["raw"], reply["parsed"]
+        several = isinstance(raw, AIMessage) and len(raw.tool_calls) > 1  # of which only the first is parsed
+        return parsed if parsed is not None and not several else _text(raw)
     return _text(reply)
 
 
@@ -191,7 +193,13 @@ def read(reply: Any, some: Sequence[Due]) -> Answer:
     facts: list[Told] = []
     problems: list[str] = []
     unplaced = False
-    for number, item in enumerate(given["facts"], 1):
+    items = given["facts"]
+    if _is_cut_off(reply):
+        problems.append("It is cut off.")
+        if len(some) > 1:  # nobody knows what else it would have said of which of them
+            return Answer(problems=tuple(problems), readable=False)
+        items = items if reply.rstrip("` \n").endswith(("}", "]")) else items[:-1]
+    for number, item in enumerate(items, 1):
         try:
             fact = _fact(item, some)
         except (InvalidInput, ValueError) as error:
@@ -237,13 +245,7 @@ def _object(reply: Any) -> dict[str, Any] | None:
     if hasattr(reply, "model_dump"):
         reply = reply.model_dump()
     if isinstance(reply, str):
-        text = reply
-        reply = read_json(text)
-        if not isinstance(reply, Mapping) or not (_facts_in(reply) or _is_fact(reply)):
-            listed = read_json(text, wanted=list)
-            reply = listed if listed is not None else reply
-        elif _is_fact(reply) and isinstance(several := read_json(text, wanted=list), list) and len(several) > 1:
-            reply = several
+        reply = _parsed(reply)
     if isinstance(reply, list):
         return {"facts": reply}
     if not isinstance(reply, Mapping):
@@ -254,6 +256,21 @@ def _object(reply: Any) -> dict[str, Any] | None:
     if name is None:
         return None
     return {**reply, "facts": _listed(reply[name])}
+
+
+def _parsed(text: str, *, complete: bool = False) -> Any:
+    """What a model meant by a text."""
+    reply = read_json(text, complete=complete)
+    if not isinstance(reply, Mapping) or not (_facts_in(reply) or _is_fact(reply)):
+        listed = read_json(text, wanted=list, complete=complete)
+        return listed if listed is not None else reply
+    several = read_json(text, wanted=list, complete=complete) if _is_fact(reply) else None
+    return several if isinstance(several, list) and len(several) > 1 else reply
+
+
+def _is_cut_off(reply: Any) -> bool:
+    """Whether a model stopped in the middle of what it meant."""
+    return isinstance(reply, str) and repr(_parsed(reply, complete=True)) != repr(_parsed(reply))
 
 
 def _facts_in(reply: Mapping[str, Any]) -> str | None:
@@ -328,6 +345,9 @@ def _listed(value: Any) -> list[Any]:
 
 def _text(reply: Any) -> Any:
     if isinstance(reply, AIMessage):
+        if len(reply.tool_calls) > 1:
+            parts = [_object(call["args"]) or {"facts": [call["args"]]} for call in reply.tool_calls]
+            return {name: [each for part in parts for each in _listed(part.get(name))] for name in ("facts", "same")}
         if reply.tool_calls:
             return reply.tool_calls[0]["args"]
         if reply.invalid_tool_calls:

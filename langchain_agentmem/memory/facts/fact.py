@@ -133,6 +133,13 @@ class Fact:
         """It as a sentence; what was said, as it was."""
         return self.object if self.raw else sentence(self.subject, self.predicate, self.object)
 
+    @property
+    def period(self) -> str:
+        """The days on which it began and ended, in words."""
+        if self.valid_to is None:
+            return f"since {self.valid_from:%Y-%m-%d}"
+        return f"from {self.valid_from:%Y-%m-%d} until {self.valid_to:%Y-%m-%d}"
+
     def holds_at(self, at: datetime) -> bool:
         """Whether it held at a time, which knows its time zone."""
         return self.valid_from <= at and (self.valid_to is None or at < self.valid_to)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from langchain_agentmem.clock import moment
 from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.memory.facts import reading
 from langchain_agentmem.memory.facts.asking import at_time
 from langchain_agentmem.memory.facts.fact import Entity, Fact, Neighbour
 from langchain_agentmem.memory.facts.learning import FactsGround
 from langchain_agentmem.memory.facts.names import entity_key, predicate_key
-from langchain_agentmem.memory.facts.reading import FACT
+from langchain_agentmem.memory.facts.reading import FACT, Standing
 from langchain_agentmem.memory.facts.rules import Rules
 from langchain_agentmem.memory.layer import limit_given, looking, text_given, texts_given, time_given
 from langchain_agentmem.memory.settings import check_whole
@@ -49,13 +48,14 @@ def neighbours(
         seen, frontier = {here}, {here}
         found: list[Neighbour] = []
         for distance in range(1, depth + 1):
-            facts = yield from _around(view, agreed, frontier, when)
             beyond: dict[str, Neighbour] = {}
-            for fact in facts:
-                for name, other in ((fact.object, fact.subject), (fact.subject, fact.object)):
-                    key = agreed.canonical(name)
-                    if key not in seen and agreed.canonical(other) in frontier:
-                        beyond.setdefault(key, Neighbour(name=name, distance=distance, fact=fact))
+            for each in (yield from _around(view, agreed, frontier, when)):
+                names = each.known.object, each.known.subject
+                keys = agreed.canonical(names[0]), agreed.canonical(names[1])
+                for name, key, near in ((names[0], keys[0], keys[1]), (names[1], keys[1], keys[0])):
+                    if key not in seen and key not in beyond and near in frontier:
+                        fact = reading.fact_of(*each, agreed)
+                        beyond[key] = Neighbour(name=agreed.spelled(name), distance=distance, fact=fact)
             found += sorted(beyond.values(), key=lambda each: each.name)
             seen |= beyond.keys()
             frontier = set(beyond)
@@ -94,11 +94,11 @@ def path(
                 break
             side = 0 if len(frontiers[0]) <= len(frontiers[1]) else 1
             known, beyond = sides[side], set[str]()
-            for fact in (yield from _around(view, agreed, frontiers[side], when)):
-                ends = agreed.canonical(fact.subject), agreed.canonical(fact.object)
+            for each in (yield from _around(view, agreed, frontiers[side], when)):
+                ends = agreed.canonical(each.known.subject), agreed.canonical(each.known.object)
                 for near, far in (ends, ends[::-1]):
                     if near in frontiers[side] and far not in known:
-                        known[far] = (near, fact)
+                        known[far] = (near, reading.fact_of(*each, agreed))
                         beyond.add(far)
             frontiers[side] = beyond
             meeting = sides[0].keys() & sides[1].keys()
@@ -163,10 +163,10 @@ def shown(
         found: dict[str, Fact] = {}
         for _ in range(depth):
             seen |= frontier
-            facts = yield from _around(view, agreed, frontier, when)
+            facts = [reading.fact_of(*each, agreed) for each in (yield from _around(view, agreed, frontier, when))]
             found.update((fact.id, fact) for fact in facts)
             frontier = {agreed.canonical(name) for fact in facts for name in (fact.subject, fact.object)} - seen
-        return sorted(found.values(), key=lambda fact: (fact.valid_from, fact.recorded_at))
+        return sorted(found.values(), key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))
 
     return (yield from looking(ground, "facts.around", look))
 
@@ -234,18 +234,18 @@ class _When:
     ) -> None:
         wanted = None if predicates is None else texts_given(predicates, "Predicates")
         self.predicates = None if wanted is None else [predicate_key(each) for each in wanted]
-        self.at = moment(ground.now()) if valid is None else moment(time_given(valid, "valid"))
+        self.at = ground.now() if valid is None else time_given(valid, "valid")
         self.recorded = None if recorded is None else time_given(recorded, "recorded")
 
 
-def _around(view: View, agreed: Rules, names: Iterable[str], when: _When) -> Steps[list[Fact]]:
-    """The facts that name some entities."""
+def _around(view: View, agreed: Rules, names: Collection[str], when: _When) -> Steps[list[Standing]]:
+    """The facts that name some entities, and held then."""
     keys = agreed.keys_of(names)
     former = when.recorded is not None
     found = yield from reading.about(view, subjects=keys, predicates=when.predicates, former=former)
     found |= yield from reading.about(view, objects=keys, predicates=when.predicates, former=former)
-    facts = yield from reading.settled(view, agreed, found, when.recorded)
-    return [fact for fact in facts if fact.holds_at(when.at)]
+    every = yield from reading.standing(view, agreed, found, when.recorded, whole=names)
+    return [each for each in every if each.holds_at(when.at)]
 
 
 def _chain(side: Mapping[str, tuple[str, Fact] | None], key: str) -> list[Fact]:

@@ -72,10 +72,10 @@ class KGMemory(AddedFacts, ConnectedFacts):
             predicate: What it says, such as "lives in".
             obj: Of what, or whom.
             valid_from: Since when it holds. Default: since it was said: the time of its source if that was added here,
-                else now.
+                else now. Of what had ended by then only the last moment is known.
             valid_to: When it ceased to hold. Default: it goes on, until another value ends it.
             source: The message that says so: its id, or the message itself; a pair of its id and that of its
-                conversation; or a list of such. Default: whoever calls says so.
+                conversation; or a list of such, which all tell of this one fact. Default: whoever calls says so.
             confidence: How sure they are, from 0 to 1. Default: nothing is said.
 
         Returns:
@@ -298,7 +298,7 @@ class KGMemory(AddedFacts, ConnectedFacts):
         """Find facts, and what was said, without a model.
 
         Args:
-            query: Any text.
+            query: Any text; "*" for all, the newest first.
             limit: Most results. Default: 10.
             valid: Only facts that held at this time. Default: any, what has ended included.
 

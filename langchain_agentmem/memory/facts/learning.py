@@ -26,6 +26,8 @@ from langchain_agentmem.work import Ask, Work
 
 logger = logging.getLogger(__name__)
 
+_GONE = "The answer cannot be used. Some of the messages are gone meanwhile, so what it says is not kept."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsGround(Footing):
@@ -78,10 +80,12 @@ class Learned(NamedTuple):
     Attributes:
         messages: How many messages wait no more.
         failed: Whether a model could not be asked, or its answer could not be used.
+        lost: Whether somebody else has the right to extract by now.
     """
 
     messages: int
     failed: bool
+    lost: bool = False
 
 
 def learning(
@@ -90,6 +94,7 @@ def learning(
     *,
     holds: Callable[[], Steps[bool]] | None = None,
     only: Sequence[str] | None = None,
+    wanted: Callable[[Due], bool] = lambda _: True,
     patient: bool = False,
 ) -> Work[Learned]:
     """Have facts extracted from what waits.
@@ -99,6 +104,7 @@ def learning(
         teacher: Who extracts them.
         holds: Whether the right to do so is still held; asked in the transaction that keeps them. Default: it is.
         only: Only these messages, by their ids. Default: all.
+        wanted: Which of them. Default: all.
         patient: Whether to stop when something fails, and come again later. Default: try again at once.
 
     Returns:
@@ -108,17 +114,17 @@ def learning(
     while True:
         waits: list[Due] = yield from looking(ground, "facts.waiting", lambda view: texts.waiting(view, only))
         progress = False
-        for some in _batches(waits, ground.settings, together=teacher.names_messages):
+        for some in _batches([due for due in waits if wanted(due)], ground.settings, together=teacher.names_messages):
             outcome = yield from _batch(ground, teacher, some, holds)
             if outcome is None:  # somebody else has the right now
-                return Learned(count, failed)
+                return Learned(count, failed, lost=True)
             progress = True
             count += outcome.messages
             failed = failed or outcome.failed
             if outcome.failed and patient:
                 return Learned(count, failed)
-            if len(some) > 1 and not teacher.names_messages:
-                break  # what waits is shown in other batches from now on
+            if outcome.failed or (len(some) > 1 and not teacher.names_messages):
+                break  # what waits is shown in other batches from now on, and what failed comes before what follows it
         if not progress:
             return Learned(count, failed)
 
@@ -155,14 +161,21 @@ def _batch(
     def keep(change: Change) -> Steps[Learned | None]:
         if holds is not None and not (yield from holds()):
             return None
-        still = yield from texts.waiting(change.view, [due.key for due in some])
+        # What was changed meanwhile waits to be shown as it is now.
+        asked_of = {due.key: due.shown for due in some}
+        still = [
+            due for due in (yield from texts.waiting(change.view, list(asked_of))) if due.shown == asked_of[due.key]
+        ]
         known = {due.key: due for due in still}
         book = yield from ground.book(change)
+        whole = len(still) == len(some)  # else the answer may quote what is gone by now, and is not kept
         if failure is not None:
-            given_up = bool(still) and (yield from texts.failed(book, still, failure, settings.max_attempts))
+            told = failure if whole else Failure(_GONE, "")
+            given_up = bool(still) and (yield from texts.failed(book, still, told, settings.max_attempts))
             return Learned(len(still) if given_up else 0, failed=True)
-        if answer.problems:
-            texts.record(book, list(known), Failure(" ".join(answer.problems), said), given_up=False)
+        if answer.problems and still:
+            told = Failure(" ".join(answer.problems), said) if whole else Failure(_GONE, "")
+            texts.record(book, still, told, given_up=False)
         yield from _tell(ground, book, answer, [known.get(due.key) for due in some])
         for due in still:
             texts.done(book, due)
@@ -188,14 +201,16 @@ def _tell(ground: FactsGround, book: Book, answer: Answer, some: Sequence[Due | 
                 start=fact.start,
                 end=fact.end,
                 sure=fact.sure,
-                message=due.key,
+                message=due.message.message_id,
                 conversation=due.conversation,
                 said_at=due.said_at,
             )
         )
-    for name, into, why in answer.same if any(some) else ():
+    there = [due for due in some if due is not None]
+    for name, into, why in answer.same if len(there) == len(some) else ():
         if entity_key(name) not in book.agreed.aliases:
-            book.change.drafts.append(named_alike(Alias(name=name, into=into, merged=False, why=why), now))
+            alias = Alias(name=name, into=into, merged=False, why=why)
+            book.change.drafts.append(named_alike(alias, now, told=texts.resting_on(there, now)))
 
 
 def _batches(waits: Sequence[Due], settings: FactsConfig, *, together: bool) -> Iterator[list[Due]]:

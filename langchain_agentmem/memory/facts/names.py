@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Any
 
 from langchain_agentmem.errors import InvalidInput
@@ -19,6 +20,8 @@ _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a"
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _HALVES = re.compile(r"[\ud800-\udfff]")
+_SHORT = 100
+"""Names up to so many characters are kept with their keys, of the last few thousand that were asked for."""
 
 
 def name_of(value: Any, what: str) -> str:
@@ -45,12 +48,26 @@ def name_of(value: Any, what: str) -> str:
 
 
 def entity_key(name: str) -> str:
-    """What an entity is compared by: case, kinds of space, quotes around it and a full stop after it do not count."""
-    plain = _SPACE.sub(" ", unicodedata.normalize("NFKC", name)).casefold().strip()
+    """What an entity is compared by: case, kinds of space, quotes around it and a full stop after it do not count.
+
+    Neither do characters that nobody sees.
+    """
+    return _key_of_short(name) if len(name) <= _SHORT else _key(name)
+
+
+@lru_cache(maxsize=512)
+def predicate_key(predicate: str) -> str:
+    """What a predicate is compared by: "lives in", "LIVES_IN" and "livesIn" are one."""
+    return entity_key(_HUMP.sub(" ", predicate).replace("_", " ").replace("-", " "))
+
+
+def _key(name: str) -> str:
+    if name.isascii() and name.replace(" ", "").isalnum() and "  " not in name:
+        return name.strip().lower()  # what comes of the rest, sooner
+    seen = "".join(sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf")
+    plain = _SPACE.sub(" ", seen).casefold().strip()
     bare = plain.strip(_QUOTES + " ").rstrip(".,;:!?").rstrip().strip(_QUOTES + " ")
     return unicodedata.normalize("NFKC", bare or plain)
 
 
-def predicate_key(predicate: str) -> str:
-    """What a predicate is compared by: "lives in", "LIVES_IN" and "livesIn" are one."""
-    return entity_key(_HUMP.sub(" ", predicate).replace("_", " ").replace("-", " "))
+_key_of_short = lru_cache(maxsize=8_192)(_key)

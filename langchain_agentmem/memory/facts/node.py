@@ -23,6 +23,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.facts import edits
 from langchain_agentmem.memory.facts.fact import FactsConfig
 from langchain_agentmem.memory.facts.learning import FactsGround, Teacher, learning
+from langchain_agentmem.memory.facts.texts import Due
 from langchain_agentmem.memory.injection.weaving import converted
 from langchain_agentmem.memory.layer import texts_given
 from langchain_agentmem.messages import Message, from_langchain
@@ -133,7 +134,15 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         read = [message for message in said if message.role in self._roles]
         if read:
             yield from edits.keeping(ground, read, conversation=conversation, own=False)
-        yield from learning(ground, self._teacher, patient=True)
+        mine = {message.message_id for message in read}
+
+        def wanted(due: Due) -> bool:
+            # What others have brought just now, side by side with this, they extract themselves: they may be executed
+            # again, and this may.
+            is_mine = due.conversation == conversation and due.message.message_id in mine
+            return is_mine or due.listed or due.attempts > 0
+
+        yield from learning(ground, self._teacher, wanted=wanted, patient=True)
 
     def _point(self, config: RunnableConfig) -> Standpoint:
         if self._branch is not None:
@@ -153,9 +162,17 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
 
 
 def _identified(message: BaseMessage) -> Message:
-    """A message with an id: its own, or one that is made of what it says, so that it is the same next time."""
+    """A message with an id: its own, or one that is made of it and what it says, so that it is the same next time."""
     told = from_langchain(message)
-    if message.id:
+    if message.id and _can_be_kept(message.id):
         return told
-    mark = digest(f"{told.role}\x1f{told.name}\x1f{told.text}".encode("utf-8", "surrogatepass")).hex()
-    return replace(told, message_id=f"said-{mark[:32]}")
+    said = f"{message.id or ''}\x1f{told.role}\x1f{told.name}\x1f{told.text}"
+    return replace(told, message_id=f"said-{digest(said.encode('utf-8', 'surrogatepass')).hex()[:32]}")
+
+
+def _can_be_kept(name: str) -> bool:
+    try:
+        id_of(name, "message")
+    except InvalidInput:
+        return False
+    return True

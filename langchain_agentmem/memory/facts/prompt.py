@@ -80,9 +80,6 @@ def _block(lines: Sequence[str]) -> str:
 
 def _line(fact: Fact, now: datetime) -> str:
     """A fact on one line, with its time."""
-    since = f"since {fact.valid_from:%Y-%m-%d}"
-    if fact.valid_to is not None:
-        until = f"{fact.valid_to:%Y-%m-%d}"
-        since = f"{fact.valid_from:%Y-%m-%d} to {until}, past" if fact.valid_to <= now else f"{since}, until {until}"
+    past = ", past" if fact.valid_to is not None and fact.valid_to <= now else ""
     sure = "" if fact.confidence is None else f", confidence {fact.confidence:.2g}"
-    return f"- {on_one_line(harmless(fact.text))} ({since}{sure})"
+    return f"- {on_one_line(harmless(fact.text))} ({fact.period}{past}{sure})"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
 
 from langchain_agentmem.clock import moment
 from langchain_agentmem.memory.facts import account, holding
@@ -23,6 +24,8 @@ FORMER = "fact_former"
 """What a fact said before it was corrected: so it is found by what it was, when the past is asked for."""
 TEXT = "fact_text"
 """What was said, as it was."""
+DUE, FAILURE = "fact_due", "fact_failure"
+"""What of it waits to have its facts extracted, and what went wrong with that."""
 
 
 def about(
@@ -38,19 +41,25 @@ def about(
     Args:
         view: From where.
         subjects: The keys of subjects; or:
-        objects: The keys of objects.
+        objects: The keys of objects; with subjects and predicates as well, those of such triples.
         predicates: Only those with one of these predicates, by their keys. Default: any.
         former: Whether facts count also that said so once and have been corrected since.
     """
-    names, make = (objects, query.facts_of_objects) if subjects is None else (subjects, query.facts_of_subjects)
-    wanted = sorted(set(names or ()))
+    asked: dict[str, Any] = view.parameters()
+    labels = None if predicates is None else sorted(set(predicates))
+    if subjects is None:
+        wanted: list[Any] = sorted(set(objects or ()))
+        make = query.facts_of_objects
+        asked["labels"] = None if labels is None else as_json(labels)
+    elif labels is None:
+        wanted, make = sorted(set(subjects)), query.facts_of_subjects
+    else:
+        wanted, make = list(product(sorted(set(subjects)), labels)), query.facts_of_things
+        if objects is not None:
+            wanted, make = list(product(sorted(set(subjects)), labels, sorted(set(objects)))), query.facts_of_triples
     if not wanted:
         return {}
-    asked = {
-        **view.parameters(),
-        "keys": as_json(wanted),
-        "labels": None if predicates is None else as_json(sorted(set(predicates))),
-    }
+    asked["keys"] = as_json(wanted)
     found = _kept((yield make(**asked, kind=FACT)))
     if former:
         once = _kept((yield make(**asked, kind=FORMER)))
@@ -78,10 +87,61 @@ def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[st
     return {key: known for key, known in states if known is not None}
 
 
+class Standing(NamedTuple):
+    """A fact, and how it stands among others.
+
+    Attributes:
+        key: Its id.
+        known: What is known of it.
+        ending: When it ended.
+    """
+
+    key: str
+    known: State
+    ending: Ending
+
+    def holds_at(self, at: int) -> bool:
+        """Whether it held at a time, in microseconds since 1970."""
+        return self.known.start <= at and (self.ending.at is None or at < self.ending.at)
+
+
+def standing(
+    view: View,
+    agreed: Rules,
+    found: Mapping[str, Kept],
+    recorded: int | None = None,
+    *,
+    whole: bool | Collection[str] = False,
+) -> Steps[list[Standing]]:
+    """What rows say, with the ends that other facts gave them, in the order in which they came.
+
+    Args:
+        view: From where.
+        agreed: What is agreed on names.
+        found: The rows, by the ids of the facts.
+        recorded: What was learned later does not count. Default: everything counts.
+        whole: Whether all facts of the same subjects and predicates are among them; or the subjects, as they are
+            compared, of which that is true.
+    """
+    states = states_of(found, recorded)
+    if whole is True:
+        every = states
+    else:
+        every = yield from with_others(view, agreed, states, recorded, whole or ())
+    ends = holding.endings(every, agreed)
+    return [Standing(key, known, ends[key]) for key, known in states.items()]
+
+
 def settled(
-    view: View, agreed: Rules, found: Mapping[str, Kept], recorded: int | None = None, *, whole: bool = False
+    view: View,
+    agreed: Rules,
+    found: Mapping[str, Kept],
+    recorded: int | None = None,
+    *,
+    whole: bool = False,
+    at: int | None = None,
 ) -> Steps[list[Fact]]:
-    """Rows as facts, with the ends that other facts gave them, in the order in which they came.
+    """The same as facts.
 
     Args:
         view: From where.
@@ -89,15 +149,14 @@ def settled(
         found: The rows, by the ids of the facts.
         recorded: What was learned later does not count. Default: everything counts.
         whole: Whether all facts of the same subjects and predicates are among them.
+        at: Only what held then. Default: all.
     """
-    states = states_of(found, recorded)
-    every = states if whole else (yield from with_others(view, agreed, states, recorded))
-    ends = holding.endings(every, agreed)
-    return [fact_of(key, known, ends[key], agreed) for key, known in states.items()]
+    every = yield from standing(view, agreed, found, recorded, whole=whole)
+    return [fact_of(*each, agreed) for each in every if at is None or each.holds_at(at)]
 
 
 def with_others(
-    view: View, agreed: Rules, states: Mapping[str, State], recorded: int | None
+    view: View, agreed: Rules, states: Mapping[str, State], recorded: int | None, whole: Collection[str] = ()
 ) -> Steps[dict[str, State]]:
     """Facts together with all that may have ended them.
 
@@ -106,8 +165,11 @@ def with_others(
         agreed: What is agreed on names.
         states: The facts.
         recorded: What was learned later does not count.
+        whole: The subjects, as they are compared, of which all such facts are among them.
     """
-    things = holding.single(states.values(), agreed)
+    # What was given an end is ended by nothing else.
+    open_ones = (known for known in states.values() if known.end is None)
+    things = [thing for thing in holding.single(open_ones, agreed) if thing[0] not in whole]
     if not things:
         return dict(states)
     subjects = agreed.keys_of(subject for subject, _ in things)
@@ -161,7 +223,7 @@ def raw_fact(kept: Kept) -> Fact:
 
 def message_of(kept: Kept) -> Message:
     """The message that a row holds."""
-    return decode_body(kept.body, kept.key)
+    return decode_body(kept.body, kept.extra["told"][0]["id"])
 
 
 def _kept(found: Sequence[Row]) -> dict[str, Kept]:
@@ -172,6 +234,12 @@ def _kept(found: Sequence[Row]) -> dict[str, Kept]:
 def state_of(extra: Mapping[str, Any]) -> State:
     """What a fact says, also if it was taken back."""
     return account.state(extra) or account.told(extra)
+
+
+def names_of(extra: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What a fact is found by. What was taken back stays, to be had again, and is found under its old names."""
+    known = state_of(extra)
+    return known.subject, known.predicate, known.object
 
 
 def as_json(value: Any) -> str:

@@ -6,13 +6,13 @@ taken back and nothing is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from langchain_agentmem.memory.facts.fact import Alias
 from langchain_agentmem.memory.facts.names import entity_key, predicate_key
 from langchain_agentmem.rewinding import rows
-from langchain_agentmem.rewinding.rows import Draft, View
+from langchain_agentmem.rewinding.rows import Draft, Kept, View
 from langchain_agentmem.storage import Steps
 
 RULE = "fact_rule"
@@ -42,6 +42,8 @@ class Rules(NamedTuple):
 
     def followed(self, key: str) -> str:
         """The same, of the key of a name. What merges run in a circle after two branches became one ends somewhere."""
+        if key not in self.aliases:
+            return key
         seen = {key}
         while (alias := self.aliases.get(key)) is not None and alias.merged:
             key = entity_key(alias.into)
@@ -62,6 +64,8 @@ class Rules(NamedTuple):
 
     def spelled(self, name: str) -> str:
         """The name that something goes by, once names are merged."""
+        if not self.aliases:
+            return name
         key = entity_key(name)
         target = self.followed(key)
         if target == key:
@@ -82,7 +86,16 @@ def rules(view: View, single: Iterable[str]) -> Steps[Rules]:
         view: What they see.
         single: The predicates that have one value at a time unless it is declared otherwise.
     """
-    found = yield from rows.current(view, RULE)
+    return agreement((yield from rows.current(view, RULE)), single)
+
+
+def agreement(found: Iterable[Kept], single: Iterable[str]) -> Rules:
+    """What is agreed by some rows.
+
+    Args:
+        found: The rows.
+        single: The predicates that have one value at a time unless it is declared otherwise.
+    """
     aliases: dict[str, Alias] = {}
     one = {predicate_key(name) for name in single}
     said: set[str] = set()
@@ -98,6 +111,15 @@ def rules(view: View, single: Iterable[str]) -> Steps[Rules]:
     return Rules(aliases, frozenset(one), frozenset(said))
 
 
+def in_words(kept: Kept) -> str:
+    """What a row says is agreed, in words."""
+    if kept.label == _SINGLE:
+        return "one value at a time" if kept.extra["single"] else "any number of values"
+    if kept.label == _ALIAS:
+        return f"{kept.extra['name']} is {'' if kept.extra['merged'] else 'perhaps '}{kept.extra['into']}"
+    return kept.text
+
+
 def declared(predicate: str, *, single: bool, now: int) -> Draft:
     """That a predicate has one value at a time, or has not.
 
@@ -110,14 +132,17 @@ def declared(predicate: str, *, single: bool, now: int) -> Draft:
     return Draft(RULE, f"{_SINGLE}:{key}", predicate.encode(), now, label=_SINGLE, extra={"single": single})
 
 
-def named_alike(alias: Alias, now: int) -> Draft:
+def named_alike(alias: Alias, now: int, *, told: Sequence[Mapping[str, Any]] = ()) -> Draft:
     """That two names are one, or may be.
 
     Args:
         alias: The names.
         now: When that is said.
+        told: The events of the messages that it was made of, with any of which it goes. Default: somebody says so.
     """
-    extra = {"name": alias.name, "into": alias.into, "merged": alias.merged, "why": alias.why}
+    extra: dict[str, Any] = {"name": alias.name, "into": alias.into, "merged": alias.merged, "why": alias.why}
+    if told:
+        extra |= {"told": list(told), "rests_on_all": True}
     return Draft(RULE, _alias_key(alias.name), alias.name.encode(), now, label=_ALIAS, extra=extra)
 
 

@@ -5,7 +5,7 @@ All of one call is one transaction. What is told twice is one fact with two sour
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,8 +19,9 @@ from langchain_agentmem.memory.facts.rules import Rules
 from langchain_agentmem.memory.layer import Change
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import SAID, Draft, Kept, body_of, message_source
-from langchain_agentmem.rewinding.sources import UNDO, without
+from langchain_agentmem.rewinding.sources import SET, UNDO, without
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
 
 
 class Statement(NamedTuple):
@@ -67,15 +68,19 @@ class Book:
     new_id: NewId
     written: dict[str, Kept] = field(default_factory=dict)
 
-    def tell(self, said: Statement) -> Steps[str]:
+    def tell(self, said: Statement, fact: str | None = None) -> Steps[str]:
         """Somebody says something. Returns the id of the fact.
 
         Args:
             said: What they say.
+            fact: The fact that it tells of, where somebody else told of it just now. Default: which one it is, is found
+                out.
         """
         thing = self.agreed.canonical(said.subject)
         predicate = predicate_key(said.predicate)
-        found = yield from self._of(thing, predicate)
+        value = self.agreed.canonical(said.object)
+        # Of what may have many values at a time, the others say nothing of this one.
+        found = yield from self._of(thing, predicate, None if self.agreed.is_single(predicate) else value)
         states = reading.states_of(found)
         ends = holding.endings(states, self.agreed)
         moment = self.change.now if said.said_at is None else said.said_at
@@ -93,17 +98,19 @@ class Book:
             message=said.message,
             conversation=said.conversation,
         )
-        value = self.agreed.canonical(said.object)
         same = [
             key
             for key, known in states.items()
             if self.agreed.canonical(known.object) == value
-            and holding.overlaps(known, ends[key].at, event["from"], event["to"])
+            and (
+                holding.overlaps(known, ends[key].at, event["from"], event["to"])
+                or (said.message is not None and said.start is None and not account.says_more(known, event))
+            )
         ]
-        if same:
-            key = min(same, key=lambda key: (states[key].start, key))
+        if fact is not None or same:
+            key = fact or min(same, key=lambda key: (states[key].start, key))
             if account.says_more(states[key], event):
-                self._write(found[key], _with(found[key].extra, event))
+                self.restate(found[key], _with(found[key].extra, event))
             return key
         extra = {
             "subject": said.subject,
@@ -113,7 +120,7 @@ class Book:
             "told": [event],
         }
         key = self.new_id()
-        self._write(_unwritten(key, self.change.now), extra)
+        self.restate(_unwritten(key, self.change.now), extra)
         return key
 
     def correct(self, kept: Kept, fields: Mapping[str, Any]) -> None:
@@ -124,11 +131,8 @@ class Book:
             fields: Those of its `State` that change.
         """
         extra = kept.extra
-        known = account.state(extra)
-        event = {"n": _next(extra), "at": self.change.now, "do": account.SET, "fields": dict(fields)}
-        if known is not None and _looks(known) != _looks(known._replace(**fields)):
-            self._write_former(kept, known, extra)
-        self._write(kept, _with(extra, event))
+        event = {"n": _next(extra), "at": self.change.now, "do": SET, "fields": dict(fields)}
+        self.restate(kept, _with(extra, event))
 
     def undo(self, kept: Kept) -> Steps[None]:
         """Take back the last thing that happened to a fact: that another ended it, or an event of its own.
@@ -143,64 +147,52 @@ class Book:
             event |= {"do": UNDO, "of": account.undone(extra["told"])}
         else:
             event |= {"do": account.BESIDE, "of": [ender]}
-        self._write(kept, _with(extra, event))
+        self.restate(kept, _with(extra, event))
 
     def remove(self, kept: Kept) -> Steps[None]:
         """Have a fact be gone, with what it said before it was corrected."""
         self.written.pop(kept.key, None)
         self.change.remove(FACT, kept.key)
-        if any(event["do"] == account.SET for event in kept.extra["told"]):
+        if any(event["do"] == SET for event in kept.extra["told"]):
             for former in (yield from rows.current(self.change.view, FORMER)):
                 if former.extra["fact"] == kept.key:
                     self.change.remove(FORMER, former.key)
 
-    def forsake(self, message: str, path: str) -> Steps[None]:
+    def forsake(self, message: Kept, path: str) -> Steps[None]:
         """A message that was kept here is gone, or says something else: what it said does not count.
 
         Args:
-            message: Its id.
+            message: It, as it was kept.
             path: The path of the namespace.
         """
-        sources = [message_source(message)]
+        name, conversation = reading.message_of(message).message_id, message.extra["told"][0].get("in")
+
+        def gone(event: Mapping[str, Any]) -> bool:
+            return bool(event.get("id") == name and event.get("in", conversation) == conversation)
+
+        sources = [message_source(name)]
         found = yield query.resting_on(keys=reading.as_json(sources), low=path, high=path + "\x01")
-        keys = sorted({row["key"] for row in found if row["kind"] == FACT})
-        for kept in (yield from rows.named(self.change.view, FACT, keys)).values():
-            extra = without(kept.extra, lambda event: event.get("id") == message and event.get("in") is None)
+        for kept in (yield from self._named(FACT, found)):
+            extra = without(kept.extra, gone)
             if extra is None:
                 yield from self.remove(kept)
             elif extra != kept.extra:
-                self._write(kept, extra)
+                self.restate(kept, extra)
+        for kept in (yield from self._named(FORMER, found)):
+            if without(kept.extra, gone) is None:
+                self.change.remove(FORMER, kept.key)
 
-    # -- plumbing --------------------------------------------------------------------------------------------------
+    def restate(self, kept: Kept, extra: Mapping[str, Any]) -> None:
+        """Have a fact be what was told of it.
 
-    def _of(self, thing: str, predicate: str) -> Steps[dict[str, Kept]]:
-        """All that is known of a subject and a predicate, what was changed here included."""
-        subjects = self.agreed.keys_of([thing])
-        found = yield from reading.about(self.change.view, subjects=subjects, predicates=[predicate])
-        for key, kept in self.written.items():
-            found.pop(key, None)
-            known = account.state(kept.extra)
-            if known and self.agreed.canonical(known.subject) == thing and predicate_key(known.predicate) == predicate:
-                found[key] = kept
-        return found
-
-    def _ended_last(self, kept: Kept) -> Steps[str | None]:
-        """The fact that ended another, if nothing happened to that since."""
-        known = account.state(kept.extra)
-        if known is None:
-            return None
-        found = yield from self._of(self.agreed.canonical(known.subject), predicate_key(known.predicate))
-        states = reading.states_of(found)
-        ender = holding.endings(states, self.agreed)[kept.key].by
-        last = kept.extra["told"][-1]
-        if ender is None or (states[ender].learned, states[ender].rank) <= (last["at"], last["n"]):
-            return None
-        return ender
-
-    def _write(self, kept: Kept, extra: Mapping[str, Any]) -> None:
+        Args:
+            kept: The fact as it was; one that is new has no `extra`.
+            extra: What belongs to it now.
+        """
         known = account.state(extra)
-        # What was taken back stays, to be had again; it is found under its old names, by whoever asks for the past.
-        names = _looks(account.told(extra) if known is None else known)
+        names = reading.names_of(extra)
+        if kept.extra and reading.names_of(kept.extra) != names:
+            self._write_former(kept)
         body = body_of(sentence(*names))
         self.written[kept.key] = kept._replace(body=body, extra=extra)
         self.change.drafts.append(
@@ -217,13 +209,56 @@ class Book:
             )
         )
 
-    def _write_former(self, kept: Kept, known: account.State, extra: Mapping[str, Any]) -> None:
-        names = _looks(known)
-        said = [event for event in extra["told"] if event["do"] == SAID]
+    # -- plumbing --------------------------------------------------------------------------------------------------
+
+    def _named(self, kind: str, found: Sequence[Row]) -> Steps[list[Kept]]:
+        """What can be seen here of some versions of a kind."""
+        keys = sorted({row["key"] for row in found if row["kind"] == kind})
+        return list((yield from rows.named(self.change.view, kind, keys)).values())
+
+    def _of(self, thing: str, predicate: str, value: str | None = None) -> Steps[dict[str, Kept]]:
+        """All that is known of a subject and a predicate, what was changed here included.
+
+        Args:
+            thing: The subject, as it is compared.
+            predicate: Likewise.
+            value: Of what was not changed here, only what has this object. Default: any.
+        """
+        subjects = self.agreed.keys_of([thing])
+        objects = None if value is None else self.agreed.keys_of([value])
+        found = yield from reading.about(self.change.view, subjects=subjects, objects=objects, predicates=[predicate])
+        for key, kept in self.written.items():
+            found.pop(key, None)
+            known = account.state(kept.extra)
+            if known and self.agreed.canonical(known.subject) == thing and predicate_key(known.predicate) == predicate:
+                found[key] = kept
+        return found
+
+    def _ended_last(self, kept: Kept) -> Steps[str | None]:
+        """The fact that ended another, if nothing happened to that since."""
+        known = account.state(kept.extra)
+        if known is None:
+            return None
+        found = yield from self._of(self.agreed.canonical(known.subject), predicate_key(known.predicate))
+        states = reading.states_of(found)
+        ender = holding.endings(states, self.agreed)[kept.key].by
+        if ender is None:
+            return None
+        last = kept.extra["told"][-1]
+        if (states[ender].learned, states[ender].rank) > (last["at"], last["n"]):
+            return ender
+        # It was known before; but it may be by a later correction, or another source, that it comes next.
+        before = reading.states_of({key: found[key] for key in (kept.key, ender)}, last["at"])
+        did = kept.key in before and holding.endings(before, self.agreed)[kept.key].by == ender
+        return None if did else ender
+
+    def _write_former(self, kept: Kept) -> None:
+        names = reading.names_of(kept.extra)
+        said = [event for event in kept.extra["told"] if event["do"] == SAID]
         self.change.drafts.append(
             Draft(
                 FORMER,
-                f"{kept.key} {_next(extra)}",
+                f"{kept.key} {_next(kept.extra)}",
                 body_of(sentence(*names)),
                 self.change.now,
                 label=predicate_key(names[1]),
@@ -248,10 +283,6 @@ def there(view: rows.View, key: str) -> Steps[Kept]:
     if key not in found:
         raise MessageError(f"There is no fact or message {key!r:.100} here.")
     return found[key]
-
-
-def _looks(known: account.State) -> tuple[str, str, str]:
-    return known.subject, known.predicate, known.object
 
 
 def _unwritten(key: str, now: int) -> Kept:

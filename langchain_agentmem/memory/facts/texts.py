@@ -12,14 +12,13 @@ from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations.entries import entry_of, plain
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.memory.facts.fact import ExtractionFailure
-from langchain_agentmem.memory.facts.reading import TEXT, message_of
+from langchain_agentmem.memory.facts.reading import DUE, FAILURE, TEXT, message_of
 from langchain_agentmem.memory.facts.stating import Book
 from langchain_agentmem.messages import Message, same_body
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import SAID, Draft, Kept, View
 from langchain_agentmem.storage import Steps
 
-DUE, FAILURE = "fact_due", "fact_failure"
 KEPT_FAILURES = 100
 """How many failures are remembered."""
 LONGEST_ANSWER = 2_000
@@ -29,11 +28,12 @@ class Due(NamedTuple):
     """A message that waits.
 
     Attributes:
-        key: Its id.
+        key: The key under which it is kept.
         attempts: How often a model failed to extract something from it.
         message: It.
         said_at: When it was said, in microseconds since 1970.
         conversation: The conversation or thread that it belongs to, if it is known.
+        listed: Whether it is shown and found beside the facts.
     """
 
     key: str
@@ -41,6 +41,12 @@ class Due(NamedTuple):
     message: Message
     said_at: int
     conversation: str | None
+    listed: bool = True
+
+    @property
+    def shown(self) -> tuple[str, str, int]:
+        """What a model is shown of it: the speaker, the text, and the time."""
+        return self.message.name or self.message.role, self.message.text, self.said_at
 
 
 class Failure(NamedTuple):
@@ -63,7 +69,8 @@ def keep(
         path: The path of the namespace.
         conversation: The conversation or thread that they belong to, if it is known.
         own: Whether they belong here, are shown and found here. If not, another part of memory does that, and says
-            which of two messages with one id counts: the one that comes later.
+            which of two messages of a conversation with one id counts: the one that comes later. Two conversations may
+            have different messages with one id.
 
     Returns:
         The ids of those that were not here.
@@ -72,24 +79,39 @@ def keep(
         MessageError: A message cannot be stored, or the id of one that belongs here is taken by other content.
     """
     change = book.change
-    here = yield from rows.named(change.view, TEXT, [message.message_id for message in messages])
+    here = yield from among(change.view, [(message.message_id, conversation) for message in messages])
     new: list[str] = []
     for message in messages:
         entry = entry_of(message, change.now)
-        known = here.get(entry.key)
+        key, other = _keys_of(entry.key, conversation)
+        known = here.get(key)
+        if known is not None and not own and not _stands_for(known, entry.body, conversation):
+            key, known = other, here.get(other)
         if known is not None and same_body(known.body, entry.body):
+            if own and not is_listed(known):
+                there = conversation_of(known)
+                put(book, message, said_at=known.created_at, conversation=there, listed=True, waits=False)
             continue
         if known is not None and own:
             raise MessageError(f"There is another message {entry.key!r:.100} here. Use update() to change it.")
         if known is not None:
-            yield from book.forsake(entry.key, path)
-        put(book, message, said_at=entry.created_at, conversation=conversation, listed=own)
+            yield from book.forsake(known, path)
+        put(book, message, said_at=entry.created_at, conversation=conversation, listed=own, key=key)
         new.append(entry.key)
     return new
 
 
-def put(book: Book, message: Message, *, said_at: int, conversation: str | None, listed: bool) -> None:
-    """Keep a message under its id, whatever was there, and have it wait.
+def put(
+    book: Book,
+    message: Message,
+    *,
+    said_at: int,
+    conversation: str | None,
+    listed: bool,
+    key: str | None = None,
+    waits: bool = True,
+) -> None:
+    """Keep a message, whatever was there.
 
     Args:
         book: Where facts are changed.
@@ -97,15 +119,18 @@ def put(book: Book, message: Message, *, said_at: int, conversation: str | None,
         said_at: When it was said.
         conversation: The conversation or thread that it belongs to, if it is known.
         listed: Whether it is shown and found beside the facts.
+        key: Under which key. Default: its id.
+        waits: Whether it is to wait for its facts to be extracted. Default: yes.
     """
     entry = entry_of(message, said_at)
+    key = entry.key if key is None else key
     said: dict[str, Any] = {"n": 1, "at": book.change.now, "do": SAID, "id": entry.key}
     if conversation is not None:
         said["in"] = conversation
     book.change.drafts.append(
         Draft(
             TEXT,
-            entry.key,
+            key,
             entry.body,
             entry.created_at,
             label=None if listed else "read",
@@ -114,8 +139,47 @@ def put(book: Book, message: Message, *, said_at: int, conversation: str | None,
             findable=listed,
         )
     )
-    if message.text.strip():
-        book.change.drafts.append(Draft(DUE, entry.key, b"", book.change.now, extra={"told": [said], "attempts": 0}))
+    if waits and message.text.strip():
+        book.change.drafts.append(Draft(DUE, key, b"", book.change.now, extra={"told": [said], "attempts": 0}))
+
+
+def again(kept: Kept) -> Draft:
+    """A message that is kept elsewhere, to be kept as it is."""
+    return Draft(
+        TEXT,
+        kept.key,
+        kept.body,
+        kept.created_at,
+        label=kept.label,
+        extra=kept.extra,
+        subject=plain(message_of(kept).role) or "",
+        findable=is_listed(kept),
+    )
+
+
+def among(view: View, messages: Sequence[tuple[str, str | None]]) -> Steps[dict[str, Kept]]:
+    """The messages that are kept under the ids of some, each given with its conversation, if that is known."""
+    return (yield from rows.named(view, TEXT, sorted({key for each in messages for key in _keys_of(*each)})))
+
+
+def chosen(here: Mapping[str, Kept], message: str, conversation: str | None) -> Kept | None:
+    """The one of some messages that has an id in a conversation; None where there is none.
+
+    Args:
+        here: What `among` gave.
+        message: The id.
+        conversation: The conversation, if it is known.
+    """
+    some = [here[key] for key in _keys_of(message, conversation) if key in here]
+    exact = [kept for kept in some if conversation_of(kept) == conversation]
+    vague = [kept for kept in some if conversation is None or conversation_of(kept) is None]
+    return next(iter((*exact, *vague)), None)
+
+
+def conversation_of(kept: Kept) -> str | None:
+    """The conversation or thread of a message, if it is known."""
+    found: str | None = kept.extra["told"][0].get("in")
+    return found
 
 
 def is_listed(kept: Kept) -> bool:
@@ -124,7 +188,7 @@ def is_listed(kept: Kept) -> bool:
 
 
 def waiting(view: View, keys: Sequence[str] | None = None) -> Steps[list[Due]]:
-    """The messages that wait, in their order.
+    """The messages that wait, in the order in which they came: it can matter for what holds in the end.
 
     Args:
         view: From where.
@@ -135,7 +199,8 @@ def waiting(view: View, keys: Sequence[str] | None = None) -> Steps[list[Due]]:
     else:
         due = yield from rows.named(view, DUE, keys)
     texts = yield from rows.named(view, TEXT, list(due))
-    return [_due(due[key], texts[key]) for key in due if key in texts]
+    in_order = sorted(texts.values(), key=lambda kept: kept.number)  # a failure writes what is due anew, not the text
+    return [_due(due[kept.key], kept) for kept in in_order]
 
 
 def done(book: Book, due: Due) -> None:
@@ -164,31 +229,46 @@ def failed(book: Book, some: Sequence[Due], failure: Failure, most: int) -> Step
             found = yield from rows.named(change.view, DUE, [due.key])
             extra = {**found[due.key].extra, "attempts": due.attempts + 1}
             change.drafts.append(Draft(DUE, due.key, b"", found[due.key].created_at, extra=extra))
-    record(book, [due.key for due in some], failure, given_up=given_up)
+    record(book, some, failure, given_up=given_up)
     old = yield from rows.current(change.view, FAILURE)
     for kept in old[: max(0, len(old) + 1 - KEPT_FAILURES)]:
         change.remove(FAILURE, kept.key)
     return given_up
 
 
-def record(book: Book, keys: Sequence[str], failure: Failure, *, given_up: bool) -> None:
+def record(book: Book, some: Sequence[Due], failure: Failure, *, given_up: bool) -> None:
     """Note what went wrong.
 
     Args:
         book: Where facts are changed.
-        keys: The ids of the messages.
+        some: The messages.
         failure: What went wrong.
         given_up: Whether they were given up.
     """
-    events = [{"n": place, "at": book.change.now, "do": SAID, "id": key} for place, key in enumerate(keys, 1)]
     extra = {
-        "told": events,
+        "told": resting_on(some, book.change.now),
         "rests_on_all": True,  # the answer may repeat any of them
         "error": failure.error[:LONGEST_ANSWER],
         "answer": failure.answer[:LONGEST_ANSWER],
         "given_up": given_up,
     }
     book.change.drafts.append(Draft(FAILURE, book.new_id(), b"", book.change.now, extra=extra))
+
+
+def resting_on(some: Sequence[Due], now: int) -> list[dict[str, Any]]:
+    """Messages as what something rests on that was made of all of them.
+
+    Args:
+        some: The messages.
+        now: When it was made.
+    """
+    events: list[dict[str, Any]] = [
+        {"n": place, "at": now, "do": SAID, "id": due.message.message_id} for place, due in enumerate(some, 1)
+    ]
+    for event, due in zip(events, some, strict=True):
+        if due.conversation is not None:
+            event["in"] = due.conversation
+    return events
 
 
 def failures(view: View, limit: int) -> Steps[list[ExtractionFailure]]:
@@ -207,5 +287,15 @@ def failures(view: View, limit: int) -> Steps[list[ExtractionFailure]]:
 
 
 def _due(waits: Kept, text: Kept) -> Due:
-    said: Mapping[str, Any] = text.extra["told"][0]
-    return Due(waits.key, waits.extra["attempts"], message_of(text), text.created_at, said.get("in"))
+    attempts: int = waits.extra["attempts"]
+    return Due(waits.key, attempts, message_of(text), text.created_at, conversation_of(text), is_listed(text))
+
+
+def _stands_for(kept: Kept, body: bytes, conversation: str | None) -> bool:
+    """Whether a message that another part of memory has is the one that is kept, or takes its place."""
+    return conversation_of(kept) == conversation and (not is_listed(kept) or same_body(kept.body, body))
+
+
+def _keys_of(message: str, conversation: str | None) -> tuple[str, str]:
+    """The keys under which a message of a conversation may be kept: its id, and where that is taken, a longer one."""
+    return message, f"{message}\x1f{conversation or ''}"

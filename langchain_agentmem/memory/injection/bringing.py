@@ -13,6 +13,8 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.finding import KINDS, stored_as
 from langchain_agentmem.memory.budget import ARCHIVAL, CORE, RECALL, SECTIONS, Budget
 from langchain_agentmem.memory.context import NEWEST, Found, Material, prompt_sections
+from langchain_agentmem.memory.facts import asking
+from langchain_agentmem.memory.facts.fact import Fact
 from langchain_agentmem.memory.injection.weaving import Brought, last_said
 from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.memory.settings import check_whole
@@ -26,8 +28,8 @@ from langchain_agentmem.work import Find, Work
 
 logger = logging.getLogger(__name__)
 
-LAYERED = ("event", "record")
-"""The kinds of things that a layered memory finds itself."""
+LAYERED = ("event", "fact", "record")
+"""The kinds of things that a memory finds itself, where it is known whose it is."""
 MOST_ASKED = 4_000
 """How much of a question is looked for, in characters."""
 _SPARE = 30  # some of what is found stands in the context already
@@ -156,6 +158,9 @@ class Bringing:
         many = self._limit + _SPARE
         if layers is not None and (self._kinds is None or "record" in self._kinds):
             lists.append((yield from layers.archival.searching(asked, many)))
+        if layers is not None and (self._kinds is None or "fact" in self._kinds):
+            facts = yield from asking.searching(layers.facts_ground, asked, many)
+            lists.append([_fact(each) for each in facts])
         if layers is not None and self._kinds is not None and "event" in self._kinds:
             events = yield from layers.recall.searching(asked, many)
             lists.append([Found(each.id, each.content, each.created_at, each.kind) for each in events])
@@ -178,9 +183,18 @@ class Bringing:
         return tuple(kind for kind in kinds if kind not in LAYERED)
 
 
+def _fact(fact: Fact) -> Found:
+    """A fact, as its line shows it: with its time."""
+    if fact.raw:
+        return Found(fact.id, fact.text, fact.recorded_at, f"{fact.subject}, {fact.valid_from:%Y-%m-%d}")
+    return Found(fact.id, fact.text, fact.recorded_at, f"fact, {fact.period}")
+
+
 def _hit(found: Recollection) -> Found:
     """What a search found, as its line shows it: who said it, and when."""
     speaker = found.kind
+    if isinstance(found.value, Fact):
+        return _fact(found.value)
     if isinstance(found.value, Message):
         speaker = str(found.value.name or found.value.role)
     return Found(found.id, found.text, found.created_at, f"{speaker}, {found.created_at:%Y-%m-%d}")

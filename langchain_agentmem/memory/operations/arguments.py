@@ -23,6 +23,9 @@ SPELLINGS: Mapping[str, str] = {
     "id": "record_id",
     "child_node_name": "name",
     "parent_node_id": "node_id",
+    "obj": "object",
+    "relation": "predicate",
+    "entity": "subject",
 }
 """Other names of arguments, with what they are called here."""
 

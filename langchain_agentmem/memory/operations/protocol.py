@@ -19,6 +19,7 @@ from langchain_core.runnables.config import merge_configs
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.injection.weaving import converted
+from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.memory.operations.blocks import RESULTS, UPDATE, blocks_in, cut, unmarked, without
 from langchain_agentmem.memory.operations.calls import Call, Calls, acalled, called
 from langchain_agentmem.memory.operations.table import OPERATIONS
@@ -109,7 +110,9 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
         model = usable_model(model)
         if model is None:
             raise InvalidInput("Give the model that is to be asked.")
-        self._whose = Whose(memory, branch_or_config, namespace, settings=settings, model=summarizer)
+        self._whose = Whose(
+            LayeredMemory, "layers", memory, branch_or_config, namespace, settings=settings, model=summarizer
+        )
         self._model = model if hasattr(model, "invoke") else RunnableLambda(model)
         self._rounds = max_memory_read_rounds
         self._prompt = prompt
@@ -145,7 +148,7 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
     def _answering(
         self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Mapping[str, Any]
     ) -> Calls[AIMessage]:
-        layers = self._whose.layers(config)
+        layers = self._whose.memory(config)
         rounds = layers.settings.max_memory_read_rounds if self._rounds is None else self._rounds
         asking = {**kwargs, "config": merge_configs(config, {"tags": [NO_STREAM]})}
         done: set[str] = set()

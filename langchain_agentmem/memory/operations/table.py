@@ -31,7 +31,7 @@ class Operation:
         name: Its name.
         about: What the model is told of it.
         arguments: What it takes.
-        do: Does it on a `LayeredMemory`, and returns what the model is told.
+        do: Does it on a `LayeredMemory`, or one on facts on a `KGMemory`, and returns what the model is told.
         reads: Whether the model wants to know what it finds.
         adds: Whether doing it again has a further effect.
     """
@@ -79,7 +79,7 @@ def _recall_append(layers: Any, given: given_as.RecallAppend) -> Calls[str]:
 
 
 def _recall_search(layers: Any, given: given_as.RecallSearch) -> Calls[Any]:
-    events = yield Call(layers.recall, "search", (given.query,), {"limit": _within(given.limit)})
+    events = yield Call(layers.recall, "search", (given.query,), {"limit": within(given.limit)})
     return listed("events", [_event(event) for event in events])
 
 
@@ -111,7 +111,7 @@ def _archival_update(layers: Any, given: given_as.ArchivalUpdate) -> Calls[str]:
 
 
 def _archival_search(layers: Any, given: given_as.ArchivalSearch) -> Calls[Any]:
-    more = {"limit": _within(given.limit), "tags": given.tags or None}
+    more = {"limit": within(given.limit), "tags": given.tags or None}
     records = yield Call(layers.archival, "search", (given.query,), more)
     return listed("records", [_record(record) for record in records])
 
@@ -306,7 +306,8 @@ def _record(record: Any) -> dict[str, Any]:
     return {"id": record.id, "content": content, "tags": list(record.tags), "time": record.updated_at}
 
 
-def _within(limit: int) -> int:
+def within(limit: int) -> int:
+    """How many results a model is given that wants so many."""
     return min(max(1, limit), LIMIT)
 
 

@@ -59,14 +59,15 @@ def listed(name: str, values: Sequence[Any], **more: Any) -> dict[str, Any]:
     return {name: shown, **{key: value for key, value in told_too.items() if value is not None}}
 
 
-def passage(text: str, note: str = "") -> str:
+def passage(text: str, note: str = "", most: int = PASSAGE) -> str:
     """The beginning of a text.
 
     Args:
         text: Any text.
         note: What is said where it was cut.
+        most: How much of it is shown, in characters.
     """
-    return text if len(text) <= PASSAGE else f"{text[:PASSAGE]} … {note}".rstrip()
+    return text if len(text) <= most else f"{text[:most]} … {note}".rstrip()
 
 
 def plain(value: Any) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from langchain_agentmem.database import database_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.namespaces import id_of, path_of
+
+M = TypeVar("M")
 
 _NO_THREAD = (
     "There is no memory to use: this run has no thread_id. Whoever runs the agent gives it one with "
@@ -16,14 +18,16 @@ _NO_THREAD = (
 )
 
 
-class Whose:
-    """A layered memory, or how to find it.
+class Whose(Generic[M]):
+    """A memory of one kind, or how to find it.
 
     Args:
-        memory: A `LayeredMemory`; or an `AgentMemory`, or the path or URL of a database.
+        kind: Which: `LayeredMemory` or `KGMemory`.
+        part: The method of an `AgentMemory` that hands it out.
+        memory: One of this kind; or an `AgentMemory`, or the path or URL of a database.
         where: The name of a branch, or a config that names a thread. Default: the thread of the run that asks.
         namespace: Whose it is. Default: that of the run.
-        options: What else `AgentMemory.layers` takes: settings, and the model that sums up.
+        options: What else both take: settings, and the model that sums up.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -31,6 +35,8 @@ class Whose:
 
     def __init__(
         self,
+        kind: type[M],
+        part: str,
         memory: Any,
         where: str | Mapping[str, Any] | None = None,
         namespace: Sequence[str] | None = None,
@@ -40,20 +46,22 @@ class Whose:
             id_of(where, "branch")
         elif where is not None and not isinstance(where, Mapping):
             raise InvalidInput(f"Memory is that of a branch or a thread: give a name or a config, not {where!r:.100}.")
-        if not isinstance(memory, LayeredMemory):
+        if not isinstance(memory, kind):
             database_of(memory)
         elif where is not None or namespace is not None:
             raise InvalidInput(
-                "A LayeredMemory is somebody's already: give the AgentMemory, or no branch and namespace."
+                f"A {kind.__name__} is somebody's already: give the AgentMemory, or no branch and namespace."
             )
         if namespace is not None:
             path_of(namespace)
+        self._kind = kind
+        self._part = part
         self._memory = memory
         self._where = where
         self._namespace = namespace
         self._options = options
 
-    def layers(self, config: Mapping[str, Any]) -> LayeredMemory:
+    def memory(self, config: Mapping[str, Any]) -> M:
         """The memory that is meant in a run.
 
         Args:
@@ -62,17 +70,15 @@ class Whose:
         Raises:
             InvalidInput: The run has no thread, and no branch was named.
         """
-        if isinstance(self._memory, LayeredMemory):
+        if isinstance(self._memory, self._kind):
             return self._memory
         where = config if self._where is None else self._where
-        if isinstance(where, str):
-            if hasattr(self._memory, "layers"):
-                branch: LayeredMemory = self._memory.layers(where, namespace=self._namespace, **self._options)
-                return branch
-            return LayeredMemory(self._memory, where, namespace=self._namespace, **self._options)
-        if (where.get("configurable") or {}).get("thread_id") is None:
-            raise InvalidInput(_NO_THREAD)
-        if not hasattr(self._memory, "layers"):
-            raise InvalidInput("The memory of a thread is that of an AgentMemory: give one, not its path.")
-        thread: LayeredMemory = self._memory.layers(where, namespace=self._namespace, **self._options)
-        return thread
+        part = getattr(self._memory, self._part, None)
+        if not isinstance(where, str):
+            if (where.get("configurable") or {}).get("thread_id") is None:
+                raise InvalidInput(_NO_THREAD)
+            if part is None:
+                raise InvalidInput("The memory of a thread is that of an AgentMemory: give one, not its path.")
+        make: Callable[..., M] = self._kind
+        make = partial(make, self._memory) if part is None else part
+        return make(where, namespace=self._namespace, **self._options)

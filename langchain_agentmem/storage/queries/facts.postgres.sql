@@ -1,13 +1,25 @@
 -- As for SQLite, with everything looked up by an index, as in memory.postgres.sql.
 
+-- fragment: kinds
+select value from json_array_elements_text(cast(:kinds as json))
+
 -- fragment: chosen
 select value from json_array_elements_text(cast(:labels as json))
+
+-- fragment: things
+select each ->> 0, each ->> 1 from json_array_elements(cast(:keys as json)) as each
+
+-- fragment: triples
+select each ->> 0, each ->> 1, each ->> 2 from json_array_elements(cast(:keys as json)) as each
+
+-- fragment: nothing
+cast('' as bytea)
 
 -- fragment: of_subjects
 select m.* from line cross join wanted cross join lateral (
     select * from memory x
     where x.branch_id = line.branch_id and x.subject = wanted.key and x.kind = :kind and x.until > line.up_to
-        and x.position <= line.up_to and (cast(:labels as text) is null or x.label in (select key from chosen))
+        and x.position <= line.up_to
     offset 0
 ) as m
 union all
@@ -15,7 +27,36 @@ select m.* from live cross join lateral (
     select * from memory x
     where x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to
         and x.subject in (select key from wanted)
-        and (cast(:labels as text) is null or x.label in (select key from chosen))
+    offset 0
+) as m
+
+-- fragment: of_things
+select m.* from line cross join wanted cross join lateral (
+    select * from memory x
+    where x.branch_id = line.branch_id and x.subject = wanted.subject and x.kind = :kind and x.label = wanted.label
+        and x.until > line.up_to and x.position <= line.up_to
+    offset 0
+) as m
+union all
+select m.* from live cross join lateral (
+    select * from memory x
+    where x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to
+        and (x.subject, x.label) in (select subject, label from wanted)
+    offset 0
+) as m
+
+-- fragment: of_triples
+select m.* from line cross join wanted cross join lateral (
+    select * from memory x
+    where x.branch_id = line.branch_id and x.subject = wanted.subject and x.kind = :kind and x.label = wanted.label
+        and x.object = wanted.object and x.until > line.up_to and x.position <= line.up_to
+    offset 0
+) as m
+union all
+select m.* from live cross join lateral (
+    select * from memory x
+    where x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to
+        and (x.subject, x.label, x.object) in (select subject, label, object from wanted)
     offset 0
 ) as m
 
@@ -47,3 +88,29 @@ select level.id from line cross join lateral (
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 ) as level
+
+-- fragment: named_here
+select m.id, m.kind, m.key, m.origin, m.deleted, m.name
+from line cross join lateral (
+    select x.*, x.subject as name from memory x
+    where x.branch_id = line.branch_id and x.subject >= :low and x.subject < :high and x.kind = :kind
+        and x.until > line.up_to and x.position <= line.up_to
+    union all
+    select x.*, x.object from memory x
+    where x.branch_id = line.branch_id and x.object >= :low and x.object < :high and x.kind = :kind
+        and x.until > line.up_to and x.position <= line.up_to
+    offset 0
+) as m
+
+-- fragment: rows_picked
+picked cross join lateral (select * from memory m where m.id = picked.id offset 0) as r
+
+-- fragment: resting
+select s.memory_id from wanted cross join lateral (
+    select r.memory_id from memory_source r where r.source = wanted.key offset 0
+) as s
+
+-- fragment: rows_found
+select m.* from found cross join lateral (select * from memory x where x.id = found.id offset 0) as m
+union
+select m.* from found cross join lateral (select * from memory x where x.origin = found.id offset 0) as m

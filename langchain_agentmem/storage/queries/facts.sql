@@ -1,28 +1,53 @@
 -- Facts, looked up by what they are about. A view is as in memory.sql.
 
 -- fragment: shown_facts
+-- On one branch alone there is one version of each at a time, and no newer one. What a fact says is among what else belongs
+-- to it, and its text is for searches.
 visible as (
     select x.* from seen x
-    where x.deleted = 0 and not exists (
+    where x.deleted = 0 and not ((select count(*) from line) + (select count(*) from live) > 1 and exists (
 -- include: newer
-    )
+    ))
 )
-select
--- include: kept
+select coalesce(r.origin, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,
+    r.created_at, r.written_at,
+-- include: nothing
+    as body
 from visible r
-left join content c on c.id = r.content_id
 order by number
 
 -- name: facts_of_subjects
--- Those that a view shows of some subjects, and with certain labels, where such are given.
+-- Those that a view shows of some subjects.
 with
 -- include: view
 , wanted (key) as materialized (
 -- include: keys
-), chosen (key) as materialized (
--- include: chosen
 ), seen as (
 -- include: of_subjects
+),
+-- include: shown_facts
+;
+
+-- name: facts_of_things
+-- Those that a view shows of some subjects with some labels.
+with
+-- include: view
+, wanted (subject, label) as materialized (
+-- include: things
+), seen as (
+-- include: of_things
+),
+-- include: shown_facts
+;
+
+-- name: facts_of_triples
+-- Those that a view shows of some subjects with some labels and objects.
+with
+-- include: view
+, wanted (subject, label, object) as materialized (
+-- include: triples
+), seen as (
+-- include: of_triples
 ),
 -- include: shown_facts
 ;
@@ -57,8 +82,8 @@ with
 )
 select
 -- include: kept
-from picked
-join memory r on r.id = picked.id
+from
+-- include: rows_picked
 left join content c on c.id = r.content_id
 order by r.created_at desc, number desc
 limit cast(:limit as bigint);
@@ -69,22 +94,14 @@ limit cast(:limit as bigint);
 with
 -- include: view
 , seen as (
-    select m.id, m.kind, m.key, m.origin, m.deleted, m.subject as name, 1 as is_subject
-    from line cross join memory m
-    where m.branch_id = line.branch_id and m.subject >= :low and m.subject < :high and m.kind = :kind
-        and m.until > line.up_to and m.position <= line.up_to
+-- include: named_here
     union all
-    select m.id, m.kind, m.key, m.origin, m.deleted, m.object, 0
-    from line cross join memory m
-    where m.branch_id = line.branch_id and m.object >= :low and m.object < :high and m.kind = :kind
-        and m.until > line.up_to and m.position <= line.up_to
-    union all
-    select m.id, m.kind, m.key, m.origin, m.deleted, m.subject, 1
+    select m.id, m.kind, m.key, m.origin, m.deleted, m.subject
     from live cross join memory m
     where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
         and m.subject >= :low and m.subject < :high
     union all
-    select m.id, m.kind, m.key, m.origin, m.deleted, m.object, 0
+    select m.id, m.kind, m.key, m.origin, m.deleted, m.object
     from live cross join memory m
     where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
         and m.object >= :low and m.object < :high
@@ -98,25 +115,53 @@ group by x.name
 order by x.name;
 
 -- name: resting_on
--- Versions in a namespace that rest on one of some sources, and copies of them.
+-- Versions in a namespace that rest on one of some sources, and copies of them. `path` is null where it is not known whose
+-- they are: the thread that wrote them is gone, and a copy of it still needs them.
 with wanted (key) as materialized (
 -- include: keys
 ), found (id) as (
-    select s.memory_id from wanted join memory_source s on s.source = wanted.key
+-- include: resting
 )
-select m.id, m.kind, m.key, m.extra, m.document_id, c.hash, c.body
+select r.id, r.branch_id, r.group_id, r.origin, r.kind, r.key, r.extra, r.document_id, n.path, c.hash, c.body
 from (
-    select m.* from found join memory m on m.id = found.id
-    union
-    select m.* from found join memory m on m.origin = found.id
-) m
-left join content c on c.id = m.content_id
-left join branch b on b.id = m.branch_id
-left join memory_group g on g.id = m.group_id and m.branch_id is null
+-- include: rows_found
+) r
+left join content c on c.id = r.content_id
+left join branch b on b.id = r.branch_id
+left join memory_group g on g.id = r.group_id and r.branch_id is null
 left join thread t on t.id = g.thread_id
-join namespace n on n.id = coalesce(b.namespace_id, t.namespace_id)
+left join namespace n on n.id = coalesce(b.namespace_id, t.namespace_id)
+where (n.path >= :low and n.path < :high) or n.path is null
+order by r.id;
+
+-- name: mentioned_within
+-- The groups that tasks and subgraphs in the namespaces of a range know.
+select f.groups
+from namespace n
+join thread t on t.namespace_id = n.id
+join finished_task f on f.thread_id = t.id
 where n.path >= :low and n.path < :high
-order by m.id;
+union all
+select s.groups
+from namespace n
+join branch b on b.namespace_id = n.id
+join branch_base s on s.branch_id = b.id
+where n.path >= :low and n.path < :high;
+
+-- name: facts_after
+-- A page of facts, and of what is kept beside them, in all their versions; what is gone is left out.
+select m.id, m.origin, m.kind, m.key, m.label, m.subject, m.object, m.extra, m.document_id, m.created_at, c.body
+from memory m
+left join content c on c.id = m.content_id
+where m.id > :after and m.deleted = 0 and m.kind in (
+-- include: kinds
+    )
+order by m.id
+limit cast(:limit as bigint);
+
+-- name: touched_keys
+-- What was changed on a branch itself, of one kind.
+select distinct key from memory where branch_id = :branch and kind = :kind and position <= :position;
 
 -- name: retell
 -- A version rests on less than it did.
@@ -124,3 +169,6 @@ update memory set extra = :extra where id = :id;
 
 -- name: delete_sources
 delete from memory_source where memory_id = :memory and source = :source;
+
+-- name: delete_every_source
+delete from memory_source where memory_id = :memory;

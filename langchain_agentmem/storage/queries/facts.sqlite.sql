@@ -1,21 +1,52 @@
 -- Facts, looked up by what they are about. A view is as in memory.sql.
 
+-- fragment: kinds
+select value from json_each(:kinds)
+
 -- fragment: chosen
 select value from json_each(:labels)
 
+-- fragment: things
+select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(:keys)
+
+-- fragment: triples
+select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') from json_each(:keys)
+
+-- fragment: nothing
+x''
+
 -- fragment: of_subjects
+-- `+` has SQLite go by the names: what else it could go by would lead it through all that a branch has.
 select m.* from line cross join wanted cross join memory m
-where m.branch_id = line.branch_id and m.subject = wanted.key and m.kind = :kind and m.until > line.up_to
-    and m.position <= line.up_to and (cast(:labels as text) is null or m.label in (select key from chosen))
+where m.branch_id = line.branch_id and m.subject = wanted.key and m.kind = :kind and +m.until > line.up_to
+    and +m.position <= line.up_to
 union all
 select m.* from live cross join memory m
 where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
-    and m.subject in (select key from wanted) and (cast(:labels as text) is null or m.label in (select key from chosen))
+    and m.subject in (select key from wanted)
+
+-- fragment: of_things
+select m.* from line cross join wanted cross join memory m
+where m.branch_id = line.branch_id and m.subject = wanted.subject and m.kind = :kind and m.label = wanted.label
+    and +m.until > line.up_to and +m.position <= line.up_to
+union all
+select m.* from live cross join memory m
+where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
+    and (m.subject, m.label) in (select subject, label from wanted)
+
+-- fragment: of_triples
+select m.* from line cross join wanted cross join memory m
+where m.branch_id = line.branch_id and m.subject = wanted.subject and m.kind = :kind and m.label = wanted.label
+    and m.object = wanted.object and m.until > line.up_to and +m.position <= line.up_to
+union all
+select m.* from live cross join memory m
+where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
+    and (m.subject, m.label, m.object) in (select subject, label, object from wanted)
 
 -- fragment: of_objects
 select m.* from line cross join wanted cross join memory m
 where m.branch_id = line.branch_id and m.object = wanted.key and m.kind = :kind and m.until > line.up_to
-    and m.position <= line.up_to and (cast(:labels as text) is null or m.label in (select key from chosen))
+    and +m.position <= line.up_to and (cast(:labels as text) is null or m.label in (select key from chosen))
 union all
 select m.* from live cross join memory m
 where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
@@ -26,11 +57,34 @@ where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.i
 select m.id from line cross join memory m
 where m.id in (
     select x.id from memory x
-    where x.branch_id = line.branch_id and x.kind = :kind and x.subject is not null and x.position <= line.up_to
-        and x.until > line.up_to and x.deleted = 0
+    where x.branch_id = line.branch_id and x.kind = :kind and x.subject is not null and +x.position <= line.up_to
+        and +x.until > line.up_to and x.deleted = 0
         and not exists (
             -- include: newer
         )
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 )
+
+-- fragment: named_here
+-- Facts by the beginning of their names, by the index of these.
+select m.id, m.kind, m.key, m.origin, m.deleted, m.subject as name
+from line cross join memory m
+where m.branch_id = line.branch_id and m.subject >= :low and m.subject < :high and +m.kind = :kind
+    and +m.until > line.up_to and +m.position <= line.up_to
+union all
+select m.id, m.kind, m.key, m.origin, m.deleted, m.object
+from line cross join memory m
+where m.branch_id = line.branch_id and m.object >= :low and m.object < :high and +m.kind = :kind
+    and +m.until > line.up_to and +m.position <= line.up_to
+
+-- fragment: rows_picked
+picked join memory r on r.id = picked.id
+
+-- fragment: resting
+select s.memory_id from wanted join memory_source s on s.source = wanted.key
+
+-- fragment: rows_found
+select m.* from found join memory m on m.id = found.id
+union
+select m.* from found join memory m on m.origin = found.id

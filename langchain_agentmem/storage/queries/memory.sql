@@ -191,6 +191,13 @@ where m.id in (
 -- name: delete_memory
 delete from memory where id = :id;
 
+-- name: bury_memory
+-- A version says from now on that the thing is gone.
+update memory
+set deleted = 1, content_id = null, document_id = null, label = null, subject = null, object = null, importance = null,
+    expires_at = null, extra = null
+where id = :id;
+
 -- name: expired_memory
 -- A branch's own rows that have expired.
 select kind, key from memory

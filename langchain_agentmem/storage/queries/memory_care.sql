@@ -33,10 +33,10 @@ order by 1
 limit 10;
 
 -- name: overlapping_memory
--- Versions that are seen where newer ones of the same branch are seen too.
+-- Versions that are seen where newer ones of the same branch are seen too. `+` has SQLite go by the key.
 select a.id from memory a
 join memory b on b.branch_id = a.branch_id and b.kind = a.kind and b.key = a.key
-where a.position < b.position and a.until > b.position and coalesce(a.origin, a.id) < coalesce(b.origin, b.id)
+where a.position < +b.position and a.until > +b.position and coalesce(a.origin, a.id) < coalesce(b.origin, b.id)
 order by a.id
 limit 10;
 
@@ -73,7 +73,18 @@ limit 10;
 
 -- name: extras_after
 -- A page of what else belongs to versions.
-select id, extra from memory where id > :after and extra is not null order by id limit cast(:limit as bigint);
+select id, origin, extra from memory where id > :after and extra is not null order by id limit cast(:limit as bigint);
+
+-- name: sources_between
+-- What is noted that versions rest on, of a page of them.
+select memory_id, source from memory_source where memory_id > :after and memory_id <= :last;
+
+-- name: sources_of_nothing
+select distinct s.memory_id from memory_source s
+join memory m on m.id = s.memory_id
+where m.extra is null
+order by s.memory_id
+limit 10;
 
 -- name: unplaced_groups
 -- Groups of versions that lie nowhere; `known` where their execution is.

@@ -39,7 +39,7 @@ create index memory_group_id on memory (group_id) where group_id is not null;
 create index memory_content on memory (content_id) where content_id is not null;
 create index memory_origin on memory (origin) where origin is not null;
 create index memory_expiry on memory (branch_id, expires_at) where expires_at is not null;
-create index memory_subject on memory (branch_id, subject, kind, label, until) where subject is not null;
+create index memory_subject on memory (branch_id, subject, kind, label, object, until) where subject is not null;
 create index memory_object on memory (branch_id, object, kind, until) where object is not null;
 create index memory_learned on memory (branch_id, kind, created_at) where subject is not null;
 

@@ -1,0 +1,298 @@
+"""What `facts.py` compares with: each keeps the same facts as a careful user of it would, and is asked the same.
+
+Whoever adds the new value of a predicate that has one at a time is told the value before, and ends it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+FARTHEST = 6
+
+
+def around(name: str, depth: int, named_by: Callable[[str], Iterable[str]]) -> set[str]:
+    """Whom facts connect with an entity, level by level, given whom they connect with one."""
+    seen, frontier = {name}, {name}
+    for _ in range(depth):
+        frontier = {other for each in frontier for other in named_by(each)} - seen
+        seen |= frontier
+    return seen - {name}
+
+
+def steps_between(one: str, other: str, named_by: Callable[[str], Iterable[str]]) -> int | None:
+    """How many facts connect two entities at least, searched for from both ends."""
+    sides, fronts = ({one}, {other}), [{one}, {other}]
+    for steps in range(FARTHEST + 1):
+        if sides[0] & sides[1]:
+            return steps
+        side = 0 if len(fronts[0]) <= len(fronts[1]) else 1
+        fronts[side] = {near for each in fronts[side] for near in named_by(each)} - sides[side]
+        sides[side].update(fronts[side])
+    return None
+
+
+class Networkx:
+    """A graph in memory whose edges are facts."""
+
+    def __init__(self, path: Path) -> None:
+        import networkx as nx
+
+        del path
+        self.graph = nx.MultiDiGraph()
+
+    def add(self, fact: Any) -> None:
+        if fact.before is not None:
+            edges = self.graph[fact.subject][fact.before].values()
+            for edge in edges:
+                if edge["predicate"] == fact.predicate and edge["end"] == FOREVER:
+                    edge["end"] = fact.start
+        self.graph.add_edge(
+            fact.subject, fact.object, key=fact.number, predicate=fact.predicate, start=fact.start, end=FOREVER
+        )
+
+    def _near(self, name: str) -> Iterable[str]:
+        now = datetime.now(UTC)
+        for _, other, edge in self.graph.out_edges(name, data=True):
+            if edge["start"] <= now < edge["end"]:
+                yield other
+        for other, _, edge in self.graph.in_edges(name, data=True):
+            if edge["start"] <= now < edge["end"]:
+                yield other
+
+    def neighbours(self, name: str) -> set[str]:
+        return around(name, 2, self._near) if name in self.graph else set()
+
+    def holding(self, name: str, at: datetime) -> set[str]:
+        if name not in self.graph:
+            return set()
+        edges = self.graph.out_edges(name, data=True)
+        return {other for _, other, edge in edges if edge["start"] <= at < edge["end"]}
+
+    def history(self, name: str) -> list[str]:
+        if name not in self.graph:
+            return []
+        edges = self.graph.out_edges(name, data=True)
+        return [each for _, each in sorted((e["start"], o) for _, o, e in edges if e["predicate"] == "lives in")]
+
+    def way(self, one: str, other: str) -> int | None:
+        return steps_between(one, other, self._near) if {one, other} <= set(self.graph) else None
+
+    def size(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.graph.clear()
+
+
+class ByHand:
+    """A table with an index on each end, in a file, with a transaction for each fact."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows = sqlite3.connect(path, isolation_level=None)
+        self.rows.executescript("""
+            pragma journal_mode = wal; pragma synchronous = normal;
+            create table fact (id integer primary key, subject, predicate, object, start, stop);
+            create index by_subject on fact (subject, predicate); create index by_object on fact (object);
+        """)
+
+    def add(self, fact: Any) -> None:
+        self.rows.execute("begin immediate")
+        if fact.before is not None:
+            self.rows.execute(
+                "update fact set stop = ? where subject = ? and predicate = ? and stop = ?",
+                (fact.start.isoformat(), fact.subject, fact.predicate, FOREVER.isoformat()),
+            )
+        self.rows.execute(
+            "insert into fact (subject, predicate, object, start, stop) values (?, ?, ?, ?, ?)",
+            (fact.subject, fact.predicate, fact.object, fact.start.isoformat(), FOREVER.isoformat()),
+        )
+        self.rows.execute("commit")
+
+    def _near(self, name: str) -> list[str]:
+        now = datetime.now(UTC).isoformat()
+        found = self.rows.execute(
+            "select object from fact where subject = ?1 and start <= ?2 and stop > ?2 "
+            "union all select subject from fact where object = ?1 and start <= ?2 and stop > ?2",
+            (name, now),
+        )
+        return [row[0] for row in found]
+
+    def neighbours(self, name: str) -> set[str]:
+        return around(name, 2, self._near)
+
+    def holding(self, name: str, at: datetime) -> set[str]:
+        found = self.rows.execute(
+            "select object from fact where subject = ?1 and start <= ?2 and stop > ?2", (name, at.isoformat())
+        )
+        return {row[0] for row in found}
+
+    def history(self, name: str) -> list[str]:
+        found = self.rows.execute(
+            "select object from fact where subject = ? and predicate = 'lives in' order by start", (name,)
+        )
+        return [row[0] for row in found]
+
+    def way(self, one: str, other: str) -> int | None:
+        return steps_between(one, other, self._near)
+
+    def size(self) -> int:
+        self.rows.execute("pragma wal_checkpoint(truncate)")
+        return self.path.stat().st_size
+
+    def close(self) -> None:
+        self.rows.close()
+
+
+class Items:
+    """LangGraph's SqliteStore: an item under the subject, and one under the object."""
+
+    def __init__(self, path: Path) -> None:
+        from langgraph.store.sqlite import SqliteStore
+
+        self.path = path
+        self.opened = SqliteStore.from_conn_string(str(path))
+        self.store = self.opened.__enter__()
+        self.store.setup()
+
+    def add(self, fact: Any) -> None:
+        from langgraph.store.base import PutOp
+
+        value = {
+            "subject": fact.subject,
+            "predicate": fact.predicate,
+            "object": fact.object,
+            "start": fact.start.isoformat(),
+            "stop": FOREVER.isoformat(),
+        }
+        puts = [
+            PutOp(("facts", "of", fact.subject), str(fact.number), value),
+            PutOp(("facts", "to", fact.object), str(fact.number), value),
+        ]
+        if fact.before is not None:
+            for item in self.store.search(
+                ("facts", "of", fact.subject), filter={"predicate": fact.predicate}, limit=1_000
+            ):
+                if item.value["stop"] == FOREVER.isoformat():
+                    ended = {**item.value, "stop": fact.start.isoformat()}
+                    puts.append(PutOp(("facts", "of", fact.subject), item.key, ended))
+                    puts.append(PutOp(("facts", "to", fact.before), item.key, ended))
+        self.store.batch(puts)
+
+    def _values(self, side: str, name: str) -> list[dict[str, Any]]:
+        return [item.value for item in self.store.search(("facts", side, name), limit=100_000)]
+
+    def _near(self, name: str) -> Iterable[str]:
+        now = datetime.now(UTC).isoformat()
+        for side, end in (("of", "object"), ("to", "subject")):
+            for value in self._values(side, name):
+                if value["start"] <= now < value["stop"]:
+                    yield value[end]
+
+    def neighbours(self, name: str) -> set[str]:
+        return around(name, 2, self._near)
+
+    def holding(self, name: str, at: datetime) -> set[str]:
+        when = at.isoformat()
+        return {each["object"] for each in self._values("of", name) if each["start"] <= when < each["stop"]}
+
+    def history(self, name: str) -> list[str]:
+        values = [each for each in self._values("of", name) if each["predicate"] == "lives in"]
+        return [each["object"] for each in sorted(values, key=lambda each: each["start"])]
+
+    def way(self, one: str, other: str) -> int | None:
+        return steps_between(one, other, self._near)
+
+    def size(self) -> int:
+        return sum(each.stat().st_size for each in self.path.parent.glob(self.path.name + "*"))
+
+    def close(self) -> None:
+        self.opened.__exit__(None, None, None)
+
+
+class Kuzu:
+    """An embedded graph database, with entities as nodes and facts as relationships."""
+
+    def __init__(self, path: Path) -> None:
+        import kuzu
+
+        self.path = path
+        self.database = kuzu.Database(str(path))
+        self.on = kuzu.Connection(self.database)
+        self.on.execute("create node table Entity(name string, primary key(name))")
+        self.on.execute(
+            "create rel table Fact(from Entity to Entity, predicate string, start timestamp, stop timestamp)"
+        )
+        texts = {
+            "node": "merge (:Entity {name: $name})",
+            "end": "match (a:Entity {name: $subject})-[f:Fact]->(b:Entity {name: $before}) "
+            "where f.predicate = $predicate and f.stop = $forever set f.stop = $start",
+            "add": "match (a:Entity {name: $subject}), (b:Entity {name: $object}) "
+            "create (a)-[:Fact {predicate: $predicate, start: $start, stop: $forever}]->(b)",
+            "near": "match (a:Entity)-[f:Fact]-(b:Entity) where a.name in $names and f.start <= $now and f.stop > $now "
+            "return distinct b.name",
+            "holding": "match (a:Entity {name: $name})-[f:Fact]->(b:Entity) where f.start <= $at and f.stop > $at "
+            "return b.name",
+            "history": "match (a:Entity {name: $name})-[f:Fact]->(b:Entity) where f.predicate = 'lives in' "
+            "return b.name order by f.start",
+        }
+        self.prepared = {name: self.on.prepare(text) for name, text in texts.items()}
+
+    def _ask(self, query: str, /, **values: Any) -> list[Any]:
+        plain = {key: each.replace(tzinfo=None) if isinstance(each, datetime) else each for key, each in values.items()}
+        found = self.on.execute(self.prepared[query], plain)
+        rows = []
+        while found.has_next():
+            rows.append(found.get_next()[0])
+        return rows
+
+    def add(self, fact: Any) -> None:
+        self.on.execute("begin transaction")
+        for name in (fact.subject, fact.object):
+            self._ask("node", name=name)
+        about = {"subject": fact.subject, "predicate": fact.predicate, "start": fact.start, "forever": FOREVER}
+        if fact.before is not None:
+            self._ask("end", before=fact.before, **about)
+        self._ask("add", object=fact.object, **about)
+        self.on.execute("commit")
+
+    def _nears(self, names: set[str]) -> set[str]:
+        return set(self._ask("near", names=sorted(names), now=datetime.now(UTC)))
+
+    def neighbours(self, name: str) -> set[str]:
+        seen, frontier = {name}, {name}
+        for _ in range(2):
+            frontier = self._nears(frontier) - seen
+            seen |= frontier
+        return seen - {name}
+
+    def holding(self, name: str, at: datetime) -> set[str]:
+        return set(self._ask("holding", name=name, at=at))
+
+    def history(self, name: str) -> list[str]:
+        return self._ask("history", name=name)
+
+    def way(self, one: str, other: str) -> int | None:
+        return steps_between(one, other, lambda name: self._nears({name}))
+
+    def size(self) -> int:
+        self.on.execute("checkpoint")
+        return sum(each.stat().st_size for each in self.path.parent.glob(self.path.name + "*") if each.is_file())
+
+    def close(self) -> None:
+        self.on.close()
+        self.database.close()
+
+
+PEERS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "networkx": (Networkx, "networkx"),
+    "sqlite3 by hand": (ByHand, "sqlite3"),
+    "SqliteStore": (Items, "langgraph.store.sqlite"),
+    "kuzu": (Kuzu, "kuzu"),
+}
+"""How each is made, and what must be installed for it."""

@@ -1,0 +1,430 @@
+"""What facts mean, once more, as simply as can be: a branch is a list of operations, and every answer replays it.
+
+It knows nothing of events, rows or look-ups, and was written from what the docstrings promise. What was known at some
+time is what the operations up to then made; then what was removed later is taken out of it, and names are understood
+as they are now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+TICK = timedelta(microseconds=1)
+SINGLE = ("lives in", "works at")
+
+Source = tuple[str | None, str | None]
+"""The id of a message, and that of its conversation."""
+
+
+class Shown(NamedTuple):
+    """A fact, as somebody sees it."""
+
+    id: str
+    role: str
+    subject: str
+    predicate: str
+    object: str
+    valid_from: datetime
+    valid_to: datetime | None
+    recorded_at: datetime
+    told: tuple[tuple[str | None, str | None, str, datetime], ...]
+    confidence: float | None
+    ended_by: str | None
+
+    def holds_at(self, at: datetime) -> bool:
+        return self.valid_from <= at and (self.valid_to is None or at < self.valid_to)
+
+
+class Happening(NamedTuple):
+    """Something that happened to a fact: it was told of, corrected, or put beside another."""
+
+    number: int
+    at: datetime
+    kind: str
+    what: Mapping[str, Any]
+    counts: bool = True
+
+
+class Entry(NamedTuple):
+    """All that happened to a fact, and when which of it happened or was taken back last."""
+
+    names: tuple[str, str, str]
+    role: str
+    happenings: tuple[Happening, ...] = ()
+    touched: tuple[tuple[datetime, int], ...] = ()
+
+
+class Content(NamedTuple):
+    """What a fact says by itself."""
+
+    subject: str
+    predicate: str
+    object: str
+    role: str
+    start: datetime
+    end: datetime | None
+    given: bool
+    lasting: bool
+    sure: float | None
+    tellings: tuple[Happening, ...]
+    beside: frozenset[str]
+
+    @property
+    def order(self) -> tuple[datetime, datetime, int]:
+        return self.start, self.tellings[0].at, self.tellings[0].number
+
+
+class Operation(NamedTuple):
+    at: datetime
+    name: str
+    given: Mapping[str, Any]
+
+
+def same_name(name: str) -> str:
+    return " ".join(name.replace("_", " ").casefold().split())
+
+
+@dataclass
+class World:
+    """What a branch holds at one moment."""
+
+    facts: dict[str, Entry] = field(default_factory=dict)
+    messages: dict[str, datetime] = field(default_factory=dict)
+    merged: dict[str, str] = field(default_factory=dict)
+    single: frozenset[str] = frozenset(SINGLE)
+    count: int = 0
+
+    def copy(self) -> World:
+        return World(dict(self.facts), dict(self.messages), dict(self.merged), self.single, self.count)
+
+    def apply(self, operation: Operation) -> None:
+        getattr(self, operation.name)(operation.at, **operation.given)
+
+    # -- operations: what they do --------------------------------------------------------------------------------------
+
+    def tell(self, at: datetime, key: str, sources: Iterable[Source], **said: Any) -> None:
+        known: str | None = None
+        for source in sources:
+            telling = self.telling(at, source, **said)
+            known = known or self.same(telling)
+            if known is None:
+                known, names = key, (said["subject"], said["predicate"], said["obj"])
+                self.facts[key] = Entry(names, said["role"])
+                self._happens(key, at, "told", telling)
+            elif says_more(self.content(known), telling):
+                self._happens(known, at, "told", telling)
+
+    def undo(self, at: datetime, key: str, beside: str | None) -> None:
+        if beside is not None:
+            self._happens(key, at, "beside", {"other": beside})
+            return
+        entry = self.facts[key]
+        last = entry.touched[-1][1]
+        happenings = tuple(
+            each._replace(counts=not each.counts) if each.number == last else each for each in entry.happenings
+        )
+        self.facts[key] = entry._replace(happenings=happenings, touched=(*entry.touched, (at, last)))
+
+    def correct(self, at: datetime, key: str, **changes: Any) -> None:
+        self._happens(key, at, "corrected", changes)
+
+    def remove(self, at: datetime, key: str) -> None:
+        self.facts.pop(key, None)
+
+    def keep(self, at: datetime, key: str, said_at: datetime) -> None:
+        self.messages[key] = said_at
+
+    def reword(self, at: datetime, key: str) -> None:
+        self._forsake(key)
+
+    def forget(self, at: datetime, key: str) -> None:
+        self._forsake(key)
+        self.messages.pop(key, None)
+
+    def merge(self, at: datetime, name: str, into: str) -> None:
+        if self.canonical(name) != self.canonical(into):
+            self.merged[same_name(name)] = into
+
+    def unmerge(self, at: datetime, name: str) -> None:
+        self.merged.pop(same_name(name), None)
+
+    def declare(self, at: datetime, predicate: str, single: bool) -> None:
+        one = {same_name(predicate)}
+        self.single = self.single | one if single else self.single - one
+
+    # -- what holds ----------------------------------------------------------------------------------------------------
+
+    def canonical(self, name: str) -> str:
+        key = same_name(name)
+        while key in self.merged:
+            key = same_name(self.merged[key])
+        return key
+
+    def content(self, key: str) -> Content | None:
+        """What a fact says by itself; None if it is not known, or everything that told of it was taken back."""
+        entry = self.facts[key]
+        counting = [each for each in entry.happenings if each.counts]
+        told = [each for each in counting if each.kind == "told"]
+        if not told:
+            return None
+        start = min(each.what["start"] for each in told)
+        ends = [each.what["end"] for each in told if each.what["end"] is not None]
+        sure = [each.what["sure"] for each in told if each.what["sure"] is not None]
+        content = Content(
+            *entry.names,
+            role=entry.role,
+            start=start,
+            end=max(ends, default=None),
+            given=any(each.what["given"] for each in told if each.what["start"] == start),
+            lasting=any(each.what["end"] is None for each in told),
+            sure=max(sure, default=None),
+            tellings=tuple(told),
+            beside=frozenset(each.what["other"] for each in counting if each.kind == "beside"),
+        )
+        for each in counting:
+            if each.kind == "corrected":
+                content = _corrected(content, each.what)
+        return content
+
+    def contents(self) -> dict[str, Content]:
+        return {key: content for key in self.facts if (content := self.content(key)) is not None}
+
+    def ends(self, known: Mapping[str, Content]) -> dict[str, tuple[datetime | None, str | None]]:
+        """When each fact ended, and the fact that ended it, if one did."""
+        found: dict[str, tuple[datetime | None, str | None]] = {}
+        for key, content in known.items():
+            found[key] = content.end, None
+            after = [(other.order, name) for name, other in known.items() if self._ends(other, name, content)]
+            if content.end is None and after:
+                order, name = min(after)
+                found[key] = order[0], name
+        return found
+
+    def shown(self) -> list[Shown]:
+        known = self.contents()
+        ends = self.ends(known)
+        return [self._shown(key, known[key], *ends[key]) for key in known]
+
+    def contradictions(self) -> set[tuple[str, str, datetime, datetime | None]]:
+        known = self.contents()
+        ends = self.ends(known)
+        found = set()
+        for one, mine in known.items():
+            for other, theirs in known.items():
+                if mine.order < theirs.order and self._rivals(mine, theirs):
+                    start = max(mine.start, theirs.start)
+                    stop = min((end for end, _ in (ends[one], ends[other]) if end is not None), default=None)
+                    if stop is None or start < stop:
+                        found.add((one, other, start, stop))
+        return found
+
+    # -- what is told --------------------------------------------------------------------------------------------------
+
+    def telling(
+        self,
+        at: datetime,
+        source: Source,
+        *,
+        start: datetime | None,
+        end: datetime | None,
+        sure: float | None,
+        role: str,
+        **names: str,
+    ) -> dict[str, Any]:
+        """What somebody says, with the time since when it holds if they did not say."""
+        message, conversation = source
+        begins = start
+        if begins is None:
+            begins = self.messages.get(message or "", at)
+            if end is not None and end <= begins:  # it ended before it was said: since when, nobody knows
+                begins = end - TICK
+        telling = {"start": begins, "end": end, "given": start is not None, "sure": sure, "role": role}
+        return {**telling, "message": message, "conversation": conversation, **names}
+
+    def same(self, telling: Mapping[str, Any]) -> str | None:
+        """The fact that is told of again."""
+        known = self.contents()
+        ends = self.ends(known)
+        found = [
+            (content.start, key)
+            for key, content in known.items()
+            if self._thing(content) == (self.canonical(telling["subject"]), same_name(telling["predicate"]))
+            and self.canonical(content.object) == self.canonical(telling["obj"])
+            and (
+                _meet((content.start, ends[key][0]), (telling["start"], telling["end"]))
+                or (telling["message"] is not None and not telling["given"] and not says_more(content, telling))
+            )
+        ]
+        return min(found)[1] if found else None
+
+    # -- plumbing ------------------------------------------------------------------------------------------------------
+
+    def _happens(self, key: str, at: datetime, kind: str, what: Mapping[str, Any]) -> None:
+        self.count += 1
+        entry = self.facts[key]
+        self.facts[key] = entry._replace(
+            happenings=(*entry.happenings, Happening(self.count, at, kind, what)),
+            touched=(*entry.touched, (at, self.count)),
+        )
+
+    def _forsake(self, message: str) -> None:
+        for key, entry in list(self.facts.items()):
+            lost = {
+                each.number
+                for each in entry.happenings
+                if each.kind == "told" and each.what["message"] == message and each.what["conversation"] is None
+            }
+            left = tuple(each for each in entry.happenings if each.number not in lost)
+            if any(each.kind == "told" for each in left):
+                touched = tuple(each for each in entry.touched if each[1] not in lost)
+                self.facts[key] = entry._replace(happenings=left, touched=touched)
+            else:
+                del self.facts[key]
+
+    def _thing(self, content: Content) -> tuple[str, str]:
+        return self.canonical(content.subject), same_name(content.predicate)
+
+    def _rivals(self, one: Content, other: Content) -> bool:
+        thing = self._thing(one)
+        return (
+            thing == self._thing(other)
+            and thing[1] in self.single
+            and self.canonical(one.object) != self.canonical(other.object)
+        )
+
+    def _ends(self, later: Content, name: str, earlier: Content) -> bool:
+        """Whether a value is one that would end another that nobody gave an end."""
+        if not self._rivals(later, earlier) or not later.lasting or name in earlier.beside:
+            return False
+        if later.start == earlier.start:
+            return later.order > earlier.order and not later.given
+        return later.start > earlier.start
+
+    def _shown(self, key: str, content: Content, end: datetime | None, by: str | None) -> Shown:
+        tellings = content.tellings
+        return Shown(
+            id=key,
+            role=content.role,
+            subject=self._spelled(content.subject),
+            predicate=content.predicate,
+            object=self._spelled(content.object),
+            valid_from=content.start,
+            valid_to=end,
+            recorded_at=tellings[0].at,
+            told=tuple((t.what["message"], t.what["conversation"], t.what["role"], t.at) for t in tellings),
+            confidence=content.sure,
+            ended_by=by,
+        )
+
+    def _spelled(self, name: str) -> str:
+        while same_name(name) in self.merged:
+            name = self.merged[same_name(name)]
+        return name
+
+
+class Branch:
+    """The operations of a branch, with those before it was forked; times are those at which they were learned."""
+
+    def __init__(self, operations: Iterable[Operation] = ()) -> None:
+        self.operations: list[Operation] = []
+        self._worlds = [World()]
+        for operation in operations:
+            self.do(operation.at, operation.name, **operation.given)
+
+    def fork(self) -> Branch:
+        return Branch(self.operations)
+
+    def do(self, at: datetime, operation_name: str, /, **given: Any) -> None:
+        operation = Operation(at, operation_name, given)
+        world = self._worlds[-1].copy()
+        world.apply(operation)
+        self.operations.append(operation)
+        self._worlds.append(world)
+
+    @property
+    def now(self) -> World:
+        return self._worlds[-1]
+
+    def known(self, recorded: datetime | None = None) -> World:
+        """What was known at a time, without what was removed since, and with names as they are understood now."""
+        count = sum(recorded is None or operation.at <= recorded for operation in self.operations)
+        world = self._worlds[count].copy()
+        for operation in self.operations[count:]:
+            if operation.name in ("remove", "reword", "forget"):
+                world.apply(operation)
+        world.merged, world.single = self.now.merged, self.now.single
+        return world
+
+    def as_of(
+        self,
+        valid: datetime | None,
+        recorded: datetime | None = None,
+        *,
+        subject: str | None = None,
+        predicate: str | None = None,
+        obj: str | None = None,
+    ) -> list[Shown]:
+        """What held at a time, or ever, as was known at another."""
+        world = self.known(recorded)
+        found = [
+            fact
+            for fact in world.shown()
+            if (valid is None or fact.holds_at(valid))
+            and (subject is None or world.canonical(subject) == world.canonical(fact.subject))
+            and (predicate is None or same_name(predicate) == same_name(fact.predicate))
+            and (obj is None or world.canonical(obj) == world.canonical(fact.object))
+        ]
+        return sorted(found, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))
+
+    def get(self, key: str) -> Shown | None:
+        return next((fact for fact in self.now.shown() if fact.id == key), None)
+
+    def ended_last(self, key: str) -> str | None:
+        """The other fact that ended one, if it did not so when something happened to that for the last time."""
+        known = self.now.contents()
+        if key not in known:
+            return None
+        ender = self.now.ends(known)[key][1]
+        if ender is None:
+            return None
+        before = self.known(self.now.facts[key].touched[-1][0])
+        pair = {each: content for each, content in before.contents().items() if each in (key, ender)}
+        return None if key in pair and before.ends(pair)[key][1] == ender else ender
+
+    def times(self) -> Iterator[datetime]:
+        """Every time that matters: when something was learned, and when something began or ended."""
+        for operation in self.operations:
+            yield operation.at
+        for fact in self.now.shown():
+            yield fact.valid_from
+            if fact.valid_to is not None:
+                yield fact.valid_to
+
+
+def says_more(content: Content | None, telling: Mapping[str, Any]) -> bool:
+    """Whether somebody says something that they had not said yet."""
+    assert content is not None
+    return not any(
+        each.what["message"] == telling["message"]
+        and each.what["conversation"] == telling["conversation"]
+        and each.what["role"] == telling["role"]
+        and each.what["end"] == telling["end"]
+        and (not telling["given"] or (each.what["given"] and each.what["start"] == telling["start"]))
+        and (telling["sure"] is None or telling["sure"] <= max(t.what["sure"] or 0 for t in content.tellings))
+        for each in content.tellings
+    )
+
+
+def _corrected(content: Content, changes: Mapping[str, Any]) -> Content:
+    if "start" in changes:
+        content = content._replace(given=True)
+    if changes.get("end", ...) is None:
+        content = content._replace(lasting=True)
+    return content._replace(**changes)
+
+
+def _meet(one: tuple[datetime, datetime | None], other: tuple[datetime, datetime | None]) -> bool:
+    return (one[1] is None or other[0] < one[1]) and (other[1] is None or one[0] < other[1])

@@ -1,0 +1,327 @@
+"""Facts are counted, verified, backed up, exported and imported with everything else, and go on as they were."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.types import Command
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.facts.fact import FactsConfig
+
+from .test_sources import at, day, message_of, moved, objects, remembering, say, waiting_graph
+
+NS = ("users", "ana")
+FACTS = ("memories", "branches", "forks", "waiting_groups")
+
+
+def fill_branches(memory):
+    """Facts of every sort, on a branch and on its fork, with what belongs to them."""
+    facts = memory.facts("user", NS, description="About Ana.")
+    chat = memory.conversation("chat", NS)
+    for key in ("a", "b", "c"):
+        chat.add(message_of(key, f"message {key}"))
+    oslo, rome, lima = moved(facts)
+    facts.add(message_of("said", "I moved to Lima."))
+    facts.add_fact("user", "Maya", "likes", "tea", source="said", confidence=0.5)
+    facts.merge("Maja", "Maya")
+    facts.declare("speaks")
+    fork = facts.fork("fork")
+    fork.update(rome, obj="Roma")
+    fork.undo(lima)
+    fork.remove_by_id("said")
+    fork.add_fact("user", "Maja", "lives in", "Lyon", valid_from=day(12), source=("b", "chat"))
+    facts.undo(oslo)
+    facts.update(lima, valid_to=day(25))
+    once = FactsConfig(max_attempts=1)
+    failing = memory.facts("failing", NS, model=lambda messages: "No idea of vexations.", settings=once)
+    failing.add(message_of("hard", "Vexations."))
+    failing.drain()
+    return memory
+
+
+def fill(memory):
+    """The same, and facts in threads and their copies, and where they wait."""
+    fill_branches(memory)
+    graph = remembering(memory)
+    for said in ("Maya lives in Oslo", "Maya lives in Rome"):
+        graph.invoke({"messages": [HumanMessage(said, id=said)]}, at())
+    early = list(memory.checkpointer.list(at()))[-2].config
+    graph.invoke({"messages": [HumanMessage("Ben likes rice indeed", id="rice")]}, early)
+    memory.checkpointer.copy_thread("t", "copy")
+    graph.invoke({"messages": [HumanMessage("Ben likes figs indeed", id="figs")]}, at("copy"))
+    waiting_graph(memory).invoke({"said": ["Oslo"]}, at("asking"), durability="sync")
+    return memory
+
+
+def shown(memory):
+    """What every branch and every checkpoint shows of facts."""
+    seen = {}
+    for name in ("user", "fork", "failing"):
+        facts = memory.facts(name, NS)
+        seen[name] = (
+            facts.history("Maya"),
+            facts.as_of(valid=day(10)),
+            facts.as_of(valid=day(10), recorded=memory.facts("user", NS).now.replace(year=2025)),
+            facts.retrieve_all(include_ids=True),
+            facts.aliases(),
+            facts.waiting(),
+            facts.failures(),
+        )
+    for thread in ("t", "copy", "asking"):
+        for found in memory.checkpointer.list(at(thread)):
+            facts = memory.facts(found.config)
+            seen[thread, found.config["configurable"]["checkpoint_id"]] = [
+                facts.history(name) for name in ("Maya", "Ben")
+            ]
+    return seen
+
+
+@pytest.fixture
+def filled(memory):
+    return fill(memory)
+
+
+@pytest.fixture
+def another(new_database, url, clock):
+    """A memory on the other engine."""
+    with AgentMemory(new_database("sqlite" if url.startswith("postgres") else "postgres"), clock=clock) as memory:
+        yield memory
+
+
+@pytest.fixture(scope="class")
+def exports(tmp_path_factory):
+    """An export, and an empty memory, which stays empty as long as what is damaged is refused."""
+    folder = tmp_path_factory.mktemp("exports")
+    with AgentMemory(folder / "filled.db") as memory, AgentMemory(folder / "empty.db") as empty:
+        fill_branches(memory).export(folder / "all.jsonl")
+        yield folder / "all.jsonl", empty
+
+
+@pytest.fixture
+def exported(filled, tmp_path):
+    filled.export(tmp_path / "all.jsonl")
+    return tmp_path / "all.jsonl"
+
+
+class TestCounting:
+    def test_facts_are_among_what_is_remembered(self, memory):
+        before = memory.stats()["memories"]
+        facts = memory.facts("user")
+        key = facts.add_fact("user", "Maya", "likes", "tea")
+        facts.add_fact("user", "Maya", "likes", "tea", source="a")
+        assert memory.stats()["memories"] == before + 1
+        facts.remove_by_id(key)
+        assert memory.stats()["memories"] == before
+        assert memory.verify().checked["memories"] == before
+
+
+DAMAGE = {
+    "a source too many": (
+        "insert into memory_source select id, 'message zzz' from memory where kind = 'fact'",
+        "rests on other messages than is noted",
+    ),
+    "a source too few": (
+        "delete from memory_source where source = 'message b'",
+        "rests on other messages than is noted",
+    ),
+    "none at all": ("delete from memory_source", "rests on other messages than is noted"),
+    "another source": (
+        "update memory_source set source = 'message zzz' where source = 'message c'",
+        "rests on other messages than is noted",
+    ),
+    "sources of what is gone": (
+        "insert into memory_source select id, 'message zzz' from memory where deleted = 1",
+        "says nothing, and rests on messages",
+    ),
+    "events that are none": (
+        """update memory set extra = '{"told": [7]}' where kind = 'fact'""",
+        "rests on cannot be read .* a fact, cannot be read",
+    ),
+    "nothing that was told": ("update memory set extra = '{}' where kind = 'fact'", "a fact, cannot be read"),
+    "no extra": ("update memory set extra = null where kind = 'fact_text'", "a fact text, cannot be read"),
+    "an event without a time": (
+        """update memory set extra = replace(extra, '"at":', '"when":') where kind = 'fact'""",
+        "a fact, cannot be read",
+    ),
+    "another subject": ("update memory set subject = 'ben' where kind = 'fact'", "not looked up by what it says"),
+    "no object": ("update memory set object = null where kind = 'fact'", "not looked up by what it says"),
+    "another predicate": ("update memory set label = 'x' where kind = 'fact'", "not looked up by what it says"),
+    "a former fact nobody finds": (
+        "update memory set subject = 'ben' where kind = 'fact_former'",
+        "a fact former, is not looked up",
+    ),
+    "another sentence": (
+        """update memory set content_id = (select min(content_id) from memory where kind = 'fact_text')
+        where kind = 'fact' and label = 'likes'""",
+        "does not say what was told",
+    ),
+    "no document": ("update memory set document_id = null where kind = 'fact'", "is not in the index"),
+    "no document of a text": ("update memory set document_id = null where kind = 'fact_text'", "is not in the index"),
+    "an agreement on nothing": (
+        "update memory set label = 'what' where kind = 'fact_rule'",
+        "a fact rule, cannot be read",
+    ),
+    "something due never": (
+        """update memory set extra = replace(extra, '"attempts":', '"times":') where kind = 'fact_due'""",
+        "a fact due, cannot be read",
+    ),
+    "a failure without an answer": (
+        """update memory set extra = replace(extra, '"answer":', '"reply":') where kind = 'fact_failure'""",
+        "a fact failure, cannot be read",
+    ),
+}
+
+
+class TestVerifying:
+    def test_nothing_is_wrong_with_what_was_done_to_facts(self, filled):
+        assert filled.verify().problems == ()
+        say(filled, "t", "Maya lives in Oslo").clear()
+        filled.conversation("chat", NS).clear()
+        filled.erase(thread_id="t")
+        assert filled.verify().problems == ()
+
+    @pytest.mark.parametrize("damage", DAMAGE)
+    def test_damage_is_found_and_can_be_erased(self, memory, raw, damage):
+        fill_branches(memory)
+        sql, says = DAMAGE[damage]
+        raw(memory, sql)
+        problems = " | ".join(memory.verify().problems)
+        assert re.search(says, problems), problems
+        memory.erase(namespace=())
+        assert {memory.stats()[name] for name in FACTS} == {0}
+
+
+class TestMoving:
+    def test_facts_are_the_same_on_the_other_engine(self, filled, another, tmp_path):
+        written = filled.export(tmp_path / "all.jsonl")
+        assert another.import_(tmp_path / "all.jsonl") == written
+        assert shown(another) == shown(filled)
+        assert another.verify().problems == ()
+        found = [
+            [fact.text for fact in memory.facts("user", NS).search("Where does Maya live?")]
+            for memory in (filled, another)
+        ]
+        assert found[0] == found[1] != []
+
+    def test_what_was_imported_goes_with_its_messages(self, filled, another, exported):
+        another.import_(exported)
+        for memory in (filled, another):
+            memory.conversation("chat", NS).remove_by_id("c")
+            say(memory, "t", "Maya lives in Oslo").remove_by_id("Maya lives in Oslo")
+            say(memory, "t", "Oslo").remove_by_id("Oslo")
+            memory.facts("user", NS).remove_by_id("said")
+        assert shown(another) == shown(filled)
+        assert another.verify().problems == ()
+        assert "Lima" not in {fact.object for fact in another.facts("user", NS).history("Maya")}
+        for memory in (filled, another):
+            waiting_graph(memory).invoke(Command(resume="yes"), at("asking"), durability="sync")
+            assert memory.facts(at("asking")).as_of() == []
+
+    def test_what_was_imported_goes_on(self, filled, another, exported):
+        another.import_(exported)
+        known = []
+        for memory in (filled, another):
+            facts, fork = memory.facts("user", NS), memory.facts("fork", NS)
+            facts.add_fact("user", "Maya", "lives in", "Kyiv", valid_from=day(27), source=("z", "chat"))
+            facts.undo(facts.history("Maya", "likes")[0].id)
+            memory.layers("user", NS).merge("fork")
+            model = memory.facts("user", NS, model=lambda messages: json.dumps({"facts": []}))
+            model.drain()
+            remembering(memory).invoke({"messages": [HumanMessage("Ben lives in Kyiv", id="kyiv")]}, at())
+            waiting_graph(memory).invoke(Command(resume="yes"), at("asking"), durability="sync")
+            known.append(
+                (
+                    [(fact.text, fact.period, fact.sources) for fact in facts.history("Maya")],
+                    [(fact.text, fact.period, fact.sources) for fact in fork.history("Maya")],
+                    facts.waiting(),
+                    [objects(memory, at(thread)) for thread in ("t", "copy", "asking")],
+                )
+            )
+            assert memory.verify().problems == ()
+        assert known[0] == known[1]
+
+    def test_twice_adds_nothing_and_into_itself_neither(self, filled, another, exported):
+        another.import_(exported)
+        for memory in (another, filled):
+            before, rows = shown(memory), memory.stats()["memories"]
+            assert memory.import_(exported).memories == 0
+            assert (shown(memory), memory.stats()["memories"]) == (before, rows)
+            assert memory.verify().problems == ()
+
+    @pytest.mark.parametrize(
+        ("kind", "damage"),
+        [
+            ("fact", {"extra": {}}),
+            ("fact", {"extra": None}),
+            ("fact", {"extra": {"told": [{"do": "said"}]}}),
+            ("fact", {"extra": {"told": "much"}}),
+            ("fact", {"subject": "somebody else"}),
+            ("fact", {"object": None}),
+            ("fact", {"label": "hates"}),
+            ("fact", {"body": "AAAA", "checksum": 2147483647}),
+            ("fact_former", {"object": None}),
+            ("fact_former", {"extra": {"fact": "x"}}),
+            ("fact_text", {"extra": {"words": "x"}}),
+            ("fact_due", {"extra": {}}),
+            ("fact_rule", {"label": "law"}),
+            ("fact_failure", {"extra": {}}),
+        ],
+    )
+    def test_a_damaged_record_is_refused_and_nothing_is_written(self, exports, tmp_path, kind, damage):
+        exported, another = tmp_path / "damaged.jsonl", exports[1]
+        exported.write_bytes(exports[0].read_bytes())
+        lines = [json.loads(line) for line in exported.read_text(encoding="utf-8").splitlines()]
+        [line, *_] = [
+            line
+            for line in lines
+            if line.get("record") == "memory" and line["kind"] == kind and line["body"] is not None
+        ]
+        line.update(damage)
+        exported.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        with pytest.raises(InvalidInput):
+            another.import_(exported)
+        assert {another.stats()[name] for name in FACTS} == {0}
+
+    def test_a_backup_holds_them(self, filled, tmp_path, another):
+        filled.backup(tmp_path / "copy")
+        if filled.database.engine.dialect == "postgres":
+            another.import_(tmp_path / "copy")
+            assert shown(another) == shown(filled)
+            return
+        with AgentMemory(tmp_path / "copy") as copy:
+            assert shown(copy) == shown(filled)
+            assert copy.verify().problems == ()
+
+
+class TestThreads:
+    def test_a_copy_keeps_its_facts_when_the_original_is_deleted_or_pruned(self, filled):
+        before = {key: value for key, value in shown(filled).items() if key[0] == "copy"}
+        newest = objects(filled, at())
+        filled.checkpointer.prune(["t"], strategy="keep_latest")
+        assert objects(filled, at()) == newest
+        assert {key: value for key, value in shown(filled).items() if key[0] == "copy"} == before
+        filled.checkpointer.delete_thread("t")
+        assert {key: value for key, value in shown(filled).items() if key[0] == "copy"} == before
+        assert filled.verify().problems == ()
+        filled.checkpointer.delete_thread("copy")
+        filled.checkpointer.delete_thread("asking")
+        filled.erase(namespace=NS)
+        assert {filled.stats()[name] for name in FACTS} == {0}
+
+    def test_checkpoints_that_go_take_no_facts_of_those_that_stay(self, memory):
+        graph = remembering(memory)
+        for number in range(6):
+            said = f"Maya lives in place{number}"
+            graph.invoke({"messages": [HumanMessage(said, id=said)]}, at())
+        whole = memory.facts(at()).history("Maya")
+        assert len(whole) == 6
+        memory.checkpointer.prune(["t"], strategy="keep_latest")
+        assert memory.facts(at()).history("Maya") == whole
+        assert memory.verify().problems == ()
+        graph.invoke({"messages": [HumanMessage("Maya lives in place6", id="6")]}, at())
+        assert len(memory.facts(at()).history("Maya")) == 7

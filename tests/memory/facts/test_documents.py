@@ -1,0 +1,611 @@
+"""Facts as documents 001 and 003 promise them: added, retrieved, changed and saved as any other memory of theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from datetime import UTC, datetime
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.attendant import Attendant
+from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.events import MemoryResetEvent
+from langchain_agentmem.memory.facts.kg import KGMemory
+from langchain_agentmem.messages import Message
+
+from .scripted import Scripted
+
+DESCRIPTION = {"role": "system", "content": "You are a helpful assistant."}
+PARIS = "Paris | is capital of | France"
+
+
+def day(month, number=1):
+    return datetime(2024, month, number, tzinfo=UTC)
+
+
+def contents(dicts):
+    return [each["content"] for each in dicts]
+
+
+def filled(memory, **options):
+    """Two messages and two facts."""
+    facts = memory.facts("b", **options)
+    facts.add({"role": "user", "content": "one", "message_id": "m1"})
+    facts.add_fact("user", "Maya", "likes", "tea")
+    facts.add({"role": "assistant", "content": "two", "message_id": "m2"})
+    facts.add_fact("assistant", "Maya", "likes", "rain")
+    return facts
+
+
+ORDER = ["one", "Fact (user): Maya likes tea.", "two", "Fact (assistant): Maya likes rain."]
+
+
+@pytest.fixture
+def here():
+    """A memory, where the engine makes no difference."""
+    with AgentMemory(":memory:") as memory:
+        yield memory
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Nothing is done in the background."""
+    monkeypatch.setattr(Attendant, "notify", lambda self: None)
+
+
+class TestMaking:
+    def test_by_the_name_of_its_type(self, memory):
+        model = Scripted()
+        facts = memory.create("kg", model=model, description=DESCRIPTION["content"])
+        assert isinstance(facts, KGMemory)
+        assert facts.memory_type == "kg"
+        facts.extract_and_update_from_text(PARIS, "user")
+        assert facts.retrieve_all()[0] == DESCRIPTION
+        assert contents(facts.retrieve_all())[-1] == "Fact (user): Paris is capital of France."
+
+    def test_of_a_path_or_of_nothing(self, tmp_path):
+        facts = KGMemory(tmp_path / "a.db", description="Hello")
+        facts.add(role="user", content="one")
+        again = KGMemory(tmp_path / "a.db")
+        assert contents(again.retrieve_all()) == ["Hello", "one"]
+        nowhere = KGMemory()
+        nowhere.add_fact("user", "a", "b", "c")
+        assert len(nowhere.retrieve_all()) == 1
+
+    def test_a_model_may_come_by_position_as_in_the_documents(self, here):
+        facts = here.facts("b", None, Scripted())
+        assert len(facts.extract_and_update_from_text(PARIS)) == 1
+
+    def test_only_with_what_it_takes(self, here):
+        with pytest.raises(InvalidInput, match="'kg' memory"):
+            here.create("kg", threshold=3)
+        with pytest.raises(InvalidInput):
+            here.create("kg", description=7)
+
+    def test_a_description_comes_first_and_is_written_with_the_first_change(self, memory):
+        facts = memory.facts("b", description=DESCRIPTION["content"])
+        assert facts.retrieve_all() == [DESCRIPTION]
+        assert memory.facts("b").retrieve_all() == []
+        facts.add(role="user", content="one")
+        assert contents(memory.facts("b").retrieve_all()) == [DESCRIPTION["content"], "one"]
+        other = memory.facts("b", description="Another")
+        other.add(role="user", content="two")
+        assert contents(memory.facts("b").retrieve_all()) == ["Another", "one", "two"]
+
+
+class TestAdding:
+    def test_gives_the_id_under_which_it_is_found(self, memory):
+        facts = memory.facts("b")
+        ids = [
+            facts.add(role="user", content="hello"),
+            facts.add(Message(role="user", content="hello", message_id="mine")),
+            facts.add(HumanMessage("hello", id="theirs")),
+            facts.add({"role": "user", "content": "hello"}),
+        ]
+        assert len(set(ids)) == 4
+        assert ids[1:3] == ["mine", "theirs"]
+        for each in ids:
+            assert facts.retrieve_by_id(each) == {"role": "user", "content": "hello"}
+            assert facts.retrieve_by_id(each, include_ids=True)["message_id"] == each
+        assert facts.retrieve_by_id("nobody") is None
+
+    def test_a_fact_is_found_by_its_id_too(self, memory):
+        facts = memory.facts("b")
+        key = facts.add_fact("user", "Paris", "is capital of", "France")
+        assert facts.retrieve_by_id(key) == {"role": "user", "content": "Fact (user): Paris is capital of France."}
+
+    def test_everything_of_a_message_comes_back(self, here):
+        facts = here.facts("b")
+        call = {"id": "1", "call_id": "c1", "type": "function", "name": "look", "arguments": "{}"}
+        key = facts.add(role="assistant", content={"thought": "hm"}, name="Ann", tool_calls=[call])
+        conversation = here.conversation("c")
+        same = conversation.add(role="assistant", content={"thought": "hm"}, name="Ann", tool_calls=[call])
+        assert facts.retrieve_by_id(key) == conversation.retrieve_by_id(same)
+        result = facts.add(role="tool", content="42", name="look", tool_call_id="c1")
+        assert facts.retrieve_by_id(result)["tool_call_id"] == "c1"
+
+    @pytest.mark.parametrize("given", [{}, {"content": "x"}, {"message": 7}, {"message": {"content": "no role"}}])
+    def test_what_is_no_message_is_refused(self, here, given):
+        facts = here.facts("b")
+        with pytest.raises(MessageError):
+            facts.add(**given)
+        assert facts.retrieve_all() == []
+
+    def test_what_was_retrieved_can_be_added_again(self, here):
+        facts = filled(here)
+        other = here.facts("c")
+        for each in facts.retrieve_all(include_ids=True):
+            other.add(message=Message(**each))
+        assert contents(other.retrieve_all()) == ORDER
+
+    def test_langchain_messages_are_provider_ready_again(self, here):
+        facts = here.facts("b")
+        facts.add(AIMessage("yes", id="a", tool_calls=[{"name": "look", "args": {"x": 1}, "id": "c1"}]))
+        [told] = facts.retrieve_all()
+        assert told["role"] == "assistant"
+        assert told["tool_calls"][0]["function"]["name"] == "look"
+
+
+class TestRetrieving:
+    def test_oldest_first(self, memory):
+        facts = filled(memory, description=DESCRIPTION["content"])
+        assert contents(facts.retrieve_all()) == [DESCRIPTION["content"], *ORDER]
+        assert facts.get_messages() == facts.retrieve_all()
+        for n in range(1, 6):
+            assert contents(facts.retrieve_recent(n)) == ORDER[-n:]
+        assert contents(facts.retrieve_recent()) == ORDER[-1:]
+
+    def test_none_of_it_is_nothing(self, memory):
+        """In the original the last 0 of something were all of it."""
+        facts = filled(memory)
+        assert facts.retrieve_recent(0) == []
+        assert facts.retrieve_by_role("user", 0) == []
+
+    @pytest.mark.parametrize("n", [-1, 1.5, "1", True, None])
+    def test_a_number_is_a_number(self, here, n):
+        facts = filled(here)
+        if n is not None:
+            with pytest.raises(InvalidInput):
+                facts.retrieve_by_role("user", n)
+            with pytest.raises(InvalidInput):
+                facts.retrieve_recent(n)
+
+    def test_by_role(self, memory):
+        facts = filled(memory)
+        assert contents(facts.retrieve_by_role("user")) == ORDER[:2]
+        assert contents(facts.retrieve_by_role("assistant")) == ORDER[2:]
+        assert contents(facts.retrieve_by_role("user", 1)) == ORDER[1:2]
+        assert facts.retrieve_by_role("tool") == []
+        for role in ("", " ", None, 7):
+            with pytest.raises(InvalidInput, match="A role is text"):
+                facts.retrieve_by_role(role)
+
+    def test_with_ids_where_they_are_wanted(self, memory):
+        facts = filled(memory, description="Hello")
+        assert all("message_id" not in each for each in facts.retrieve_all())
+        told = facts.retrieve_all(include_ids=True)
+        assert [told[1]["message_id"], told[3]["message_id"]] == ["m1", "m2"]
+        for each in told[1:]:
+            assert facts.retrieve_by_id(each["message_id"], include_ids=True) == each
+        assert facts.retrieve_recent(1, include_ids=True) == told[-1:]
+        assert facts.retrieve_by_role("user", include_ids=True) == told[1:3]
+
+    def test_a_fact_that_has_ended_says_so(self, memory):
+        facts = memory.facts("b")
+        facts.add_fact("user", "Maya", "lives_in", "Oslo", valid_from=day(1))
+        facts.add_fact("user", "Maya", "lives in", "Rome", valid_from=day(3))
+        facts.add_fact("the plumber", "Tom", "said", "wait.")
+        assert facts.retrieve_all() == [
+            {"role": "user", "content": "Fact (user): Maya lives in Oslo (until 2024-03-01)."},
+            {"role": "user", "content": "Fact (user): Maya lives in Rome."},
+            {"role": "user", "content": "Fact (the plumber): Tom said wait."},
+        ]
+
+    async def test_awaited_is_the_same(self, here):
+        facts = filled(here, description="Hello")
+        assert await facts.aretrieve_all() == facts.retrieve_all() == await facts.aget_messages()
+        assert await facts.aretrieve_recent(2, include_ids=True) == facts.retrieve_recent(2, include_ids=True)
+        assert await facts.aretrieve_by_role("user", 1) == facts.retrieve_by_role("user", 1)
+        assert await facts.aretrieve_by_id("m1") == facts.retrieve_by_id("m1")
+        assert await facts.aretrieve_by_id("nobody") is None
+
+
+class TestChanging:
+    def test_a_message_by_its_id(self, memory):
+        facts = filled(memory)
+        facts.update("m1", content="uno", name="Maya")
+        assert facts.retrieve_all()[0] == {"role": "user", "content": "uno", "name": "Maya"}
+        assert contents(facts.retrieve_all()) == ["uno", *ORDER[1:]]
+        assert [each.id for each in facts.search("uno")] == ["m1"]
+        assert facts.search("one") == []
+
+    def test_a_fact_by_its_id(self, memory):
+        facts = memory.facts("b")
+        key = facts.add_fact("user", "Maya", "likes", "tea")
+        facts.update(key, obj="coffee", confidence=0.5, valid_to=None)
+        assert contents(facts.retrieve_all()) == ["Fact (user): Maya likes coffee."]
+        assert facts.get(key).confidence == 0.5
+
+    def test_what_stands_at_an_index(self, memory):
+        facts = filled(memory, description="Hello")
+        facts.replace_memory(1, content="uno")
+        facts.replace_memory(-1, obj="snow")
+        facts.delete_memory(2)
+        assert contents(facts.retrieve_all()) == ["Hello", "uno", "two", "Fact (assistant): Maya likes snow."]
+        facts.delete_memory(-2)
+        assert contents(facts.retrieve_all()) == ["Hello", "uno", "Fact (assistant): Maya likes snow."]
+
+    @pytest.mark.parametrize("idx", [5, -6, 99])
+    def test_nothing_stands_elsewhere(self, memory, idx):
+        facts = filled(memory, description="Hello")
+        for change in (lambda: facts.replace_memory(idx, content="x"), lambda: facts.delete_memory(idx)):
+            with pytest.raises(MessageError, match="nothing at the index"):
+                change()
+        assert len(facts.retrieve_all()) == 5
+
+    @pytest.mark.parametrize("idx", [0, -5])
+    def test_the_description_stays(self, here, idx):
+        facts = filled(here, description="Hello")
+        for change in (lambda: facts.replace_memory(idx, content="x"), lambda: facts.delete_memory(idx)):
+            with pytest.raises(MessageError, match="This is the description"):
+                change()
+        assert contents(facts.retrieve_all()) == ["Hello", *ORDER]
+
+    @pytest.mark.parametrize("idx", ["1", 1.0, True, None])
+    def test_an_index_is_a_whole_number(self, here, idx):
+        with pytest.raises(InvalidInput, match="An index"):
+            filled(here).delete_memory(idx)
+
+    @pytest.mark.parametrize(
+        ("key", "changes", "error"),
+        [
+            ("nobody", {"content": "x"}, MessageError),
+            ("m1", {"colour": "red"}, MessageError),
+            ("m1", {"role": 7}, MessageError),
+            (7, {"content": "x"}, InvalidInput),
+        ],
+    )
+    def test_what_does_not_fit_changes_nothing(self, memory, key, changes, error):
+        facts = filled(memory)
+        with pytest.raises(error):
+            facts.update(key, **changes)
+        assert contents(facts.retrieve_all()) == ORDER
+
+    def test_a_message_takes_its_facts_with_it(self, memory, alone):
+        facts = memory.facts("b", model=Scripted())
+        for number, text in enumerate([PARIS, f"{PARIS}\nOslo | is capital of | Norway"]):
+            facts.add({"role": "user", "content": text, "message_id": f"m{number}"})
+        facts.drain()
+        assert facts.remove_by_id("m1") is True
+        assert facts.remove_by_id("m1") is False
+        assert contents(facts.retrieve_all()) == [PARIS, "Fact (user): Paris is capital of France."]
+        [fact] = facts.history("Paris")
+        assert facts.remove_by_id(fact.id) is True
+        assert contents(facts.retrieve_all()) == [PARIS]
+        assert facts.waiting() == 0
+
+    async def test_awaited_is_the_same(self, here):
+        facts = filled(here)
+        await facts.aupdate("m1", content="uno")
+        await facts.areplace_memory(2, content="dos")
+        await facts.adelete_memory(1)
+        assert await facts.aremove_by_id("m2") is True
+        assert contents(await facts.aretrieve_all()) == ["uno", "Fact (assistant): Maya likes rain."]
+        await facts.areset_memory()
+        assert await facts.aretrieve_all() == []
+
+
+class TestResetting:
+    def test_keeps_the_description_and_what_is_declared(self, memory):
+        facts = filled(memory, description="Hello", model=Scripted())
+        facts.declare("likes")
+        facts.merge("M.", "Maya")
+        facts.drain()
+        facts.reset_memory()
+        assert contents(memory.facts("b").retrieve_all()) == ["Hello"]
+        assert (facts.waiting(), facts.failures(), facts.aliases(), facts.entities()) == (0, [], [], [])
+        assert facts.search("Maya tea one") == []
+        facts.add_fact("user", "Maya", "likes", "tea")
+        facts.add_fact("user", "Maya", "likes", "rain")
+        assert [fact.object for fact in facts.as_of(subject="Maya")] == ["rain"]
+
+    def test_is_told_on_the_event_bus(self, here, clock):
+        heard = []
+        facts = filled(here)
+        facts.set_event_context("Researcher", heard.append, "run 1")
+        facts.reset_memory()
+        [event] = heard
+        assert isinstance(event, MemoryResetEvent)
+        assert event.agent_name == "Researcher"
+        facts.set_event_context("Researcher", None)
+        facts.reset_memory()
+        assert len(heard) == 1
+
+    async def test_is_told_to_hooks_and_awaited_buses(self):
+        heard = []
+
+        class Bus:
+            async def emit(self, event):
+                heard.append(event)
+
+        with AgentMemory(":memory:", hooks=[heard.append]) as memory:
+            facts = memory.facts("b")
+            facts.set_event_context("Researcher", Bus())
+            await facts.areset_memory()
+            await asyncio.sleep(0)
+        assert [isinstance(event, MemoryResetEvent) for event in heard].count(True) == 2
+
+    def test_there_is_nothing_to_compact(self, here):
+        facts = filled(here)
+        assert facts.compact_if_needed() is False
+        assert facts.compact_for_payload_error() is False
+
+
+GONE = object()
+
+
+def places(value, at=()):
+    """Where something stands in nested lists and dictionaries."""
+    if at:
+        yield at
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in pairs:
+        yield from places(inner, (*at, name))
+
+
+def spoiled(records, at, junk):
+    """The same records with junk at a place, or with nothing."""
+    copy = json.loads(json.dumps(records))
+    place = copy
+    for name in at[:-1]:
+        place = place[name]
+    if junk is GONE:
+        del place[at[-1]]
+    else:
+        place[at[-1]] = junk
+    return copy
+
+
+def busy(memory):
+    """A memory in which much has happened."""
+    facts = memory.facts("b", model=Scripted(), description="Hello \ud800 \x00 ✓")
+    lines = "Maya | lives in | Oslo | 2024-01-01\nMaya | likes | tea"
+    facts.add({"role": "user", "content": lines, "message_id": "m0", "name": "Maya"})
+    facts.add({"role": "user", "content": "Maya | lives in | Rome | 2024-03-01", "message_id": "m1"})
+    facts.drain()
+    corrected = facts.add_fact("user", "Tom", "likes", "te", valid_from=day(1), source="m1", confidence=0.25)
+    facts.update(corrected, obj="tea", valid_to=day(5))
+    undone = facts.add_fact("user", "Tom", "owns", "a boat")
+    facts.undo(undone)
+    facts.declare("likes")
+    facts.declare("works at", single_valued=False)
+    facts.merge("Tommy", "Tom")
+    plain = memory.facts("b")
+    plain.add({"role": "user", "content": "Maya | owns | a dog", "message_id": "m2"})
+    return plain, undone
+
+
+def looks(facts):
+    """All that one can see."""
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    return {
+        "shown": facts.retrieve_all(include_ids=True),
+        "held": [facts.as_of(at) for at in (day(2), day(4), now)],
+        "history": [facts.history(name) for name in ("Maya", "Tom", "Tommy")],
+        "known then": [facts.history("Tom", recorded=fact.recorded_at) for fact in facts.history("Tom")],
+        "evidence": [facts.evidence(fact.id) for fact in facts.history("Maya")],
+        "aliases": facts.aliases(),
+        "waiting": facts.waiting(),
+        "found": sorted(fact.id for fact in facts.search("Maya tea dog Rome", 50)),
+    }
+
+
+class TestFiles:
+    def test_hold_all_of_it(self, memory, alone, tmp_path):
+        facts, undone = busy(memory)
+        facts.save_to_file(tmp_path / "kg.json", {"plan": [1, "two"]})
+        other = memory.facts("c", namespace=("elsewhere",))
+        other.add(role="user", content="what was here before")
+        assert other.load_from_file(tmp_path / "kg.json") == {"plan": [1, "two"]}
+        assert looks(other) == looks(facts)
+        learned = memory.facts("c", ("elsewhere",), Scripted())
+        assert learned.drain() == 1  # what waited waits there
+        assert [fact.object for fact in learned.history("Maya", "owns")] == ["a dog"]
+        learned.undo(undone)  # and what was taken back can be had again
+        assert [fact.object for fact in learned.history("Tom", "owns")] == ["a boat"]
+        assert memory.verify().problems == ()
+
+    def test_take_the_place_of_what_was_there_also_of_themselves(self, memory, alone, tmp_path):
+        facts, _ = busy(memory)
+        facts.save_to_file(tmp_path / "kg.json")
+        before = looks(facts)
+        facts.remove_by_id("m0")
+        facts.declare("owns")
+        facts.add(role="user", content="more")
+        assert facts.load_from_file(tmp_path / "kg.json") is None
+        assert looks(facts) == before
+        facts.load_from_file(tmp_path / "kg.json")
+        assert looks(facts) == before
+
+    def test_nothing_is_extracted_again_or_read_as_text(self, memory, alone, tmp_path):
+        """In the original a reload took the facts for messages, and asked the model about them."""
+        model = Scripted()
+        facts = memory.facts("b", model=model)
+        facts.extract_and_update_from_text(PARIS)
+        facts.save_to_file(tmp_path / "kg.json")
+        other = memory.facts("c", model=model)
+        other.load_from_file(tmp_path / "kg.json")
+        assert other.drain() == 0
+        assert len(model.calls) == 1
+        assert contents(other.retrieve_all()) == [PARIS, "Fact (user): Paris is capital of France."]
+
+    async def test_awaited_are_the_same(self, here, alone, tmp_path):
+        facts, _ = busy(here)
+        await facts.asave_to_file(tmp_path / "kg.json", {"a": 1})
+        other = here.facts("c")
+        assert await other.aload_from_file(tmp_path / "kg.json") == {"a": 1}
+        assert looks(other) == looks(facts)
+
+    def test_what_waits_in_a_file_is_extracted_in_the_background(self, here, tmp_path):
+        plain = here.facts("b")
+        plain.add(role="user", content=PARIS)
+        plain.save_to_file(tmp_path / "kg.json")
+        learned = threading.Event()
+        facts = here.facts("c", model=Scripted(meanwhile=lambda *_: learned.set()))
+        facts.load_from_file(tmp_path / "kg.json")
+        assert learned.wait(60)
+
+    def test_that_are_damaged_are_refused_and_change_nothing(self, memory, alone, tmp_path):
+        facts, _ = busy(memory)
+        path = tmp_path / "kg.json"
+        facts.save_to_file(path)
+        whole = json.loads(path.read_text())
+        before = looks(facts)
+
+        def damaged(change):
+            document = json.loads(json.dumps(whole))
+            change(document)
+            return document
+
+        def of_kind(document, kind):
+            return next(each for each in document["entries"] if each["kind"] == kind)
+
+        documents = [
+            [],
+            {},
+            damaged(lambda d: d.update(version=99)),
+            damaged(lambda d: d.update(memory_type="conversation_history")),
+            damaged(lambda d: d.update(entries=None)),
+            damaged(lambda d: d["entries"].append(None)),
+            damaged(lambda d: d["entries"].append({})),
+            damaged(lambda d: d["entries"][0].update(kind="record")),
+            damaged(lambda d: d["entries"][0].pop("extra")),
+            damaged(lambda d: d["entries"][0].update(created_at="yesterday")),
+            damaged(lambda d: d["entries"][0].update(created_at=10**30)),
+            damaged(lambda d: d["entries"][0].update(label=7)),
+            damaged(lambda d: of_kind(d, "fact").update(extra={})),
+            damaged(lambda d: of_kind(d, "fact")["extra"].update(told=[])),
+            damaged(lambda d: of_kind(d, "fact")["extra"].update(subject=None)),
+            damaged(lambda d: of_kind(d, "fact")["extra"]["told"][0].pop("from")),
+            damaged(lambda d: of_kind(d, "fact_former").update(extra={"names": []})),
+            damaged(lambda d: of_kind(d, "fact_text").update(extra={})),
+        ]
+        for document in documents:
+            path.write_text(json.dumps(document))
+            with pytest.raises(InvalidInput):
+                facts.load_from_file(path)
+            assert looks(facts) == before
+        for text in ("", "{", "\x00", json.dumps(whole)[:-20]):
+            path.write_text(text)
+            with pytest.raises(InvalidInput):
+                facts.load_from_file(path)
+        with pytest.raises(InvalidInput):
+            facts.load_from_file(tmp_path / "missing.json")
+        assert looks(facts) == before
+
+    def test_with_anything_wrong_in_them_are_refused_or_can_be_read(self, here, alone, tmp_path):
+        """What is taken in can be looked at, whatever was done to the file."""
+        facts, _ = busy(here)
+        path = tmp_path / "kg.json"
+        facts.save_to_file(path)
+        whole = json.loads(path.read_text())
+        other, refused, taken = here.facts("c"), 0, 0
+        every = [(at, junk) for at in places(whole["entries"]) for junk in (GONE, None, "x", [], -1, 10**30)]
+        for at, junk in every[::4]:
+            path.write_text(json.dumps({**whole, "entries": spoiled(whole["entries"], at, junk)}))
+            try:
+                other.load_from_file(path)
+            except InvalidInput:
+                refused += 1
+            else:
+                taken += 1
+                looks(other)
+                other.contradictions()
+        assert min(refused, taken) > 20
+
+    def test_state_that_is_no_json_is_refused_and_the_file_stays(self, here, tmp_path):
+        facts = filled(here)
+        facts.save_to_file(tmp_path / "kg.json", {"a": 1})
+        for state in ([1], {"a": object()}, {"a": float("nan")}):
+            with pytest.raises(InvalidInput):
+                facts.save_to_file(tmp_path / "kg.json", state)
+        assert facts.load_from_file(tmp_path / "kg.json") == {"a": 1}
+
+
+class TestDefectsOfTheOriginal:
+    """Those that `KGMemory` had there, by their numbers in our notes."""
+
+    def test_m1_an_extracted_fact_is_stored(self, memory):
+        """There it never was: the method that should have done it did not exist, and the error was swallowed."""
+        facts = memory.facts("b", model=Scripted())
+        facts.add(role="user", content=PARIS)
+        facts.drain()
+        facts.extract_and_update_from_text("Oslo | is capital of | Norway", "assistant")
+        assert [(fact.subject, fact.object) for fact in facts.as_of(predicate="is capital of")] == [
+            ("Paris", "France"),
+            ("Oslo", "Norway"),
+        ]
+
+    @pytest.mark.parametrize("changes", [{"content": "uno"}, {"nonsense": 1}, {"role": None}])
+    def test_m2_replace_memory_loses_nothing(self, memory, changes):
+        """There it deleted first, and then failed."""
+        facts = filled(memory)
+        if "content" in changes:
+            facts.replace_memory(0, **changes)
+            assert contents(facts.retrieve_all()) == ["uno", *ORDER[1:]]
+        else:
+            with pytest.raises(MessageError):
+                facts.replace_memory(0, **changes)
+            assert contents(facts.retrieve_all()) == ORDER
+
+    @pytest.mark.parametrize("answer", ["list", "object", "in a message", "awaited"])
+    def test_m3_add_works_without_a_loop_and_with_any_kind_of_answer(self, memory, answer):
+        """There it raised after storing, lost its tasks, held up the loop, and refused {"facts": […]}."""
+        fact = {"message": 1, "subject": "Paris", "predicate": "is capital of", "object": "France"}
+
+        async def wait(messages):
+            return json.dumps([fact])
+
+        model = {
+            "list": lambda _: json.dumps([fact]),
+            "object": lambda _: {"facts": [fact]},
+            "in a message": lambda _: AIMessage(json.dumps({"facts": [fact]})),
+            "awaited": wait,
+        }[answer]
+        facts = memory.facts("b", model=model)
+        facts.add(role="user", content="Paris is the capital of France.")
+        facts.drain()
+        assert [fact.object for fact in facts.as_of(subject="Paris")] == ["France"]
+
+    async def test_m3_a_model_that_waits_holds_up_no_loop(self, memory):
+        asked, go_on = threading.Event(), threading.Event()
+
+        def wait(messages):
+            asked.set()
+            assert go_on.wait(60)
+            return '{"facts": [["Paris", "is capital of", "France"]]}'
+
+        facts = memory.facts("b", model=wait)
+        await facts.aadd(role="user", content="Paris is the capital of France.")
+        draining = asyncio.create_task(facts.adrain())
+        assert await asyncio.to_thread(asked.wait, 60)  # the loop still turns
+        go_on.set()
+        await draining
+        assert [fact.object for fact in await facts.aas_of(subject="Paris")] == ["France"]
+
+    def test_m4_reset_keeps_the_description_and_each_fact_is_kept_once_oldest_first(self, memory, alone):
+        facts = memory.facts("b", model=Scripted(), description=DESCRIPTION["content"])
+        for number in range(3):
+            facts.add({"role": "user", "content": PARIS, "message_id": f"m{number}"})
+        facts.drain()
+        facts.add_fact("user", "Oslo", "is capital of", "Norway")
+        [fact] = facts.as_of(subject="Paris")
+        assert fact.sources == ("m0", "m1", "m2")
+        recent = contents(facts.retrieve_recent(2))
+        assert recent == ["Fact (user): Paris is capital of France.", "Fact (user): Oslo is capital of Norway."]
+        facts.reset_memory()
+        assert facts.retrieve_all() == [DESCRIPTION]

@@ -1,0 +1,666 @@
+"""What is added waits in the database until a model was asked about it: nobody waits for that, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+
+import pytest
+from langchain_core.runnables import RunnableLambda
+
+from langchain_agentmem import AgentMemory, jobs
+from langchain_agentmem.attendant import Attendant
+from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.memory.facts.fact import FactsConfig
+from langchain_agentmem.memory.facts.kg import KGMemory
+from langchain_agentmem.memory.facts.texts import KEPT_FAILURES, LONGEST_ANSWER
+
+from .scripted import STYLES, Awaited, ChatModel, Scripted, ToolModel, told
+
+PATIENCE = 60.0
+MODELS = {
+    "a function": lambda script: script,
+    "an awaited function": lambda script: Awaited(script.style, script.meanwhile),
+    "a runnable": RunnableLambda,
+    "a chat model": lambda script: ChatModel(script=script),
+    "a chat model with tools": lambda script: ToolModel(script=script),
+}
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """What failed is tried again soon."""
+    monkeypatch.setattr(jobs, "pause", lambda attempts: 0.01)
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Nothing is done in the background, so that it can be counted who asks what."""
+    monkeypatch.setattr(Attendant, "notify", lambda self: None)
+
+
+@pytest.fixture
+def here():
+    """A memory, where the engine makes no difference."""
+    with AgentMemory(":memory:") as memory:
+        yield memory
+
+
+def until(condition):
+    """Wait for what happens in the background."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.01)
+    return found
+
+
+def said(facts, *texts, first=0):
+    """Add messages."""
+    return [
+        facts.add({"role": "user", "content": text, "message_id": f"m{number}"})
+        for number, text in enumerate(texts, first)
+    ]
+
+
+def known(facts, subject="Maya"):
+    """What is known of somebody: the values, each with its sources."""
+    return {(fact.predicate, fact.object): fact.sources for fact in facts.history(subject)}
+
+
+def likes(*things):
+    return [f"Maya | likes | {each}" for each in things]
+
+
+@pytest.mark.usefixtures("alone")
+class TestAnyModel:
+    @pytest.mark.parametrize("kind", MODELS)
+    def test_is_asked_once_for_all(self, here, kind):
+        model = MODELS[kind](Scripted())
+        said(here.facts("b"), *likes("tea", "rain"), "Tom | likes | tea")
+        facts = here.facts("b", model=model)
+        assert facts.drain() == 3
+        assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
+        assert known(facts, "Tom") == {("likes", "tea"): ("m2",)}
+        assert facts.drain() == facts.waiting() == 0
+        assert facts.failures() == []
+
+    @pytest.mark.parametrize("kind", MODELS)
+    async def test_is_awaited(self, here, kind):
+        plain = here.facts("b")
+        said(plain, *likes("tea"))
+        facts = here.facts("b", model=MODELS[kind](Scripted()))
+        assert await facts.adrain() == 1
+        [fact] = await facts.aextract_and_update_from_text("Maya | likes | rain")
+        assert (fact.object, fact.role) == ("rain", "user")
+        assert await facts.awaiting() == 0
+        assert [fact.object for fact in await facts.ahistory("Maya")] == ["tea", "rain"]
+
+    @pytest.mark.parametrize("style", STYLES)
+    def test_may_answer_in_any_style(self, here, style):
+        model = Scripted(STYLES[style])
+        said(here.facts("b"), *likes("tea"), "Maya | lives in | Oslo | 2024-01-01\nTom | likes | tea", "Hello!")
+        facts = here.facts("b", model=model)
+        assert facts.drain() == 3
+        assert known(facts) == {("likes", "tea"): ("m0",), ("lives in", "Oslo"): ("m1",)}
+        assert known(facts, "Tom") == {("likes", "tea"): ("m1",)}
+        # Of a message that tells nothing, an answer that is cut off says nothing, so it is asked for once more.
+        assert len(model.calls) == {"unnumbered": 4, "cut off": 5}.get(style, 1)
+
+    def test_that_names_no_messages_is_shown_one_at_a_time_from_then_on(self, here):
+        model = Scripted(STYLES["unnumbered"])
+        said(here.facts("b"), *likes(*"abc"))
+        facts = here.facts("b", model=model)
+        facts.drain()
+        assert list(map(len, model.calls)) == [3, 1, 1, 1]
+        said(facts, *likes(*"de"), first=3)
+        facts.drain()
+        assert list(map(len, model.calls)) == [3, 1, 1, 1, 1, 1]
+        assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abcde")}
+
+    def test_whose_answer_is_cut_off_is_shown_one_at_a_time(self, here):
+        """Else what it had no room for would never be known."""
+
+        def stop_early(before, some):
+            return json.dumps(told(some))[:250]
+
+        said(here.facts("b"), *likes(*"abcdef"))
+        model = Scripted(meanwhile=stop_early)
+        facts = here.facts("b", model=model)
+        assert facts.drain() == 6
+        assert list(map(len, model.calls)) == [6, 1, 1, 1, 1, 1, 1]
+        assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abcdef")}
+        [failure] = facts.failures()
+        assert failure.error == "The answer cannot be used: It is cut off."
+
+    def test_that_fails_at_structured_output_is_asked_without(self, here):
+        model = ToolModel(script=Scripted(), fails=True)
+        said(here.facts("b"), *likes("tea", "rain"))
+        facts = here.facts("b", model=model)
+        assert facts.drain() == 2
+        assert model.asked == [True, False, False]
+        assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
+        [failure] = facts.failures()
+        assert "takes no tools" in failure.error
+        assert not failure.given_up
+
+    def test_that_is_none_leaves_everything_waiting_and_findable(self, memory):
+        facts = memory.facts("b")
+        said(facts, "Maya lives in Lisbon.")
+        assert (facts.drain(), facts.waiting()) == (0, 1)
+        [found] = facts.search("Lisbon")
+        assert (found.raw, found.text, found.id) == (True, "Maya lives in Lisbon.", "m0")
+        with pytest.raises(InvalidInput, match="a model is needed"):
+            facts.extract_and_update_from_text("Maya likes tea.")
+        assert facts.waiting() == 1
+
+    @pytest.mark.parametrize("model", [7, object(), ["gpt"]])
+    def test_must_be_something_that_can_be_asked(self, here, model):
+        with pytest.raises(InvalidInput, match="cannot be asked"):
+            here.facts("b", model=model)
+
+
+class TestAdding:
+    def test_never_waits_for_the_model(self, url):
+        """It hangs, and everything can be added, read and closed meanwhile."""
+        hangs, go_on = threading.Event(), threading.Event()
+
+        def hang(before, some):
+            hangs.set()
+            assert go_on.wait(PATIENCE)
+
+        try:
+            with AgentMemory(url) as memory:
+                facts = memory.facts("b", model=Scripted(meanwhile=hang))
+                said(facts, *likes("tea"))
+                assert hangs.wait(PATIENCE)
+                said(facts, *likes(*"abcdef"), first=1)
+                facts.add_fact("user", "Maya", "owns", "a boat")
+                assert facts.waiting() == 7
+                assert [fact.object for fact in facts.history("Maya")] == ["a boat"]
+                assert len(facts.retrieve_all()) == 8
+        finally:
+            go_on.set()
+        with AgentMemory(url) as memory:  # what it answered came too late, and nothing of it is lost
+            facts = memory.facts("b", model=Scripted())
+            facts.drain()
+            assert len(known(facts)) == 8
+
+    async def test_works_inside_a_loop(self, memory):
+        """As the original did, and only there."""
+        facts = memory.facts("b", model=Scripted())
+        assert await facts.aadd({"role": "user", "content": "Maya | likes | tea", "message_id": "m0"}) == "m0"
+        facts.add(role="user", content="Maya | likes | rain")
+        await asyncio.to_thread(until, lambda: len(known(facts)) == 2)
+
+    async def test_a_loop_goes_on_while_a_function_is_asked(self, here):
+        """A model that only waits holds up nobody else in the loop."""
+        asked, go_on = threading.Event(), threading.Event()
+
+        def wait(before, some):
+            asked.set()
+            assert go_on.wait(PATIENCE)
+
+        facts = here.facts("b", model=Scripted(meanwhile=wait))
+        learning = asyncio.create_task(facts.aextract_and_update_from_text("Maya | likes | tea"))
+        assert await asyncio.to_thread(asked.wait, PATIENCE)
+        go_on.set()
+        assert [fact.object for fact in await learning] == ["tea"]
+
+    def test_is_followed_by_extraction_with_nobody_asking(self, memory):
+        facts = memory.facts("b", model=Scripted())
+        said(facts, *likes("tea"))
+        until(lambda: known(facts))
+        until(lambda: facts.waiting() == 0)
+        said(facts, *likes("rain"), first=1)
+        until(lambda: len(known(facts)) == 2)
+
+    def test_the_same_message_again_is_one(self, memory):
+        model = Scripted()
+        facts = memory.facts("b", model=model)
+        for _ in range(3):
+            said(facts, *likes("tea"))
+            facts.drain()
+        assert len(model.calls) == 1
+        assert known(facts) == {("likes", "tea"): ("m0",)}
+        with pytest.raises(MessageError, match="another message 'm0'"):
+            said(facts, *likes("rain"))
+
+    @pytest.mark.parametrize("content", ["", "  \n", None])
+    def test_what_says_nothing_waits_for_nothing(self, here, content):
+        model = Scripted()
+        facts = here.facts("b", model=model)
+        facts.add(role="user", content=content)
+        assert (facts.waiting(), facts.drain(), model.calls) == (0, 0, [])
+
+    def test_without_a_model_is_extracted_when_one_comes(self, url):
+        with AgentMemory(url) as memory:
+            said(memory.facts("b"), *likes("tea"))
+        with AgentMemory(url) as memory:
+            facts = memory.facts("b", model=Scripted())
+            until(lambda: known(facts) == {("likes", "tea"): ("m0",)})
+
+    def test_facts_are_those_of_the_speaker_and_of_the_time(self, memory):
+        facts = memory.facts("b", model=Scripted())
+        for number, role in enumerate(["user", "assistant", "tool"]):
+            time_ = f"2024-03-0{number + 1}T12:00:00+00:00"
+            text = f"Maya | likes | thing {number}"
+            facts.add({"role": role, "content": text, "message_id": f"m{number}", "created_at": time_})
+        facts.drain()
+        assert [(f.role, f"{f.valid_from:%m-%d}") for f in facts.history("Maya")] == [
+            ("user", "03-01"), ("assistant", "03-02"), ("tool", "03-03"),
+        ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("alone")
+class TestBatches:
+    def drained(self, memory, texts, **settings):
+        said(memory.facts("b"), *texts)
+        model = Scripted()
+        facts = memory.facts("b", model=model, settings=FactsConfig(**settings))
+        facts.drain()
+        assert facts.waiting() == 0
+        return model
+
+    def test_are_of_eight_messages(self, here):
+        model = self.drained(here, likes(*map(str, range(20))))
+        assert list(map(len, model.calls)) == [8, 8, 4]
+        assert [text for texts in model.texts for text in texts] == likes(*map(str, range(20)))
+
+    def test_are_not_too_long(self, here):
+        texts = ["x" * 40, "y" * 40, "z" * 40, "w"]
+        assert self.drained(here, texts, batch_chars=100).texts == [texts[:2], texts[2:]]
+
+    def test_a_long_message_is_alone_and_clipped(self, here):
+        model = self.drained(here, ["short", "y" * 500, "also short"], batch_chars=100)
+        assert model.texts == [["short"], ["y" * 100 + " […]"], ["also short"]]
+
+    def test_what_is_told_in_one_call_belongs_to_its_message(self, here):
+        model = self.drained(here, likes("tea", "rain", "tea"))
+        assert len(model.calls) == 1
+        assert known(here.facts("b")) == {("likes", "tea"): ("m0", "m2"), ("likes", "rain"): ("m1",)}
+
+    @pytest.mark.parametrize(
+        "settings", [{"batch_messages": 0}, {"batch_chars": 0}, {"max_attempts": 0}, {"timeout": 0}]
+    )
+    def test_settings_that_cannot_work_are_refused(self, settings):
+        with pytest.raises(InvalidInput):
+            FactsConfig(**settings)
+
+
+NONSENSE = ["I cannot help with that.", "", {}, {"facts": "none"}, [["Maya", "likes"]], None, 42, "{" * 2000]
+
+
+@pytest.mark.usefixtures("alone")
+class TestFailing:
+    @pytest.mark.parametrize("answer", NONSENSE)
+    def test_an_answer_that_is_none_is_recorded_and_the_message_given_up(self, here, answer):
+        said(here.facts("b"), *likes("tea"))
+        model = Scripted(lambda _: answer)
+        facts = here.facts("b", model=model)
+        assert facts.drain() == 1
+        assert (len(model.calls), facts.waiting(), known(facts)) == (3, 0, {})
+        failures = facts.failures()
+        assert [failure.given_up for failure in failures] == [False, False, True]
+        assert {failure.message_ids for failure in failures} == {("m0",)}
+        assert all(failure.error.startswith("The answer cannot be used: ") for failure in failures)
+        if isinstance(answer, str):
+            assert failures[0].answer == answer[:LONGEST_ANSWER]
+
+    @pytest.mark.parametrize("error", [ConnectionError("no route"), KeyError("x"), RecursionError(), MemoryError()])
+    def test_a_model_that_raises_is_recorded(self, memory, error):
+        def fail(before, some):
+            raise error
+
+        said(memory.facts("b"), *likes("tea"))
+        facts = memory.facts("b", model=Scripted(meanwhile=fail), settings=FactsConfig(max_attempts=2))
+        assert facts.drain() == 1
+        failures = facts.failures()
+        assert [failure.given_up for failure in failures] == [False, True]
+        assert failures[0].error == f"The model gave no answer: {type(error).__name__}: {error}"
+        assert known(facts) == {}
+        assert facts.retrieve_by_id("m0") is not None
+
+    @pytest.mark.parametrize("kind", ["a function", "an awaited function"])
+    def test_a_model_that_hangs_is_left_when_time_is_up(self, here, kind):
+        over = threading.Event()
+        said(here.facts("b"), *likes("tea"))
+        script = Scripted(meanwhile=lambda *_: over.wait(PATIENCE) and None)
+        facts = here.facts("b", model=MODELS[kind](script), settings=FactsConfig(timeout=0.02, max_attempts=1))
+        try:
+            assert facts.drain() == 1
+        finally:
+            over.set()
+        [failure] = facts.failures()
+        assert "TimeoutError" in failure.error
+        assert failure.given_up
+
+    async def test_a_model_that_hangs_is_left_in_a_loop_too(self, here):
+        async def hang(messages):
+            await asyncio.sleep(PATIENCE)
+
+        facts = here.facts("b", model=RunnableLambda(hang), settings=FactsConfig(timeout=0.02, max_attempts=1))
+        assert await facts.aextract_and_update_from_text("Maya | likes | tea") == []
+        [failure] = await facts.afailures()
+        assert "TimeoutError" in failure.error
+
+    def test_one_bad_message_spoils_it_for_no_other(self, here):
+        def choke(before, some):
+            return "Error" if any("poison" in each.text for each in some) else None
+
+        said(here.facts("b"), *likes("tea"), "poison", *likes("rain"))
+        model = Scripted(meanwhile=choke)
+        facts = here.facts("b", model=model)
+        assert facts.drain() == 3
+        assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m2",)}
+        assert [(f.message_ids, f.given_up) for f in facts.failures()] == [
+            (("m0", "m1", "m2"), False), (("m1",), False), (("m1",), True),
+        ]  # fmt: skip
+
+    def test_what_failed_is_learned_before_what_was_said_after_it(self, here):
+        """Else who moved away and came back would not have come back."""
+        said(
+            here.facts("b"),
+            *(f"Maya | lives in | {town} | 2024-0{n}-01" for n, town in enumerate(["Oslo", "Rome", "Oslo"], 1)),
+        )
+        model = Scripted(meanwhile=lambda before, some: "no" if before in {1, 2} else None)
+        facts = here.facts("b", model=model, settings=FactsConfig(batch_messages=1))
+        facts.drain()
+        assert [fact.object for fact in facts.history("Maya")] == ["Oslo", "Rome", "Oslo"]
+        assert [fact.sources for fact in facts.as_of(subject="Maya")] == [("m2",)]
+
+    def test_of_an_answer_that_is_partly_wrong_the_rest_counts(self, here):
+        def partly(before, some):
+            right = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
+            return {"facts": [right, {"message": 1, "subject": "Maya"}, "and so on"]}
+
+        said(here.facts("b"), *likes("tea"))
+        facts = here.facts("b", model=Scripted(meanwhile=partly))
+        assert facts.drain() == 1
+        assert known(facts) == {("likes", "tea"): ("m0",)}
+        [failure] = facts.failures()
+        assert "Fact 2: The predicate of a fact is text" in failure.error
+        assert "Fact 3: it is no object" in failure.error
+        assert not failure.given_up
+
+    def test_any_answer_and_any_error_can_be_kept(self, memory, caplog):
+        caplog.set_level("CRITICAL", "langchain_agentmem.memory.facts.learning")  # a report cannot hold what is logged
+        hostile = "\x00 \ud800 '; drop table memory; -- \u202e" + "x" * 10_000
+        answers = [
+            hostile,
+            json.dumps(
+                {
+                    "facts": [["a\x00\ud800", "b\x00", "c\ud800"]],
+                    "same": [{"name": "a\x00", "same_as": "z\ud800", "why": hostile}],
+                }
+            ),
+        ]
+
+        def answer(before, some):
+            if before == 1:
+                raise ValueError(hostile)
+            return answers[min(before, 2) // 2]
+
+        said(memory.facts("b"), "hello")
+        facts = memory.facts("b", model=Scripted(meanwhile=answer))
+        assert facts.drain() == 1
+        assert [len(failure.answer) for failure in facts.failures()] == [LONGEST_ANSWER, 0]
+        [fact] = facts.history("a \ufffd")
+        assert (fact.predicate, fact.object) == ("b", "c\ufffd")
+        assert memory.verify().problems == ()
+
+    def test_the_last_failures_are_kept(self, here):
+        texts = likes(*map(str, range(KEPT_FAILURES // 2 + 5)))
+        said(here.facts("b"), *texts)
+        facts = here.facts("b", model=Scripted(lambda _: "no"), settings=FactsConfig(batch_messages=1, max_attempts=2))
+        facts.drain()
+        failures = facts.failures()
+        assert len(failures) == KEPT_FAILURES
+        assert failures[-1].message_ids == (f"m{len(texts) - 1}",)
+        assert facts.failures(2) == failures[-2:]
+        assert facts.failures(0) == []
+
+    def test_what_was_given_up_is_tried_again_once_it_is_changed(self, here):
+        said(here.facts("b"), *likes("tea"))
+        model = Scripted(lambda _: "no")
+        facts = here.facts("b", model=model, settings=FactsConfig(max_attempts=1))
+        facts.drain()
+        model.style = STYLES["json"]
+        assert facts.drain() == 0
+        facts.update("m0", content="Maya | likes | rain")
+        facts.drain()
+        assert known(facts) == {("likes", "rain"): ("m0",)}
+
+
+def test_a_memory_that_is_closed_while_a_model_thinks_forgets_nothing(url, caplog):
+    asked, go_on = threading.Event(), threading.Event()
+
+    def wait(before, some):
+        asked.set()
+        go_on.wait(PATIENCE)
+
+    memory = AgentMemory(url)
+    facts = memory.facts("b", model=Scripted(meanwhile=wait))
+    said(facts, *likes("tea"))
+    assert asked.wait(PATIENCE)
+    memory.close()
+    go_on.set()
+    assert facts._attendant.wait(PATIENCE)
+    with AgentMemory(url) as again:
+        facts = again.facts("b", model=Scripted())
+        facts.drain()
+        assert known(facts) == {("likes", "tea"): ("m0",)}
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+class TestFailingInTheBackground:
+    def test_is_tried_again(self, here, quick):
+        def fail_at_first(before, some):
+            if before < 2:
+                raise ConnectionError("busy")
+
+        facts = here.facts("b", model=Scripted(meanwhile=fail_at_first))
+        said(facts, *likes("tea"))
+        until(lambda: known(facts))
+        assert len(facts.failures()) == 2
+
+    def test_is_given_up_and_what_comes_later_is_learned(self, here, quick):
+        def refuse(before, some):
+            return "no" if any("poison" in each.text for each in some) else None
+
+        facts = here.facts("b", model=Scripted(meanwhile=refuse))
+        said(facts, "poison", *likes("tea"))
+        until(lambda: known(facts) == {("likes", "tea"): ("m1",)})
+        until(lambda: facts.waiting() == 0)
+        assert [failure.given_up for failure in facts.failures() if failure.message_ids == ("m0",)].count(True) == 1
+
+
+@pytest.mark.usefixtures("alone")
+class TestMeanwhile:
+    """While a model thinks, the world goes on."""
+
+    def drained(self, memory, meanwhile, *texts):
+        plain = memory.facts("b")
+        said(plain, *texts)
+        model = Scripted(meanwhile=lambda before, some: meanwhile(plain) if before == 0 else None)
+        facts = memory.facts("b", model=model)
+        facts.drain()
+        assert facts.waiting() == 0
+        assert facts.failures() == []
+        return facts, model
+
+    def test_a_message_is_removed(self, memory):
+        facts, _ = self.drained(memory, lambda plain: plain.remove_by_id("m0") and None, *likes("tea", "rain"))
+        assert known(facts) == {("likes", "rain"): ("m1",)}
+
+    def test_a_message_is_changed(self, memory):
+        """What it said before is not known of it, and what it says now is."""
+        facts, model = self.drained(
+            memory, lambda plain: plain.update("m0", content="Maya | likes | opera"), *likes("tea", "rain")
+        )
+        assert known(facts) == {("likes", "rain"): ("m1",), ("likes", "opera"): ("m0",)}
+        assert model.texts == [likes("tea", "rain"), likes("opera")]
+
+    def test_everything_is_reset(self, memory):
+        facts, _ = self.drained(memory, lambda plain: plain.reset_memory(), *likes("tea"))
+        assert known(facts) == {}
+        assert facts.retrieve_all() == []
+
+    def test_more_is_said(self, memory):
+        facts, model = self.drained(memory, lambda plain: said(plain, *likes("rain"), first=1) and None, *likes("tea"))
+        assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
+        assert model.texts == [likes("tea"), likes("rain")]
+
+    def test_everything_is_erased(self, memory):
+        facts, _ = self.drained(memory, lambda plain: memory.erase(namespace=()) and None, *likes("tea"))
+        assert known(facts) == {}
+        assert memory.verify().problems == ()
+
+
+@pytest.mark.usefixtures("alone")
+class TestUpdating:
+    def test_a_message_has_its_facts_extracted_anew(self, memory):
+        facts = memory.facts("b", model=Scripted())
+        said(facts, *likes("tea", "tea"), "Maya | lives in | Oslo | 2024-01-01", "Maya | lives in | Rome | 2024-02-01")
+        facts.drain()
+        facts.update("m0", content="Maya | likes | rain")
+        facts.update("m3", content="Maya | owns | a house in Rome")
+        facts.drain()
+        assert known(facts) == {
+            ("likes", "tea"): ("m1",), ("likes", "rain"): ("m0",),
+            ("lives in", "Oslo"): ("m2",), ("owns", "a house in Rome"): ("m3",),
+        }  # fmt: skip
+        assert next(fact for fact in facts.history("Maya", "lives in")).valid_to is None  # nothing ended it
+
+    def test_to_the_same_words_changes_nothing_in_the_end(self, memory):
+        facts = memory.facts("b", model=Scripted())
+        said(facts, *likes("tea"))
+        facts.drain()
+        before = known(facts)
+        facts.update("m0", content=likes("tea")[0])
+        facts.drain()
+        assert known(facts) == before
+
+
+class TestAtOnce:
+    def test_a_text_is_kept_and_its_facts_are_returned(self, memory):
+        facts = memory.facts("b", model=Scripted())
+        found = facts.extract_and_update_from_text("Maya | likes | tea\nTom | owns | a dog", "assistant")
+        assert [(fact.subject, fact.object, fact.role) for fact in found] == [
+            ("Maya", "tea", "assistant"), ("Tom", "a dog", "assistant"),
+        ]  # fmt: skip
+        [message_id] = {source for fact in found for source in fact.sources}
+        assert facts.retrieve_by_id(message_id) == {
+            "role": "assistant",
+            "content": "Maya | likes | tea\nTom | owns | a dog",
+        }
+        assert facts.from_message(message_id) == found
+        assert [each.text for each in facts.evidence(found[0].id)] == ["Maya | likes | tea\nTom | owns | a dog"]
+
+    def test_only_this_text_is_shown(self, here, alone):
+        said(here.facts("b"), *likes(*"abc"))
+        model = Scripted()
+        facts = here.facts("b", model=model)
+        assert [fact.object for fact in facts.extract_and_update_from_text("Maya | likes | tea")] == ["tea"]
+        assert model.texts == [likes("tea")]
+        assert facts.waiting() == 3
+
+    def test_where_the_model_fails_the_text_waits(self, here, alone):
+        model = Scripted(meanwhile=lambda before, some: "no" if before == 0 else None)
+        facts = here.facts("b", model=model)
+        assert facts.extract_and_update_from_text("Maya | likes | tea") == []
+        assert facts.waiting() == 1
+        [failure] = facts.failures()
+        assert (failure.answer, failure.given_up) == ("no", False)
+        facts.drain()
+        assert len(known(facts)) == 1
+
+    def test_and_is_tried_again_in_the_background(self, here, quick):
+        model = Scripted(meanwhile=lambda before, some: "no" if before < 2 else None)
+        facts = here.facts("b", model=model)
+        facts.extract_and_update_from_text("Maya | likes | tea")
+        until(lambda: known(facts))
+
+    @pytest.mark.parametrize(("text", "role"), [(None, "user"), (7, "user"), ("text", ""), ("text", None)])
+    def test_what_is_no_text_or_role_is_refused(self, here, text, role):
+        with pytest.raises(InvalidInput):
+            here.facts("b", model=Scripted()).extract_and_update_from_text(text, role)
+
+    def test_an_empty_text_tells_nothing(self, here):
+        model = Scripted()
+        assert here.facts("b", model=model).extract_and_update_from_text("  ") == []
+        assert model.calls == []
+
+
+@pytest.mark.usefixtures("alone")
+class TestBranches:
+    def test_two_models_never_see_each_others_messages(self, memory):
+        one, two = Scripted(), Scripted()
+        places = [("b", None, one), ("c", None, two), ("b", ("them",), two)]
+        for branch, namespace, model in places:
+            facts = memory.facts(branch, namespace, model)
+            said(facts, f"Maya | likes | {branch} of {namespace}")
+            facts.drain()
+        assert one.texts == [["Maya | likes | b of None"]]
+        assert two.texts == [["Maya | likes | c of None"], ["Maya | likes | b of ('them',)"]]
+        for branch, namespace, _ in places:
+            assert list(known(memory.facts(branch, namespace))) == [("likes", f"{branch} of {namespace}")]
+
+    def test_what_waits_at_a_fork_is_extracted_on_both_sides_once(self, memory):
+        plain = memory.facts("b")
+        said(plain, *likes("tea"))
+        fork = plain.fork("f")
+        said(plain, *likes("rain"), first=1)
+        said(fork, *likes("opera"), first=2)
+        for branch in ("b", "f"):
+            memory.facts(branch, model=Scripted()).drain()
+        assert known(plain) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
+        assert known(fork) == {("likes", "tea"): ("m0",), ("likes", "opera"): ("m2",)}
+        assert plain.waiting() == fork.waiting() == 0
+
+    def test_what_was_extracted_before_a_fork_is_not_asked_for_again(self, memory):
+        facts = memory.facts("b", model=Scripted())
+        said(facts, *likes("tea"))
+        facts.drain()
+        model = Scripted()
+        fork = memory.facts("b").fork("f")
+        assert memory.facts("f", model=model).drain() == 0
+        assert known(fork) == {("likes", "tea"): ("m0",)}
+        assert model.calls == []
+
+
+@pytest.mark.usefixtures("alone")
+class TestSecrets:
+    def test_stay_out_of_facts(self, here):
+        facts = here.facts("b", model=Scripted())
+        said(facts, "Maya | has the key | sk-abcdefghijklmnopqrstuvwxyz123456")
+        facts.drain()
+        [fact] = facts.history("Maya")
+        assert "sk-" not in fact.object
+
+    def test_stay_where_the_settings_say_so(self, here):
+        facts = here.facts("b", model=Scripted(), settings=FactsConfig(redact_secrets=False))
+        said(facts, "Maya | has the key | sk-abcdefghijklmnopqrstuvwxyz123456")
+        facts.drain()
+        assert facts.history("Maya")[0].object.startswith("sk-")
+
+
+def test_names_that_a_model_takes_for_one_are_proposed_and_never_merged(here):
+    same = [{"name": "Maya", "same_as": "Maya Ortiz", "why": "she signed"}]
+    answer = {"facts": [["Maya", "likes", "tea"]], "same": same}
+    facts = here.facts("b", model=Scripted(meanwhile=lambda *_: answer))
+    said(facts, "Hi, I like tea. Maya Ortiz")
+    facts.drain()
+    [alias] = facts.aliases(proposed=True)
+    assert (alias.name, alias.into, alias.why, alias.merged) == ("Maya", "Maya Ortiz", "she signed", False)
+    assert facts.aliases() == []
+    assert facts.history("Maya Ortiz") == []
+
+
+def test_a_memory_of_a_path_learns_too(tmp_path):
+    facts = KGMemory(tmp_path / "a.db", model=Scripted())
+    said(facts, *likes("tea"))
+    facts.drain()
+    assert known(facts) == {("likes", "tea"): ("m0",)}

@@ -1,0 +1,152 @@
+"""Whoever asks pays for the facts that the answer is about, not for all that is known: all goes by indexes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.memory.facts import stating
+from langchain_agentmem.memory.layer import changing
+from langchain_agentmem.storage.queries import load
+from langchain_agentmem.storage.sqlite import SqliteEngine
+
+THINGS = json.dumps([["friend 1", "likes"], ["friend 2", "likes"]])
+LOOKED_UP = {
+    "facts_of_subjects": ({"keys": json.dumps(["friend 1", "friend 2"])}, {"memory_subject"}),
+    "facts_of_things": ({"keys": THINGS}, {"memory_subject"}),
+    "facts_of_triples": ({"keys": json.dumps([["friend 1", "likes", "tea 1"]])}, {"memory_subject"}),
+    "facts_of_objects": ({"keys": json.dumps(["tea 1"]), "labels": None}, {"memory_object"}),
+    "latest_facts": ({"limit": 10}, {"memory_learned"}),
+    "entities_named": ({"low": "frie", "high": "frif"}, {"memory_subject", "memory_object"}),
+    "resting_on": ({"keys": json.dumps(["message m-1"]), "low": "", "high": "\x01"}, {"memory_source_source"}),
+}
+FACTS = 150
+
+
+@pytest.fixture
+def view(memory):
+    """What a fork shows, where others have much more."""
+    for user in range(4):
+        batch(memory, f"user {user}", FACTS)
+    memory.facts("user 2").add_fact("user", "Friend 1", "likes", "tea 1", source="m-1")
+    fork = memory.facts("user 2").fork("fork")
+    fork.add_fact("user", "Friend 1", "likes", "coffee")
+    return memory.database.engine.read(lambda: fork._ground.point.view(memory.database.now()))
+
+
+def batch(memory: AgentMemory, name: str, count: int, subject: str = "friend {}", obj: str = "tea {}") -> None:
+    """Many facts at once: one branch knows so many friends, each of whom likes something."""
+    facts = memory.facts(name)
+    facts._do(_told(facts._ground, count, subject, obj))
+
+
+def _told(ground, count, subject, obj):
+    def make(change):
+        book = yield from ground.book(change)
+        for number in range(count):
+            change.now += 1  # learned one after the other
+            book.written.clear()  # no two of them are about the same
+            said = stating.Statement("user", subject.format(number), "likes", obj.format(number))
+            yield from book.tell(said)
+
+    yield from changing(ground, "facts.add", make)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
+    """How many steps SQLite takes for something, in tens."""
+    ticks: list[int] = []
+    run = SqliteEngine._transaction
+
+    def watched(self, connection, make, begin):
+        connection.set_progress_handler(lambda: ticks.append(1), 10)
+        try:
+            return run(self, connection, make, begin)
+        finally:
+            connection.set_progress_handler(None, 0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteEngine, "_transaction", watched)
+        act()
+    return len(ticks)
+
+
+def plan_of(memory: AgentMemory, raw, name: str, given: dict) -> list[str]:
+    dialect = memory.database.engine.dialect
+    sql = load(dialect)[name]
+    asked = {key: value for key, value in given.items() if f":{key}" in sql}
+    if dialect == "sqlite":
+        return [str(row["detail"]) for row in raw(memory, f"explain query plan {sql}", **asked)]
+    return [str(row["QUERY PLAN"]) for row in raw(memory, f"explain {sql}", **asked)]
+
+
+def test_facts_are_looked_up_by_what_they_are_about(memory, raw, view):
+    through_all = ("INDEX memory_order", "INDEX memory_current", "(branch_id=?)", "(branch_id=? AND kind=?)")
+    for name, (given, indexes) in LOOKED_UP.items():
+        plan = plan_of(memory, raw, name, {**view.parameters(), "kind": "fact", **given})
+        if memory.database.engine.dialect == "sqlite":
+            scans = [line for line in plan if line.startswith("SCAN") and line.split()[1] in ("memory", "m", "n")]
+            if name != "latest_facts":  # which is read from its end
+                scans += [line for line in plan if any(each in line for each in through_all)]
+            assert {index for index in indexes if any(f"INDEX {index} " in line for line in plan)} == indexes, name
+        else:
+            # of a page of groups, branches or sources a scan is the quicker way
+            scans = [line for line in plan if "Seq Scan on memory " in line]
+        assert plan, name
+        assert scans == [], name
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda facts: facts.add_fact("user", "Friend 7", "likes", "tea 7"),
+        lambda facts: facts.as_of(subject="Friend 7"),
+        lambda facts: facts.as_of(obj="tea 7"),
+        lambda facts: facts.history("Friend 7", "likes"),
+        lambda facts: facts.neighbours("Friend 7", 2),
+        lambda facts: facts.path("Friend 7", "Friend 8"),
+        lambda facts: facts.retrieve_recent(5),
+        lambda facts: facts.entities("friend 0"),
+    ],
+    ids=["add_fact", "as_of subject", "as_of obj", "history", "neighbours", "path", "recent", "entities"],
+)
+def test_what_else_is_known_costs_nothing(tmp_path, monkeypatch, ask):
+    """SQLite takes as many steps among 2,000 facts as among 200."""
+    steps = []
+    for count in (200, 2_000):
+        with AgentMemory(tmp_path / f"{count}.db") as memory:
+            batch(memory, "main", count)
+            facts = memory.facts("main")
+            ask(facts)
+            steps.append(counted(monkeypatch, lambda facts=facts: ask(facts)))
+    assert steps[0] > 0
+    assert steps[1] <= 1.3 * steps[0]
+
+
+def test_what_others_know_of_the_same_costs_nothing(tmp_path, monkeypatch):
+    """An entity that many branches name is looked up on one."""
+    steps = []
+    for others in (1, 9):
+        with AgentMemory(tmp_path / f"{others}.db") as memory:
+            for number in range(others):
+                batch(memory, f"other {number}", 200)
+            batch(memory, "main", 20)
+            facts = memory.facts("main")
+            facts.neighbours("Friend 7", 2)
+            steps.append(counted(monkeypatch, lambda facts=facts: facts.neighbours("Friend 7", 2)))
+    assert steps[1] <= 1.3 * steps[0]
+
+
+@pytest.mark.parametrize("hub", [{"obj": "tea"}, {"subject": "Newcomer"}], ids=["object", "subject"])
+def test_a_fact_of_what_is_named_very_often_costs_no_more(tmp_path, monkeypatch, hub):
+    """Neither of what many like, nor of somebody who likes much."""
+    steps = []
+    for count in (200, 2_000):
+        with AgentMemory(tmp_path / f"{count}.db") as memory:
+            batch(memory, "main", count, **hub)
+            facts = memory.facts("main")
+            facts.add_fact("user", "Newcomer", "likes", "water")
+            steps.append(counted(monkeypatch, lambda facts=facts: facts.add_fact("user", "Newcomer", "likes", "tea")))
+    assert steps[1] <= 1.3 * steps[0]

@@ -1,0 +1,634 @@
+"""`memory.remember_facts(model)` in graphs: each message is read once, and what it tells follows the thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from datetime import datetime
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command, RetryPolicy, interrupt
+
+from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem.compaction.summary import Summary, summary_message
+from langchain_agentmem.memory import FactsConfig, fact_tools
+from langchain_agentmem.memory.injection.injected import injected
+
+SHOWN = re.compile(r'<message number="(\d+)"[^>]*>\n(.*?)\n</message>', re.DOTALL)
+FACT = re.compile(r"(\w+) (lives in|works at|likes) (\w+)")
+RETRY = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)
+
+
+class Reader:
+    """A model that knows "Maya lives in Porto" when it reads it, and keeps what it was shown.
+
+    Attributes:
+        read: The texts that it was shown, call by call.
+        answers: What it says instead, or raises, before it begins to read.
+    """
+
+    def __init__(self, *answers: Any) -> None:
+        self.read: list[list[str]] = []
+        self.answers = [*answers]
+
+    def __call__(self, messages: Any) -> str:
+        shown = SHOWN.findall(messages[-1].content)
+        self.read.append([text for _, text in shown])
+        if self.answers:
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        told = [
+            {"message": int(number), "subject": subject, "predicate": predicate, "object": obj}
+            for number, text in shown
+            for subject, predicate, obj in FACT.findall(text)
+        ]
+        return json.dumps({"facts": told})
+
+
+def at(thread="t", **more):
+    return {"configurable": {"thread_id": thread, **more}}
+
+
+def chat(memory, *nodes, answer="I see.", **options):
+    """A graph that answers, and then has its nodes work: by default one that remembers facts."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", lambda _: {"messages": [AIMessage(answer)]})
+    builder.add_edge(START, "answer")
+    last = "answer"
+    for number, node in enumerate(nodes):
+        builder.add_node(f"facts{number}", node, **options)
+        builder.add_edge(last, f"facts{number}")
+        last = f"facts{number}"
+    return builder.compile(checkpointer=memory.checkpointer)
+
+
+def says(text, **more):
+    return {"messages": [HumanMessage(text, **more)]}
+
+
+def known(facts, **asked):
+    """What is known, as sentences, what began first before the rest."""
+    return [fact.text for fact in facts.as_of(**asked)]
+
+
+@pytest.fixture
+def light(clock, new_id):
+    """A memory on SQLite, for what does not depend on the engine."""
+    with AgentMemory(clock=clock, new_id=new_id) as memory:
+        yield memory
+
+
+class TestTurns:
+    @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
+    async def test_each_message_is_read_once_and_told_of_as_its_source(self, memory, awaited):
+        reader = Reader()
+        graph = chat(memory, memory.remember_facts(reader))
+        for number, text in enumerate(("Maya lives in Porto", "Tom likes tea", "Maya lives in Lisbon", "Bye")):
+            given = says(text, id=f"m{number}")
+            state = await graph.ainvoke(given, at()) if awaited else graph.invoke(given, at())
+        assert reader.read == [[text, "I see."] for text in ("Maya lives in Porto", "Tom likes tea")] + [
+            ["Maya lives in Lisbon", "I see."],
+            ["Bye", "I see."],
+        ]
+        assert len(state["messages"]) == 8
+        facts = memory.facts(at())
+        assert known(facts) == ["Tom likes tea", "Maya lives in Lisbon"]
+        porto, lisbon = await facts.ahistory("Maya")
+        assert (porto.text, porto.valid_to, porto.ended_by) == ("Maya lives in Porto", lisbon.valid_from, lisbon.id)
+        assert [(source.message_id, source.conversation_id, source.role) for source in lisbon.told] == [
+            ("m2", "t", "user")
+        ]
+        assert [evidence.text for evidence in facts.evidence(lisbon.id)] == ["Maya lives in Lisbon"]
+        assert facts.waiting() == 0
+        assert memory.facts(at("u")).history("Maya") == []
+
+    def test_what_is_told_again_is_another_source_of_the_same_fact(self, light):
+        graph = chat(light, light.remember_facts(Reader()), answer="So Maya likes tea.")
+        for number in range(2):
+            graph.invoke(says("Maya likes tea", id=f"m{number}"), at())
+        [fact] = light.facts(at()).history("Maya")
+        assert fact.sources[0] == "m0"
+        assert [source.role for source in fact.told] == ["user", "assistant"] * 2
+
+    def test_the_state_and_the_stream_are_left_alone(self, light):
+        model = FakeListChatModel(responses=['{"facts": []}'])
+        graph = chat(light, light.remember_facts(model))
+        parts = list(graph.stream(says("Hi", id="m"), at(), stream_mode=["updates", "messages"]))
+        assert [part for mode, part in parts if mode == "updates"][1:] == [{"facts0": None}]
+        assert {message.content for mode, (message, *_) in [p for p in parts if p[0] == "messages"]} == {"I see."}
+
+    def test_where_messages_are_kept_and_whose_count_can_be_said(self, light):
+        class State(TypedDict):
+            said: Annotated[list[Any], add_messages]
+
+        reader = Reader()
+        node = light.remember_facts(
+            reader, messages_key="said", roles=["user"], settings=FactsConfig(single_valued=("likes",))
+        )
+        builder = StateGraph(State)
+        builder.add_node("facts", node)
+        builder.add_edge(START, "facts")
+        graph = builder.compile(checkpointer=light.checkpointer)
+        graph.invoke({"said": [HumanMessage("Maya likes tea"), AIMessage("Maya likes rain")]}, at())
+        graph.invoke({"said": [("user", "Maya likes jam")]}, at())
+        assert reader.read == [["Maya likes tea"], ["Maya likes jam"]]
+        assert known(light.facts(at())) == ["Maya likes jam"]
+
+    def test_only_what_was_said_is_read(self, light):
+        reader = Reader()
+        graph = chat(light, light.remember_facts(reader), answer="")
+        memory_of_old = injected("recalled", "Maya likes old things")
+        summary = summary_message(Summary(summary="Maya likes summaries"), id="s")
+        call = AIMessage("", tool_calls=[{"name": "look", "args": {"at": "Maya likes calls"}, "id": "c"}])
+        given = [
+            SystemMessage("Maya likes systems"),
+            summary,
+            memory_of_old,
+            HumanMessage("Maya likes tea"),
+            call,
+            ToolMessage("Maya likes tools", tool_call_id="c"),
+        ]
+        graph.invoke({"messages": given}, at())
+        assert reader.read == [["Maya likes tea"]]
+        assert known(light.facts(at())) == ["Maya likes tea"]
+
+    def test_after_a_restart_nothing_is_read_again(self, tmp_path):
+        reader = Reader()
+        for number in range(3):
+            with AgentMemory(tmp_path / "m.db") as memory:
+                graph = chat(memory, memory.remember_facts(reader))
+                graph.invoke(says(f"Maya likes thing{number}", id=f"m{number}"), at())
+        assert reader.read == [[f"Maya likes thing{number}", "I see."] for number in range(3)]
+
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    def test_however_the_thread_is_saved(self, light, durability):
+        reader = Reader()
+        graph = chat(light, light.remember_facts(reader))
+        for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
+            graph.invoke(says(text), at(), durability=durability)
+        assert [fact.object for fact in light.facts(at()).history("Maya")] == ["Porto", "Lisbon"]
+        assert len(reader.read) == 2
+
+
+class TestFailing:
+    @pytest.mark.parametrize("answer", [ConnectionError("no line"), "What a nice day!", "", '{"facts": [{"subject": 1'])
+    @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
+    async def test_the_turn_goes_on_and_the_messages_are_tried_again_in_the_next(self, light, answer, awaited):
+        reader = Reader(answer)
+        graph = chat(light, light.remember_facts(reader))
+        for number, text in enumerate(("Maya lives in Porto", "Tom likes tea")):
+            given = says(text, id=f"m{number}")
+            state = await graph.ainvoke(given, at()) if awaited else graph.invoke(given, at())
+            if not number:
+                assert state["messages"][-1].text == "I see."
+                assert light.facts(at()).waiting() == 2
+                assert light.facts(at()).history("Maya") == []
+                [failure] = light.facts(at()).failures()
+                assert failure.message_ids == ("m0", state["messages"][1].id)
+                assert not failure.given_up
+        facts = light.facts(at())
+        assert known(facts) == ["Maya lives in Porto", "Tom likes tea"]
+        assert (facts.waiting(), len(facts.failures())) == (0, 1)
+
+    def test_what_fails_too_often_is_given_up_and_does_not_keep_others(self, light):
+        class Refusing(Reader):
+            def __call__(self, messages: Any) -> str:
+                if "poison" in messages[-1].content:
+                    raise ValueError("refused")
+                return super().__call__(messages)
+
+        graph = chat(light, light.remember_facts(Refusing(), settings=FactsConfig(max_attempts=2)), answer="")
+        graph.invoke(says("poison", id="bad"), at())
+        for number in range(3):
+            graph.invoke(says(f"Maya likes thing{number}", id=f"m{number}"), at())
+        facts = light.facts(at())
+        assert [fact.object for fact in facts.history("Maya")] == ["thing0", "thing1", "thing2"]
+        assert facts.waiting() == 0
+        assert facts.failures()[-1].given_up
+
+    async def test_a_model_that_does_not_answer_is_not_waited_for(self, light):
+        class Slow(Reader):
+            async def hang(self, messages: Any) -> str:
+                self.read.append([])
+                if len(self.read) == 1:
+                    await asyncio.sleep(3_600)
+                return self(messages)
+
+        reader = Slow()
+        graph = chat(light, light.remember_facts(reader.hang, settings=FactsConfig(timeout=0.05)))
+        await graph.ainvoke(says("Maya lives in Porto", id="m0"), at())
+        assert "TimeoutError" in light.facts(at()).failures()[0].error
+        await graph.ainvoke(says("Bye", id="m1"), at())
+        assert known(light.facts(at())) == ["Maya lives in Porto"]
+
+    def test_what_is_no_fact_in_an_answer_is_told_and_the_rest_counts(self, light):
+        good = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
+        reader = Reader(json.dumps({"facts": [good, {**good, "object": ""}, 5]}))
+        chat(light, light.remember_facts(reader)).invoke(says("Hi", id="m"), at())
+        facts = light.facts(at())
+        assert known(facts) == ["Maya likes tea"]
+        assert facts.waiting() == 0
+        assert len(facts.failures()) == 1
+
+
+class TestRewinding:
+    @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
+    async def test_a_message_that_is_changed_in_the_past_takes_its_facts_with_it(self, memory, awaited):
+        reader = Reader()
+        graph = chat(memory, memory.remember_facts(reader))
+
+        async def run(given, config):
+            return await graph.ainvoke(given, config) if awaited else graph.invoke(given, config)
+
+        await run(says("Maya works at Acme", id="m0"), at())
+        before = graph.get_state(at()).config
+        await run(says("Maya lives in Porto", id="m1"), at())
+        await run(says("Maya lives in Lisbon", id="m2"), at())
+        last = graph.get_state(at()).config
+        changed = graph.update_state(before, says("Maya lives in Rome", id="m1"))
+        assert known(memory.facts(changed)) == ["Maya works at Acme"]
+        await run(None, graph.update_state(before, says("Maya lives in Rome", id="m1"), as_node=START))
+        assert known(memory.facts(at())) == ["Maya works at Acme", "Maya lives in Rome"]
+        assert [fact.object for fact in memory.facts(at()).history("Maya", "lives in")] == ["Rome"]
+        assert known(memory.facts(last)) == ["Maya works at Acme", "Maya lives in Lisbon"]
+        assert [texts[0] for texts in reader.read] == [
+            "Maya works at Acme", "Maya lives in Porto", "Maya lives in Lisbon", "Maya lives in Rome"
+        ]  # fmt: skip
+
+    def test_going_on_from_the_past_reads_what_is_new_there(self, light):
+        reader = Reader()
+        graph = chat(light, light.remember_facts(reader))
+        graph.invoke(says("Maya lives in Porto", id="m0"), at())
+        before = graph.get_state(at()).config
+        graph.invoke(says("Maya lives in Lisbon", id="m1"), at())
+        graph.invoke(says("Maya lives in Lisbon", id="m1"), before)
+        [porto, lisbon] = light.facts(at()).history("Maya")
+        assert (lisbon.object, len(lisbon.told), porto.ended_by) == ("Lisbon", 1, lisbon.id)
+        assert len(reader.read) == 3
+
+    def test_the_same_step_run_again_remembers_once(self, light):
+        reader = Reader()
+        graph = chat(light, light.remember_facts(reader))
+        graph.invoke(says("Maya lives in Porto", id="m0"), at())
+        [to_run] = [state.config for state in graph.get_state_history(at()) if state.next == ("facts0",)]
+        for _ in range(2):
+            graph.invoke(None, to_run)
+        [fact] = light.facts(at()).history("Maya")
+        assert len(fact.told) == 1
+        assert known(light.facts(to_run)) == []
+
+    def test_a_past_checkpoint_shows_what_was_known_and_cannot_be_changed(self, memory):
+        graph = chat(memory, memory.remember_facts(Reader()))
+        seen = []
+        for place in ("Porto", "Lisbon", "Rome"):
+            graph.invoke(says(f"Maya lives in {place}"), at())
+            seen.append((graph.get_state(at()).config, place))
+        for config, place in seen:
+            past = memory.facts(config)
+            assert known(past) == [f"Maya lives in {place}"]
+            assert past.history("Maya")[-1].valid_to is None
+            assert {fact.id for fact in past.search("Maya lives")} == {fact.id for fact in past.history("Maya")}
+            fact_id = past.history("Maya")[0].id
+            for change in (
+                lambda facts: facts.add_fact("user", "a", "b", "c"),
+                lambda facts: facts.add(role="user", content="x"),
+                lambda facts, fact_id=fact_id: facts.undo(fact_id),
+                lambda facts, fact_id=fact_id: facts.remove_by_id(fact_id),
+                lambda facts: facts.declare("likes"),
+                lambda facts: facts.reset_memory(),
+            ):
+                with pytest.raises(InvalidInput, match="can only be read"):
+                    change(past)
+        for config, place in seen:
+            assert known(memory.facts(config)) == [f"Maya lives in {place}"]
+
+    @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
+    async def test_a_search_in_a_run_finds_what_the_thread_knows_and_not_what_was_rewound(self, memory, awaited):
+        found = []
+
+        def look(_: Any, config: RunnableConfig) -> None:
+            found.append({hit.text for hit in memory.search("where does Maya live", kinds=["fact"])})
+            assert found[-1] == {fact.text for fact in memory.facts(config).search("where does Maya live")}
+
+        async def alook(_: Any, config: RunnableConfig) -> None:
+            hits = await memory.asearch("where does Maya live", kinds=["fact"], config=config)
+            found.append({hit.text for hit in hits})
+            assert found[-1] == {fact.text for fact in await memory.facts(config).asearch("where does Maya live")}
+
+        graph = chat(memory, memory.remember_facts(Reader()), RunnableLambda(look, alook))
+
+        async def run(given, config):
+            await graph.ainvoke(given, config) if awaited else graph.invoke(given, config)
+
+        await run(says("Maya lives in Porto"), at())
+        before = graph.get_state(at()).config
+        await run(says("Maya lives in Lisbon"), at())
+        await run(says("Maya lives in Rome"), before)
+        porto, lisbon, rome = (f"Maya lives in {place}" for place in ("Porto", "Lisbon", "Rome"))
+        assert found == [{porto}, {porto, lisbon}, {porto, rome}]
+        assert {hit.text for hit in memory.search("Maya lives", kinds=["fact"], config=before)} >= {porto}
+
+
+class TestRunsThatFail:
+    def test_a_node_that_is_retried_remembers_once(self, memory):
+        reader = Reader()
+        remember = memory.remember_facts(reader)
+        attempts = []
+
+        def flaky(state: Any, config: RunnableConfig) -> Any:
+            remember.invoke(state, config)
+            attempts.append(known(memory.facts(config)))
+            if len(attempts) < 3:
+                raise ConnectionError("again")
+            return {}
+
+        chat(memory, flaky, retry_policy=RETRY).invoke(says("Maya lives in Porto", id="m"), at())
+        assert attempts == [["Maya lives in Porto"]] * 3
+        [fact] = memory.facts(at()).history("Maya")
+        assert len(fact.told) == 1
+        assert len(reader.read) == 3
+
+    @pytest.mark.parametrize("durability", ["sync", "exit"])
+    def test_a_node_that_asks_and_is_resumed_remembers_once(self, memory, durability):
+        remember = memory.remember_facts(Reader())
+
+        def asking(state: Any, config: RunnableConfig) -> Any:
+            remember.invoke(state, config)
+            interrupt("Is that so?")
+            return {}
+
+        graph = chat(memory, asking)
+        graph.invoke(says("Maya lives in Porto", id="m"), at(), durability=durability)
+        graph.invoke(Command(resume="yes"), at(), durability=durability)
+        [fact] = memory.facts(at()).history("Maya")
+        assert len(fact.told) == 1
+        assert memory.facts(at()).waiting() == 0
+
+    def test_a_run_that_broke_is_gone_on_with_and_remembers_once(self, light):
+        reader, broken = Reader(), [True]
+
+        def breaking(_: Any) -> Any:
+            if broken.pop() if broken else False:
+                raise ConnectionError("gone")
+            return {}
+
+        graph = chat(light, light.remember_facts(reader), breaking)
+        with pytest.raises(ConnectionError):
+            graph.invoke(says("Maya lives in Porto", id="m"), at())
+        graph.invoke(None, at())
+        [fact] = light.facts(at()).history("Maya")
+        assert (len(fact.told), len(reader.read)) == (1, 1)
+
+    async def test_nodes_side_by_side_know_both_when_they_meet(self, memory):
+        seen = []
+        builder = StateGraph(MessagesState)
+        builder.add_node("user", memory.remember_facts(Reader(), roles=["user"]))
+        builder.add_node("assistant", memory.remember_facts(Reader(), roles=["assistant"]))
+        builder.add_node("join", lambda _, config: seen.append(known(memory.facts(config))))
+        builder.add_edge(START, "user").add_edge(START, "assistant").add_edge(["user", "assistant"], "join")
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        given = {"messages": [HumanMessage("Maya likes tea", id="a"), AIMessage("Tom likes jam", id="b")]}
+        await graph.ainvoke(given, at())
+        await graph.ainvoke({"messages": [HumanMessage("Maya lives in Rome"), AIMessage("Maya likes rain")]}, at())
+        assert [sorted(each) for each in seen] == [
+            ["Maya likes tea", "Tom likes jam"],
+            ["Maya likes rain", "Maya likes tea", "Maya lives in Rome", "Tom likes jam"],
+        ]
+        assert [evidence.text for evidence in memory.facts(at()).evidence(
+            memory.facts(at()).history("Tom")[0].id
+        )] == ["Tom likes jam"]  # fmt: skip
+
+    def test_in_a_graph_within_a_graph_it_is_the_threads(self, light):
+        inner = StateGraph(MessagesState)
+        inner.add_node("facts", light.remember_facts(reader := Reader()))
+        inner.add_edge(START, "facts")
+        graph = chat(light, inner.compile())
+        for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
+            graph.invoke(says(text), at())
+        assert [fact.object for fact in light.facts(at()).history("Maya")] == ["Porto", "Lisbon"]
+        assert len(reader.read) == 2
+
+
+class TestMessagesThatChange:
+    def test_what_leaves_the_state_is_remembered(self, light):
+        graph = chat(light, light.remember_facts(reader := Reader()))
+        graph.invoke(says("Maya lives in Porto", id="m0"), at())
+        graph.invoke({"messages": [RemoveMessage("m0"), HumanMessage("Tom likes tea", id="m1")]}, at())
+        facts = light.facts(at())
+        assert known(facts) == ["Maya lives in Porto", "Tom likes tea"]
+        assert [each.text for each in facts.evidence(facts.history("Maya")[0].id)] == ["Maya lives in Porto"]
+        assert len(reader.read) == 2
+
+    def test_what_a_message_says_now_takes_the_place_of_what_it_said(self, light):
+        graph = chat(light, light.remember_facts(reader := Reader()))
+        graph.invoke(says("Maya lives in Porto. Tom likes tea", id="m0"), at())
+        graph.invoke(says("Tom likes tea", id="m1"), at())
+        graph.invoke(says("Maya lives in Rome", id="m0"), at())
+        facts = light.facts(at())
+        assert [fact.object for fact in facts.history("Maya")] == ["Rome"]
+        [tea] = facts.history("Tom")
+        assert tea.sources == ("m1",)
+        assert reader.read[-1] == ["Maya lives in Rome", "I see."]
+
+    @pytest.mark.parametrize("odd", ["a" * 5_000, "\x1b[2J", "a\nb", "\x00", " "])
+    def test_whatever_a_message_is_called_it_is_read_once(self, light, odd):
+        graph = chat(light, light.remember_facts(reader := Reader(), branch="x"), answer="")
+        for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
+            graph.invoke({"messages": [HumanMessage(text, id=odd), HumanMessage("Maya lives in Lisbon", id="m")]}, at())
+        graph.invoke(says("Bye", id="n"), at())
+        assert reader.read == [["Maya lives in Porto", "Maya lives in Lisbon"], ["Maya lives in Lisbon"], ["Bye"]]
+        assert known(light.facts("x"))[-1] == "Maya lives in Lisbon"
+
+    def test_a_message_without_words_is_nothing_to_read(self, light):
+        graph = chat(light, light.remember_facts(reader := Reader()), answer="")
+        graph.invoke(
+            {"messages": [HumanMessage([{"type": "image_url", "image_url": {"url": "https://x/y.png"}}])]}, at()
+        )
+        assert reader.read == []
+        assert light.facts(at()).waiting() == 0
+
+
+class TestElsewhere:
+    def test_a_branch_is_shared_by_threads_and_not_rewound(self, memory):
+        reader = Reader()
+        graph = chat(memory, memory.remember_facts(reader, branch="user-42"))
+        for thread, place in (("t", "Porto"), ("u", "Lisbon")):
+            graph.invoke(says(f"Maya lives in {place}", id=f"{thread}0"), at(thread))
+        facts = memory.facts("user-42")
+        assert [(fact.object, fact.told[0].conversation_id) for fact in facts.history("Maya")] == [
+            ("Porto", "t"), ("Lisbon", "u")
+        ]  # fmt: skip
+        assert memory.facts(at()).history("Maya") == []
+        assert memory.layers("user-42").name == "user-42"
+
+    def test_on_a_branch_messages_of_two_threads_with_one_id_are_two(self, memory):
+        reader = Reader()
+        graph = chat(memory, memory.remember_facts(reader, branch="user-42"), answer="")
+        for turn in range(2):
+            for thread, place in (("t", "Porto"), ("u", "Lisbon")):
+                graph.invoke(says(f"Tom likes {place}{turn}", id=f"m{turn}"), at(thread))
+        graph.invoke(says("Tom likes Porto0", id="m0"), at("v"))
+        facts = memory.facts("user-42")
+        assert reader.read == [
+            ["Tom likes Porto0"], ["Tom likes Lisbon0"], ["Tom likes Porto1"], ["Tom likes Lisbon1"],
+            ["Tom likes Porto0"],
+        ]  # fmt: skip
+        told = {
+            fact.object: [(each.conversation_id, each.text) for each in facts.evidence(fact.id)]
+            for fact in facts.history("Tom")
+        }
+        assert told == {
+            "Porto0": [("t", "Tom likes Porto0"), ("v", "Tom likes Porto0")],
+            "Lisbon0": [("u", "Tom likes Lisbon0")],
+            "Porto1": [("t", "Tom likes Porto1")],
+            "Lisbon1": [("u", "Tom likes Lisbon1")],
+        }
+
+    def test_on_a_branch_what_was_added_there_and_what_a_thread_said_with_one_id_are_two(self, light):
+        facts, reader = light.facts("user-42"), Reader()
+        graph = chat(light, light.remember_facts(reader, branch="user-42"), answer="")
+        facts.add(HumanMessage("Tom likes tea", id="m0"))
+        graph.invoke(says("Tom likes jam", id="m0"), at())
+        graph.invoke(says("Tom likes rain", id="m1"), at())
+        assert facts.add(HumanMessage("Tom likes rain", id="m1")) == "m1"
+        assert [text for texts in reader.read for text in texts] == ["Tom likes tea", "Tom likes jam", "Tom likes rain"]
+        assert [fact.text for fact in facts.search("*") if fact.raw] == ["Tom likes rain", "Tom likes tea"]
+        assert {fact.object: [each.text for each in facts.evidence(fact.id)] for fact in facts.history("Tom")} == {
+            "tea": ["Tom likes tea"],
+            "jam": ["Tom likes jam"],
+            "rain": ["Tom likes rain"],
+        }
+        assert facts.waiting() == 0
+
+    def test_erasing_a_thread_takes_what_it_alone_told_a_branch(self, memory):
+        graph = chat(memory, memory.remember_facts(Reader(), branch="user-42"), answer="")
+        graph.invoke(says("Maya lives in Porto. Tom likes tea", id="t0"), at("t"))
+        graph.invoke(says("Maya lives in Lisbon. Tom likes tea", id="u0"), at("u"))
+        facts = memory.facts("user-42")
+        assert known(facts, subject="Maya") == ["Maya lives in Lisbon"]
+        memory.erase(thread_id="u")
+        assert known(facts) == ["Maya lives in Porto", "Tom likes tea"]
+        [porto], [tea] = facts.history("Maya"), facts.history("Tom")
+        assert (porto.valid_to, tea.sources) == (None, ("t0",))
+        assert memory.search("Lisbon") == []
+        memory.erase(thread_id="t")
+        assert facts.history("Maya") == facts.history("Tom") == facts.search("*") == []
+        assert memory.verify().problems == ()
+
+    def test_erasing_a_thread_takes_its_own_facts(self, memory):
+        graph = chat(memory, memory.remember_facts(Reader()))
+        for thread in ("t", "u"):
+            graph.invoke(says("Maya lives in Porto", id="m0"), at(thread))
+        memory.erase(thread_id="t")
+        assert memory.facts(at("t")).history("Maya") == []
+        assert known(memory.facts(at("u"))) == ["Maya lives in Porto"]
+
+    def test_the_namespace_is_that_of_the_run_unless_one_is_given(self, light):
+        for namespace, owner in ((None, ("alice",)), (("bob",), ("bob",))):
+            node = light.remember_facts(Reader(), branch="x", namespace=namespace)
+            node.invoke([HumanMessage("Maya lives in Porto")], {"configurable": {"agentmem_namespace": ("alice",)}})
+            assert known(light.facts("x", namespace=owner)) == ["Maya lives in Porto"]
+        assert known(light.facts("x")) == []
+
+    @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
+    async def test_in_a_chain_messages_without_ids_are_known_by_what_they_say(self, light, awaited):
+        reader = Reader()
+        chain = RunnableLambda(lambda messages: messages) | light.remember_facts(reader, branch="x")
+        history = []
+        for text in ("Maya lives in Porto", "Tom likes tea", "Maya lives in Porto"):
+            history += [HumanMessage(text), AIMessage("I see.")]
+            assert (await chain.ainvoke(history) if awaited else chain.invoke(history)) == {}
+        assert reader.read == [["Maya lives in Porto", "I see."], ["Tom likes tea"]]
+        assert known(light.facts("x")) == ["Maya lives in Porto", "Tom likes tea"]
+        assert all(len(fact.sources) == 1 for fact in light.facts("x").as_of())
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"messages": [HumanMessage("Maya likes tea")]},
+            [HumanMessage("Maya likes tea")],
+            HumanMessage("Maya likes tea"),
+            [("user", "Maya likes tea")],
+            [{"role": "user", "content": "Maya likes tea"}],
+            type("State", (), {"messages": [HumanMessage("Maya likes tea")]})(),
+        ],
+    )
+    def test_whatever_has_messages_will_do(self, light, given):
+        light.remember_facts(Reader(), branch="x").invoke(given)
+        assert known(light.facts("x")) == ["Maya likes tea"]
+
+    @pytest.mark.parametrize("given", ["Maya likes tea", 5, {"text": "a"}, {"messages": "a"}, None])
+    def test_what_has_none_is_refused(self, light, given):
+        with pytest.raises(InvalidInput, match="no messages in this"):
+            light.remember_facts(Reader(), branch="x").invoke(given)
+
+    def test_without_a_thread_or_a_branch_it_is_refused(self, light):
+        with pytest.raises(InvalidInput):
+            light.remember_facts(Reader()).invoke([HumanMessage("a")])
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"branch": ""},
+            {"namespace": "x"},
+            {"roles": [5]},
+            {"messages_key": ""},
+            {"settings": {}},
+            {"unknown": 1},
+        ],
+    )
+    def test_what_cannot_be_is_refused_when_it_is_made(self, light, options):
+        with pytest.raises(InvalidInput):
+            light.remember_facts(Reader(), **options)
+
+    @pytest.mark.parametrize("model", [None, 5])
+    def test_it_needs_a_model(self, light, model):
+        with pytest.raises(InvalidInput):
+            light.remember_facts(model)
+
+    def test_what_tools_keep_and_what_was_read_is_one_memory(self, light):
+        def tell(_: Any, config: RunnableConfig) -> Any:
+            [adding, _, history] = fact_tools(light)
+            adding.invoke({"subject": "Maya", "predicate": "lives in", "object": "Lisbon"}, config)
+            told.append(json.loads(history.invoke({"subject": "Maya"}, config))["history"])
+            return {}
+
+        told: list[Any] = []
+        chat(light, light.remember_facts(Reader()), tell).invoke(says("Maya lives in Porto", id="m"), at())
+        [[porto, lisbon]] = told
+        assert (porto["sources"][0]["text"], porto["sources"][0]["message"]) == ("Maya lives in Porto", "m")
+        assert porto["valid_to"] == lisbon["valid_from"]
+        assert datetime.fromisoformat(lisbon["valid_from"]).tzinfo is not None
+
+
+def test_threads_at_once_do_not_disturb_each_other(memory):
+    reader = Reader()
+    graph = chat(memory, memory.remember_facts(reader), memory.remember_facts(reader, branch="all"), answer="")
+
+    def talk(thread: str) -> None:
+        for turn in range(3):
+            graph.invoke(says(f"Maya likes thing{turn}of{thread}"), at(thread))
+
+    workers = [threading.Thread(target=talk, args=(name,)) for name in "abc"]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    every = []
+    for thread in "abc":
+        mine = [fact.object for fact in memory.facts(at(thread)).history("Maya")]
+        assert mine == [f"thing{turn}of{thread}" for turn in range(3)]
+        every += mine
+    facts = memory.facts("all").history("Maya")
+    assert sorted(fact.object for fact in facts) == sorted(every)
+    assert all(len(fact.told) == 1 for fact in facts)

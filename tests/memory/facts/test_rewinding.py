@@ -1,0 +1,84 @@
+"""Rewind equality for facts: whatever a graph does, they are what state says, at every checkpoint and in every node.
+
+The scripts of `tests/rewinding/`, in which nodes state facts, or have them extracted from a message.
+`AGENTMEM_EXAMPLES=1000 pytest -o timeout=0` follows so many on each engine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import zlib
+from collections import Counter
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableConfig
+
+from tests.rewinding.adapters import Real
+from tests.rewinding.oracle import World, followed, report
+from tests.rewinding.worlds import random_script
+
+EXAMPLES = {"sqlite": 20, "postgres": 4}
+SHOWN = re.compile(r'<message number="(\d+)"[^>]*>\nMaya saw (.*?)\n</message>')
+
+
+def reading(messages: Any) -> str:
+    """A model that knows what Maya saw."""
+    told = [
+        {"message": int(number), "subject": "Maya", "predicate": "saw", "object": name}
+        for number, name in SHOWN.findall(messages[-1].content)
+    ]
+    return json.dumps({"facts": told})
+
+
+class Facts(Real):
+    """`memory.facts(config)` and `memory.remember_facts(model)`, on `memory.checkpointer`."""
+
+    def remember(self, config: RunnableConfig, name: str) -> None:
+        if zlib.crc32(name.encode()) % 3 == 0:
+            self.memory.facts(config).add_fact("user", "Maya", "saw", name)
+        else:
+            said = HumanMessage(f"Maya saw {name}", id=f"m{name}")
+            self.memory.remember_facts(reading).invoke([said], config)
+
+    async def aremember(self, config: RunnableConfig, name: str) -> None:
+        if zlib.crc32(name.encode()) % 3 == 0:
+            await self.memory.facts(config).aadd_fact("user", "Maya", "saw", name)
+        else:
+            said = HumanMessage(f"Maya saw {name}", id=f"m{name}")
+            await self.memory.remember_facts(reading).ainvoke([said], config)
+
+    def remembered(self, config: RunnableConfig) -> list[str]:
+        return [fact.object for fact in self.memory.facts(config).history("Maya")]
+
+    async def aremembered(self, config: RunnableConfig) -> list[str]:
+        return [fact.object for fact in await self.memory.facts(config).ahistory("Maya")]
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_facts_are_what_state_says_at_every_checkpoint_and_in_every_node(kind, new_database):
+    url, numbers = new_database(kind), itertools.count()
+
+    def make():
+        return World(Facts(url), f"{next(numbers)} ")
+
+    outcomes, checks = Counter(), 0
+    for seed in range(int(os.environ.get("AGENTMEM_EXAMPLES", EXAMPLES[kind]))):
+        script = random_script(20_000 + seed)
+        world = followed(script, make)
+        if world.differences:
+            pytest.fail(report(seed, script, make), pytrace=False)
+        outcomes, checks = outcomes + world.outcomes, checks + world.checks
+    assert checks > 100
+    assert outcomes["invoke"] > 0
+
+
+def test_what_tasks_bring_side_by_side_each_extracts_itself(new_database):
+    url = new_database("sqlite")
+    for number in range(6):
+        world = followed(random_script(109), lambda number=number: World(Facts(url), f"{number} "))
+        assert world.differences == []
