@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.conversations.entries import changed
+from langchain_agentmem.conversations.entries import changed, entry_of
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.memory.facts import account, reading, stating, texts
 from langchain_agentmem.memory.facts.fact import Alias, Fact
@@ -80,14 +80,26 @@ def keeping(
     conversation: str | None = None,
     own: bool = True,
 ) -> Work[list[str]]:
-    """Keep messages as they are, and have them wait. Returns the ids of those that were not here."""
+    """Keep messages as they are, and have them wait. Returns the ids of those that were not here.
+
+    Of messages that belong elsewhere most have been read before, so it is first looked whether there is news.
+
+    Raises:
+        MessageError: A message cannot be stored, or the id of one that belongs here is taken by other content.
+    """
+    now = ground.now()
+    said = [texts.Said(message, entry_of(message, now)) for message in messages]
+    if not own:
+        said = yield from looking(ground, "facts.unread", lambda view: texts.unread(view, said, conversation))
+        if not said:
+            return []
 
     def make(change: Change) -> Steps[list[str]]:
         book = yield from ground.book(change)
         yield from describe(change, description)
-        return (yield from texts.keep(book, messages, path=ground.point.path, conversation=conversation, own=own))
+        return (yield from texts.keep(book, said, path=ground.point.path, conversation=conversation, own=own))
 
-    return (yield from changing(ground, "facts.add", make, messages=len(messages)))
+    return (yield from changing(ground, "facts.add", make, messages=len(said)))
 
 
 def describe(change: Change, description: str | None) -> Steps[None]:

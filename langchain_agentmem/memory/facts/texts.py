@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations.entries import entry_of, plain
+from langchain_agentmem.conversations.log import Entry
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.memory.facts.fact import ExtractionFailure
 from langchain_agentmem.memory.facts.reading import DUE, FAILURE, TEXT, message_of
@@ -56,8 +57,15 @@ class Failure(NamedTuple):
     answer: str
 
 
+class Said(NamedTuple):
+    """A message, and the entry by which it is stored."""
+
+    message: Message
+    entry: Entry
+
+
 def keep(
-    book: Book, messages: Sequence[Message], *, path: str, conversation: str | None = None, own: bool = True
+    book: Book, messages: Sequence[Said], *, path: str, conversation: str | None = None, own: bool = True
 ) -> Steps[list[str]]:
     """Keep messages, and have them wait.
 
@@ -76,17 +84,12 @@ def keep(
         The ids of those that were not here.
 
     Raises:
-        MessageError: A message cannot be stored, or the id of one that belongs here is taken by other content.
+        MessageError: The id of a message that belongs here is taken by other content.
     """
-    change = book.change
-    here = yield from among(change.view, [(message.message_id, conversation) for message in messages])
+    here = yield from among(book.change.view, [(each.entry.key, conversation) for each in messages])
     new: list[str] = []
-    for message in messages:
-        entry = entry_of(message, change.now)
-        key, other = _keys_of(entry.key, conversation)
-        known = here.get(key)
-        if known is not None and not own and not _stands_for(known, entry.body, conversation):
-            key, known = other, here.get(other)
+    for message, entry in messages:
+        key, known = _kept(here, entry, conversation, own=own)
         if known is not None and same_body(known.body, entry.body):
             if own and not is_listed(known):
                 there = conversation_of(known)
@@ -99,6 +102,19 @@ def keep(
         put(book, message, said_at=entry.created_at, conversation=conversation, listed=own, key=key)
         new.append(entry.key)
     return new
+
+
+def unread(view: View, messages: Sequence[Said], conversation: str | None) -> Steps[list[Said]]:
+    """Those of some messages, which belong to another part of memory, that are not here, or say something else here.
+
+    Args:
+        view: From where.
+        messages: The messages.
+        conversation: The conversation or thread that they belong to, if it is known.
+    """
+    here = yield from among(view, [(each.entry.key, conversation) for each in messages])
+    found = [(each, _kept(here, each.entry, conversation, own=False)[1]) for each in messages]
+    return [each for each, known in found if known is None or not same_body(known.body, each.entry.body)]
 
 
 def put(
@@ -294,6 +310,15 @@ def _due(waits: Kept, text: Kept) -> Due:
 def _stands_for(kept: Kept, body: bytes, conversation: str | None) -> bool:
     """Whether a message that another part of memory has is the one that is kept, or takes its place."""
     return conversation_of(kept) == conversation and (not is_listed(kept) or same_body(kept.body, body))
+
+
+def _kept(here: Mapping[str, Kept], entry: Entry, conversation: str | None, *, own: bool) -> tuple[str, Kept | None]:
+    """Under which key a message is kept, or would be, and what is there."""
+    key, other = _keys_of(entry.key, conversation)
+    known = here.get(key)
+    if known is not None and not own and not _stands_for(known, entry.body, conversation):
+        return other, here.get(other)
+    return key, known
 
 
 def _keys_of(message: str, conversation: str | None) -> tuple[str, str]:
