@@ -315,7 +315,7 @@ def _work_on(database: weakref.ref[Database], handler: Callable[[Database, Job],
 def _outcome(value: Any) -> dict[str, Any]:
     """What a trace shows of a result: how much there was, not all of it."""
     if hasattr(value, "_asdict"):
-        return {name: _outcome(part).get("count") for name, part in value._asdict().items()}
+        return {name: next(iter(_outcome(part).values())) for name, part in value._asdict().items()}
     if isinstance(value, list | tuple | dict):
         return {"count": len(value)}
     if value is None or isinstance(value, bool | int | float):

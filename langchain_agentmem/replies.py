@@ -20,6 +20,7 @@ _READINGS = 4
 _DIGITS = 4
 """How often, on the whole, each character may be read."""
 
+_BETWEEN = re.compile(r"(?:[\s,;]|[-*\u2022] |\d+[.)] )*(?=\{)")
 _FENCE = re.compile(r"```[ \t]*[\w+-]*\s*(?=[{\[])")
 _SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*(?s:.*?)(?:\*/|\Z)|#[^\n]*)*")
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
@@ -78,6 +79,32 @@ def read_json(text: str, *, wanted: type = dict, complete: bool = False) -> Any 
         return _search(text, wanted, complete=complete)
     except RecursionError:
         return None
+
+
+def read_row(text: str, *, complete: bool = False) -> list[dict[str, Any]]:
+    """Find the objects that a model wrote side by side, one a line or with nothing but commas between them.
+
+    Args:
+        text: What it wrote, as `read_json` takes it.
+        complete: Whether one that is cut off is none. Default: it is taken as far as it goes.
+
+    Returns:
+        The first that `read_json` would find in a fence, else amid prose, and all that follow it at once.
+    """
+    text = text.strip().removesuffix("```")
+    first = _FENCE.search(text) or re.search(r"(?=\{)", text)
+    found: list[dict[str, Any]] = []
+    at = len(text) if first is None else first.end()
+    while between := _BETWEEN.match(text, at):
+        reader = _Reader(text, between.end())
+        try:
+            value = reader.value(0)
+        except (_UnreadableError, RecursionError):
+            break
+        if reader.complete or not complete:
+            found.append(value)
+        at = reader.at
+    return found
 
 
 def _search(text: str, wanted: type, *, complete: bool) -> Any | None:

@@ -91,7 +91,7 @@ class LayersConfig:
         object.__setattr__(self, "protected_keys", _texts("protected_keys", self.protected_keys))
         object.__setattr__(self, "pressure_thresholds", _levels(self.pressure_thresholds))
         object.__setattr__(self, "section_budgets", _budgets(self.section_budgets))
-        object.__setattr__(self, "secret_patterns", _patterns(self.secret_patterns))
+        object.__setattr__(self, "secret_patterns", patterns_given(self.secret_patterns))
         for name in ("final_memory_filename_md", "final_memory_filename_json"):
             _file_name(name, getattr(self, name))
 
@@ -164,7 +164,12 @@ def _budgets(values: Any) -> Mapping[str, int]:
     return MappingProxyType({**SECTION_BUDGETS, **values})
 
 
-def _patterns(values: Any) -> tuple[SecretPattern, ...]:
+def patterns_given(values: Any) -> tuple[SecretPattern, ...]:
+    """What somebody wants taken for a secret.
+
+    Raises:
+        InvalidInput: It is no list of patterns.
+    """
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise InvalidInput("secret_patterns must be a list; make one with patterns_with([...]).")
     if wrong := [each for each in values if not isinstance(each, SecretPattern)]:

@@ -53,6 +53,9 @@ def changes(
 
 def contradictions(ground: FactsGround, subject: str | None, predicate: str | None) -> Work[list[Contradiction]]:
     """The values that contradict each other."""
+    for value, what in ((subject, "The subject"), (predicate, "The predicate")):
+        if value is not None:
+            text_given(value, what)
 
     def look(view: View) -> Steps[list[Contradiction]]:
         agreed = yield from ground.rules(view)

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -68,6 +69,7 @@ class LearningFacts(Told):
         self._model = usable_model(model)
         self._teacher = None if self._model is None else Teacher(self._model)
         self._attendant = Attendant(self._look, "agentmem-facts")
+        self._asking: list[None] = []  # one for each caller who is having a text extracted just now
         point = BranchAt(path_of(resolve(namespace)), id_of(branch, "branch")) if isinstance(branch, str) else branch
         self.settings = settings or FactsConfig()
         self._ground = FactsGround(database=self._database, point=point, settings=self.settings)
@@ -110,15 +112,13 @@ class LearningFacts(Told):
         Raises:
             InvalidInput: There is no model, or an argument is wrong.
         """
-        facts = self._do(self._extracting(text, role))
-        self._attendant.notify()
-        return facts
+        with self._at_hand():
+            return self._do(self._extracting(text, role))
 
     async def aextract_and_update_from_text(self, text: str, role: str = "user") -> list[Fact]:
         """`extract_and_update_from_text`, awaited."""
-        facts = await self._ado(self._extracting(text, role))
-        self._attendant.notify()
-        return facts
+        with self._at_hand():
+            return await self._ado(self._extracting(text, role))
 
     def drain(self) -> int:
         """Have facts extracted from all that waits, now, and wait for it.
@@ -126,8 +126,11 @@ class LearningFacts(Told):
         What the model fails at is tried again at once, up to `max_attempts` of the settings; then it is given up, and
         `failures` says why. Nothing of that is raised.
 
+        Whoever else extracts just now, in the background or in another process, is waited for; one that died holds
+        the right to do so for some seconds yet.
+
         Returns:
-            How many messages wait no more; 0 without a model.
+            How many messages this call has settled, beside those that others did; 0 without a model.
         """
         if self._teacher is None:
             return 0
@@ -254,11 +257,21 @@ class LearningFacts(Told):
         yield from learning(self._ground, self._teacher, only=[said.message_id], patient=True)
         return (yield from edits.told_by(self._ground, said.message_id))
 
+    @contextmanager
+    def _at_hand(self) -> Iterator[None]:
+        """While the caller has a text extracted, nobody begins to ask about it in the background too."""
+        self._asking.append(None)
+        try:
+            yield
+        finally:
+            self._asking.pop()
+            self._attendant.notify()
+
     def _look(self) -> Looked:
         """Extract facts from what waits, in the background."""
         learned: list[Learned] = []
         try:
-            if not self._database.engine.read(self._is_waited_for):
+            if not self._database.engine.read(self._is_waited_for) or self._asking:
                 return Looked()
             pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=True))
         except MemoryClosed:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem.clock import EARLIEST
 from langchain_agentmem.conversations.entries import changed, entry_of
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.memory.facts import account, reading, stating, texts
@@ -87,19 +87,25 @@ def keeping(
     Raises:
         MessageError: A message cannot be stored, or the id of one that belongs here is taken by other content.
     """
-    now = ground.now()
-    said = [texts.Said(message, entry_of(message, now)) for message in messages]
+    wanted = messages
     if not own:
-        said = yield from looking(ground, "facts.unread", lambda view: texts.unread(view, said, conversation))
-        if not said:
+        said = _entered(messages, ground.now())
+        new = yield from looking(ground, "facts.unread", lambda view: texts.unread(view, said, conversation))
+        if not new:
             return []
+        wanted = [each.message for each in new]
 
     def make(change: Change) -> Steps[list[str]]:
         book = yield from ground.book(change)
         yield from describe(change, description)
+        said = _entered(wanted, change.now)
         return (yield from texts.keep(book, said, path=ground.point.path, conversation=conversation, own=own))
 
-    return (yield from changing(ground, "facts.add", make, messages=len(said)))
+    return (yield from changing(ground, "facts.add", make, messages=len(wanted)))
+
+
+def _entered(messages: Sequence[Message], now: int) -> list[texts.Said]:
+    return [texts.Said(message, entry_of(message, now)) for message in messages]
 
 
 def describe(change: Change, description: str | None) -> Steps[None]:
@@ -297,7 +303,7 @@ def _sure(confidence: Any) -> float | None:
 
 
 def _in_order(start: int | None, end: int | None) -> None:
-    if end is not None and (-math.inf if start is None else start) >= end:
+    if end is not None and (EARLIEST if start is None else start) >= end:
         raise InvalidInput("valid_to must come after valid_from: a fact holds up to, but not at, valid_to.")
 
 

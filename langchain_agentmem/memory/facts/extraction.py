@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langchain_agentmem.clock import micros, moment
+from langchain_agentmem.clock import EARLIEST, micros, moment
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.fencing import fenced, harmless
 from langchain_agentmem.memory.facts.names import entity_key, name_of
 from langchain_agentmem.memory.facts.texts import Due
-from langchain_agentmem.replies import read_json
+from langchain_agentmem.replies import read_json, read_row
 from langchain_agentmem.retrieval.dates import spans
 
 SCHEMA: Mapping[str, Any] = {
@@ -36,7 +36,7 @@ SCHEMA: Mapping[str, Any] = {
                     "predicate": {"type": "string", "description": "A few words, such as 'lives in' or 'likes'."},
                     "object": {"type": "string", "description": "Of what, or whom."},
                     "valid_from": {"type": "string", "description": "Since when, as ISO 8601, if it is said."},
-                    "valid_to": {"type": "string", "description": "Until when, as ISO 8601, if it has ended."},
+                    "valid_to": {"type": "string", "description": "When it ceased to, as ISO 8601, if it has ended."},
                     "confidence": {"type": "number", "description": "How sure you are, from 0 to 1."},
                 },
                 "required": ["message", "subject", "predicate", "object"],
@@ -214,6 +214,26 @@ def read(reply: Any, some: Sequence[Due]) -> Answer:
     return Answer(tuple(facts), same, tuple(problems), unplaced, readable)
 
 
+def times_in(start: Any, end: Any, now: int) -> tuple[int | None, int | None]:
+    """When something began and ended, as a model or a tool means it.
+
+    A day, a month or a year means its beginning, so that what ended on the day on which the next thing began does not
+    last beside that. What began and ended in one of them lasted to its end.
+
+    Args:
+        start: When it began.
+        end: When it ended.
+        now: The time that words such as "yesterday" are meant from.
+
+    Returns:
+        Both; what is none of these, see `time_in`, is None.
+    """
+    begun, ended = time_in(start, now), time_in(end, now)
+    if begun is not None and ended is not None and ended <= begun:
+        ended = time_in(end, now, last=True)
+    return begun, ended
+
+
 def time_in(value: Any, now: int, *, last: bool = False) -> int | None:
     """The time that a model or a tool means.
 
@@ -225,11 +245,12 @@ def time_in(value: Any, now: int, *, last: bool = False) -> int | None:
     if isinstance(value, bool) or not isinstance(value, str | int) or not (text := str(value).strip()):
         return None
     try:
-        if not text.isdigit():
+        if not text.isdigit() or len(text) == len("20240101"):
             at = datetime.fromisoformat(text)
             whole_day = len(text) <= len("2024-01-01")
             if not (whole_day and last):
                 return micros(at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC))
+            text = f"{at:%Y-%m-%d}"
     except (ValueError, OverflowError):
         text = text.strip()  # in words, then
     found = spans(text, now)
@@ -264,8 +285,13 @@ def _parsed(text: str, *, complete: bool = False) -> Any:
     if not isinstance(reply, Mapping) or not (_facts_in(reply) or _is_fact(reply)):
         listed = read_json(text, wanted=list, complete=complete)
         return listed if listed is not None else reply
-    several = read_json(text, wanted=list, complete=complete) if _is_fact(reply) else None
-    return several if isinstance(several, list) and len(several) > 1 else reply
+    if not _is_fact(reply):
+        return reply
+    several = read_json(text, wanted=list, complete=complete)
+    if isinstance(several, list) and len(several) > 1:
+        return several
+    row = read_row(text, complete=complete)
+    return row if len(row) > 1 else reply
 
 
 def _is_cut_off(reply: Any) -> bool:
@@ -292,8 +318,8 @@ def _fact(item: Any, some: Sequence[Due]) -> Told:
     obj = name_of(_spelled(_first(item, _OBJECT)), "The object")
     place = 0 if len(some) == 1 else _place(_first(item, _NAMES["message"]), len(some))
     now = some[max(place, 0)].said_at
-    start, end = time_in(_first(item, _NAMES["start"]), now), time_in(_first(item, _NAMES["end"]), now, last=True)
-    if start is not None and end is not None and end <= start:
+    start, end = times_in(_first(item, _NAMES["start"]), _first(item, _NAMES["end"]), now)
+    if end is not None and end <= (EARLIEST if start is None else start):
         raise InvalidInput("it ends before it begins.")
     return Told(place, subject, predicate, obj, start, end, _sure(_first(item, _NAMES["sure"])))
 

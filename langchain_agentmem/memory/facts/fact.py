@@ -11,7 +11,7 @@ from langchain_agentmem.clock import moment
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.facts.names import name_of
 from langchain_agentmem.memory.secrets.redaction import DEFAULT, SecretPattern
-from langchain_agentmem.memory.settings import check_whole
+from langchain_agentmem.memory.settings import check_whole, patterns_given
 from langchain_agentmem.retrieval.search import Why
 
 SINGLE_VALUED = ("lives in", "works at")
@@ -53,7 +53,9 @@ class FactsConfig:
     def __post_init__(self) -> None:
         for name in ("single_valued", "predicates"):
             value = getattr(self, name)
-            names = (value,) if isinstance(value, str) else tuple(value)
+            names = (value,) if isinstance(value, str) else value
+            if not isinstance(names, Sequence | set | frozenset):
+                raise InvalidInput(f"{name} are a list of predicates, not {type(value).__name__}.")
             object.__setattr__(self, name, tuple(name_of(each, "A predicate") for each in names))
         for name in ("batch_messages", "batch_chars", "max_attempts"):
             check_whole(name, getattr(self, name), 1)
@@ -63,6 +65,7 @@ class FactsConfig:
             raise InvalidInput(f"timeout is a number of seconds, or None, not {self.timeout!r:.100}.")
         if not isinstance(self.instructions, str):
             raise InvalidInput(f"instructions are text, not {type(self.instructions).__name__}.")
+        object.__setattr__(self, "secret_patterns", patterns_given(self.secret_patterns))
 
     @property
     def patterns(self) -> Sequence[SecretPattern]:

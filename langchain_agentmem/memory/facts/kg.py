@@ -147,9 +147,8 @@ class KGMemory(AddedFacts, ConnectedFacts):
 
         Args:
             valid: The time at which it held. Default: now.
-            recorded: What we learned later does not count. Default: all that we know counts. What was removed or erased
-            is
-                not known of any time.
+            recorded: What we learned later does not count. Default: all that we know counts. What was removed or
+                erased is not known of any time.
             subject: Only of this. Default: any.
             predicate: Only with this predicate. Default: any.
             obj: Only of this object. Default: any.
@@ -322,8 +321,7 @@ class KGMemory(AddedFacts, ConnectedFacts):
         Args:
             query: What the prompt is about. Default: what was learned last.
             budget: How much room there is: a number of characters, or a `Budget`, such as one that counts tokens. What
-            fits
-                worst is left out. Default: as much as it takes.
+                fits worst is left out. Default: as much as it takes.
             valid: Only what held at this time. Default: all, and what has ended is marked so.
 
         Returns:

@@ -7,7 +7,7 @@ else is at the same messages, can do no harm: what was kept is not waiting, and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +26,8 @@ from langchain_agentmem.work import Ask, Work
 
 logger = logging.getLogger(__name__)
 
+_LAPSES = 2
+"""After how many answers in a row that do not tell messages apart a model is shown one message at a time."""
 _GONE = "The answer cannot be used. Some of the messages are gone meanwhile, so what it says is not kept."
 
 
@@ -60,6 +62,10 @@ class FactsGround(Footing):
 class Teacher:
     """A model that is asked for facts, and what it turned out to know.
 
+    Attributes:
+        model: The model.
+        lapses: How many answers in a row left out, or got wrong, which message some fact comes from.
+
     Args:
         model: Whatever `usable_model` gives, but None.
     """
@@ -67,7 +73,19 @@ class Teacher:
     def __init__(self, model: Any) -> None:
         self.model = model
         self._structured = extraction.structured(model)
-        self.names_messages = True
+        self.lapses = 0
+
+    @property
+    def names_messages(self) -> bool:
+        """Whether it says which message a fact comes from, so that it can be shown several. It may err once."""
+        return self.lapses < _LAPSES
+
+    def heard(self, answer: Answer) -> None:
+        """Note whether it told several messages apart."""
+        if not answer.unplaced:
+            self.lapses = 0
+        else:
+            self.lapses = self.lapses + 1 if answer.facts else _LAPSES
 
     def asked(self, attempts: int) -> Any:
         """What is asked: with the form of the answer, if it knows such a thing; and if that failed, without."""
@@ -81,11 +99,13 @@ class Learned(NamedTuple):
         messages: How many messages wait no more.
         failed: Whether a model could not be asked, or its answer could not be used.
         lost: Whether somebody else has the right to extract by now.
+        unplaced: Whether the messages are to be shown one at a time, since the answer did not tell them apart.
     """
 
     messages: int
     failed: bool
     lost: bool = False
+    unplaced: bool = False
 
 
 def learning(
@@ -111,10 +131,12 @@ def learning(
         How many messages wait no more, given up or not.
     """
     count, failed = 0, False
+    alone: set[str] = set()
     while True:
         waits: list[Due] = yield from looking(ground, "facts.waiting", lambda view: texts.waiting(view, only))
         progress = False
-        for some in _batches([due for due in waits if wanted(due)], ground.settings, together=teacher.names_messages):
+        here = [due for due in waits if wanted(due)]
+        for some in _batches(here, ground.settings, alone=None if not teacher.names_messages else alone):
             outcome = yield from _batch(ground, teacher, some, holds)
             if outcome is None:  # somebody else has the right now
                 return Learned(count, failed, lost=True)
@@ -123,7 +145,9 @@ def learning(
             failed = failed or outcome.failed
             if outcome.failed and patient:
                 return Learned(count, failed)
-            if outcome.failed or (len(some) > 1 and not teacher.names_messages):
+            if outcome.unplaced:
+                alone.update(due.key for due in some)
+            if outcome.failed or outcome.unplaced:
                 break  # what waits is shown in other batches from now on, and what failed comes before what follows it
         if not progress:
             return Learned(count, failed)
@@ -153,10 +177,10 @@ def _batch(
         logger.warning("No facts were extracted from %d messages; it will be tried again.", len(some), exc_info=True)
     if failure is None and not answer.readable:
         failure = Failure("The answer cannot be used: " + " ".join(answer.problems), said)
-    if failure is None and answer.unplaced and len(some) > 1:
-        # A fact that names no message has no source. Shown one at a time, none is needed.
-        teacher.names_messages = False
-        return Learned(0, failed=False)
+    if failure is None and len(some) > 1:
+        teacher.heard(answer)
+        if answer.unplaced:  # A fact that names no message has no source. Shown one at a time, none is needed.
+            return Learned(0, failed=False, unplaced=True)
 
     def keep(change: Change) -> Steps[Learned | None]:
         if holds is not None and not (yield from holds()):
@@ -213,20 +237,26 @@ def _tell(ground: FactsGround, book: Book, answer: Answer, some: Sequence[Due | 
             book.change.drafts.append(named_alike(alias, now, told=texts.resting_on(there, now)))
 
 
-def _batches(waits: Sequence[Due], settings: FactsConfig, *, together: bool) -> Iterator[list[Due]]:
-    """What waits, some at a time. What failed is tried alone, so that one message cannot spoil it for others."""
+def _batches(waits: Sequence[Due], settings: FactsConfig, *, alone: Collection[str] | None) -> Iterator[list[Due]]:
+    """What waits, some at a time. What failed is tried alone, so that one message cannot spoil it for others.
+
+    Args:
+        waits: What waits.
+        settings: How many at a time.
+        alone: The keys of what is to be shown alone as well; None: all.
+    """
     some: list[Due] = []
     size = 0
     for due in waits:
         length = min(len(due.message.text), settings.batch_chars)
-        alone = due.attempts > 0 or not together
+        single = alone is None or due.attempts > 0 or due.key in alone
         full = len(some) >= settings.batch_messages or size + length > settings.batch_chars
-        if some and (alone or full):
+        if some and (single or full):
             yield some
             some, size = [], 0
         some.append(due)
         size += length
-        if alone:
+        if single:
             yield some
             some, size = [], 0
     if some:

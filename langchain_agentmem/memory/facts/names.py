@@ -64,7 +64,8 @@ def predicate_key(predicate: str) -> str:
 def _key(name: str) -> str:
     if name.isascii() and name.replace(" ", "").isalnum() and "  " not in name:
         return name.strip().lower()  # what comes of the rest, sooner
-    seen = "".join(sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf")
+    whole = _HALVES.sub("\ufffd", name)  # as it is kept
+    seen = "".join(sign for sign in unicodedata.normalize("NFKC", whole) if unicodedata.category(sign) != "Cf")
     plain = _SPACE.sub(" ", seen).casefold().strip()
     bare = plain.strip(_QUOTES + " ").rstrip(".,;:!?").rstrip().strip(_QUOTES + " ")
     return unicodedata.normalize("NFKC", bare or plain)

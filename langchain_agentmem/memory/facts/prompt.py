@@ -15,7 +15,7 @@ from langchain_agentmem.memory.facts.fact import Fact
 from langchain_agentmem.memory.facts.learning import FactsGround
 from langchain_agentmem.memory.facts.names import entity_key
 from langchain_agentmem.memory.facts.rules import Rules
-from langchain_agentmem.memory.layer import looking
+from langchain_agentmem.memory.layer import looking, text_given, time_given
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.work import Work
 
@@ -40,11 +40,16 @@ def section(
         budget: How much room there is: a number of characters, a mapping or a `Budget`, of which the total counts.
         valid: What held at this time. Default: now, and what ended before is marked as past.
         counter: Counts tokens, for a budget in tokens. Default: a new one.
+
+    Raises:
+        InvalidInput: An argument is wrong.
     """
-    facts = yield from _chosen(ground, query, valid)
     limits = Budget.of(budget)
     measure = Measure(limits, counter)
-    now = moment(ground.now()) if valid is None else valid
+    question = "" if query is None else text_given(query, "A query").strip()
+    at = None if valid is None else moment(time_given(valid, "valid"))
+    facts = yield from _chosen(ground, question, at)
+    now = moment(ground.now()) if at is None else at
     lines: list[str] = []
     for fact in facts:
         fits = limits.total is None or measure.size(_block([*lines, _line(fact, now)])) <= limits.total
@@ -53,9 +58,9 @@ def section(
     return _block(lines) if lines else ""
 
 
-def _chosen(ground: FactsGround, query: str | None, valid: datetime | None) -> Work[list[Fact]]:
+def _chosen(ground: FactsGround, query: str, valid: datetime | None) -> Work[list[Fact]]:
     """The facts for a question: those that a search finds, and what is known of the entities that it names."""
-    if query is None or not query.strip():
+    if not query:
         facts = yield from asking.listing(ground, limit=MOST, wanted=lambda fact: not fact.raw)
         return [fact for fact in reversed(facts) if valid is None or fact.holds_at(valid)]
     found = yield from asking.searching(ground, query, MOST, valid=valid, raw=False)

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from langchain_agentmem.clock import micros, moment
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.facts.extraction import time_in
+from langchain_agentmem.memory.facts.extraction import times_in
 from langchain_agentmem.memory.facts.fact import Fact, FactsConfig
 from langchain_agentmem.memory.facts.kg import KGMemory
 from langchain_agentmem.memory.operations.arguments import Arguments, Text
@@ -87,8 +87,8 @@ def fact_tools(
 
 def _add(facts: KGMemory, given: FactAdd) -> Calls[str]:
     times = {
-        "valid_from": _time("valid_from", given.valid_from, facts.now),
-        "valid_to": _time("valid_to", given.valid_to, facts.now, last=True),
+        name: None if at is None else moment(at)
+        for name, at in zip(("valid_from", "valid_to"), _times(given, facts.now), strict=True)
     }
     fact_id = yield Call(facts, "add_fact", (ROLE, given.subject, given.predicate, given.object), times)
     known: list[Fact] = yield Call(facts, "history", (given.subject, given.predicate))
@@ -155,14 +155,15 @@ OPERATIONS: tuple[Operation, ...] = (
 """What a model can do with facts."""
 
 
-def _time(name: str, given: str | None, now: datetime, *, last: bool = False) -> datetime | None:
-    """The time that a model means; none where it says nothing, or that something begins now."""
-    if given is None or not given.strip() or (given.strip().lower() == "now" and not last):
-        return None
-    at = time_in(given, micros(now), last=last)
-    if at is None:
-        raise InvalidInput(f"{name} is a date or a time, such as 2024-03-01, not {passage(given, most=QUOTED)!r}.")
-    return moment(at)
+def _times(given: Any, now: datetime) -> tuple[int | None, int | None]:
+    """When something began and ended, as a model means it; none where it says nothing, or that it begins now."""
+    start = None if (given.valid_from or "").strip().lower() in {"", "now"} else given.valid_from
+    end = None if not (given.valid_to or "").strip() else given.valid_to
+    times = times_in(start, end, micros(now))
+    for name, said, at in zip(("valid_from", "valid_to"), (start, end), times, strict=True):
+        if said is not None and at is None:
+            raise InvalidInput(f"{name} is a date or a time, such as 2024-03-01, not {passage(said, most=QUOTED)!r}.")
+    return times
 
 
 def _fact(fact: Fact) -> dict[str, Any]:

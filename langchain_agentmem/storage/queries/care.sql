@@ -22,6 +22,7 @@ select
     (select count(*) from memory where kind = 'core' and deleted = 0 and until = 4611686018427387904) as core,
     (select count(*) from memory where kind = 'event' and deleted = 0 and until = 4611686018427387904) as events,
     (select count(*) from memory where kind = 'record' and deleted = 0 and until = 4611686018427387904) as records,
+    (select count(*) from memory where kind = 'fact' and deleted = 0 and until = 4611686018427387904) as facts,
     (select count(*) from memory where until < 4611686018427387904) as old_memories,
     (select count(*) from memory_group) as waiting_groups,
     (select count(*) from content) as contents,

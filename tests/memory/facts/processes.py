@@ -65,7 +65,7 @@ def scripted_facts(said: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
         for fact in facts_in(message["content"]):
             start, end = fact.get("valid_from"), fact.get("valid_to")
             since = day(number) if start is None else _midnight(start)
-            until = None if end is None else _midnight(end) + timedelta(days=1)
+            until = None if end is None else _midnight(end)
             values = held[fact["subject"], fact["predicate"]]
             single = fact["predicate"] in {"lives in", "works at"}
             same = [each for each in values if each["object"] == fact["object"] and each["until"] is None]

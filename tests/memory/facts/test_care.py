@@ -114,9 +114,9 @@ class TestCounting:
         facts = memory.facts("user")
         key = facts.add_fact("user", "Maya", "likes", "tea")
         facts.add_fact("user", "Maya", "likes", "tea", source="a")
-        assert memory.stats()["memories"] == before + 1
+        assert (memory.stats()["memories"], memory.stats()["facts"]) == (before + 1, 1)
         facts.remove_by_id(key)
-        assert memory.stats()["memories"] == before
+        assert (memory.stats()["memories"], memory.stats()["facts"]) == (before, 0)
         assert memory.verify().checked["memories"] == before
 
 

@@ -88,7 +88,7 @@ class TestTheScript:
             ("Tom", "likes", "tea", day(0), "None", ("a",)),
             ("Tom", "lives in", "Kyoto", midnight, "None", ("c",)),
             ("Tom", "lives in", "Oslo", day(0), str(midnight), ("a", "b")),
-            ("Tom", "visited", "Rome", day(-31).replace(hour=0), "2023-12-03 00:00:00+00:00", ("c",)),
+            ("Tom", "visited", "Rome", day(-31).replace(hour=0), "2023-12-02 00:00:00+00:00", ("c",)),
         ]
 
 

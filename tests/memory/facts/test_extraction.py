@@ -165,6 +165,19 @@ class TestShapes:
         reply = '[{"subject": "a", "predicate": "b", "object": "c"}, {"subject": "d", "predicate": "e", "object": "f"}]'
         assert triples(read(reply, ONE)) == [(0, "a", "b", "c"), (0, "d", "e", "f")]
 
+    @pytest.mark.parametrize("between", ["\n", " ", ",\n", "\n- ", "\n2. "])
+    @pytest.mark.parametrize("around", ["{}", "```jsonl\n{}\n```", "Here they are:\n- {}\nThat is all."])
+    def test_so_are_several_that_stand_side_by_side(self, between, around):
+        reply = around.format(between.join(json.dumps({**FACT, "message": n}) for n in (1, 2)))
+        assert triples(read(reply, TWO)) == [(0, "Maya", "likes", "tea"), (1, "Maya", "likes", "tea")]
+        assert read(reply, TWO).problems == ()
+
+    def test_of_those_one_that_is_cut_off_is_none(self):
+        reply = f"{json.dumps(FACT)}\n{json.dumps(FACT)[:-9]}"
+        assert not read(reply, TWO).readable
+        assert triples(read(reply, ONE)) == [(0, "Maya", "likes", "tea")]
+        assert read(reply, ONE).problems == ("It is cut off.",)
+
     @pytest.mark.parametrize(
         "reply", ['{"facts": []}', "[]", {"facts": []}, [], "```json\n[]\n```", 'None: {"facts":[]}']
     )
@@ -209,6 +222,7 @@ class TestShapes:
             ("Maya likes tea", "it is no object"),
             (None, "it is no object"),
             ({**FACT, "valid_from": "2024-02-01", "valid_to": "2024-01-01"}, "it ends before it begins"),
+            ({**FACT, "valid_to": "0001-01-01T00:00:00"}, "it ends before it begins"),
         ],
     )
     def test_what_is_no_fact_is_named_and_the_rest_counts(self, item, problem):
@@ -308,6 +322,7 @@ class TestTimes:
             ("yesterday", at(2024, 5, 14), at(2024, 5, 15)),
             ("last month", at(2024, 4), at(2024, 5)),
             ("  2024-03-05  ", at(2024, 3, 5), at(2024, 3, 6)),
+            ("20240305", at(2024, 3, 5), at(2024, 3, 6)),
         ],
     )
     def test_are_understood(self, value, start, end):
@@ -330,6 +345,20 @@ class TestTimes:
         some = [due("one"), due("two", "m2", at=datetime(2023, 2, 2, tzinfo=UTC))]
         answer = read([{**FACT, "since": "yesterday"}, {**FACT, "message": 2, "from": "yesterday"}], some)
         assert [fact.start for fact in answer.facts] == [at(2024, 5, 14), at(2023, 2, 1)]
+
+    @pytest.mark.parametrize(
+        ("begun", "ended", "end"),
+        [
+            ("2024-01-08", "2024-04-01", at(2024, 4)),  # the next thing begins on the day on which this one ends
+            ("2019", "2021", at(2021)),
+            ("2024-04-01", "2024-04-01", at(2024, 4, 2)),
+            ("2021", "2021", at(2022)),
+            (None, "2021", at(2021)),
+        ],
+    )
+    def test_an_end_is_where_its_day_or_year_begins_unless_that_is_all_there_was(self, begun, ended, end):
+        [fact] = read([{**FACT, "valid_from": begun, "valid_to": ended}], ONE).facts
+        assert fact.end == end
 
     @pytest.mark.parametrize(
         "names", [("valid_from", "valid_to"), ("since", "until"), ("from", "to"), ("start", "end")]

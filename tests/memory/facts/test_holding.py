@@ -127,6 +127,11 @@ class TestEnds:
         lives("Lisbon", end=day(1))
         assert periods(facts) == [("Lisbon", day(1) - timedelta(microseconds=1), day(1))]
 
+    def test_an_end_before_all_time_is_refused_and_spoils_nothing(self, facts, lives):
+        with pytest.raises(InvalidInput, match="valid_to must come after"):
+            lives("Eden", end=datetime.min)
+        assert lives("Rome", end=datetime.min + timedelta(days=1)) == facts.history("Maya")[0].id
+
     def test_an_end_before_the_start_is_refused(self, facts, lives):
         with pytest.raises(InvalidInput, match="valid_to must come after valid_from"):
             lives("Lisbon", day(5), day(5))
@@ -215,6 +220,11 @@ class TestContradictions:
         assert [each.facts[1].predicate for each in facts.contradictions(predicate="works at")] == ["works at"] * 2
         assert len(facts.contradictions("Ben", "works at")) == 1
         assert facts.contradictions(predicate="likes") == []
+
+    @pytest.mark.parametrize("asked", [{"subject": 5}, {"predicate": 5}])
+    def test_of_what_is_no_name_are_none(self, facts, asked):
+        with pytest.raises(InvalidInput, match="is text, not int"):
+            facts.contradictions(**asked)
 
     def test_what_was_replaced_at_once_contradicts_nothing(self, facts, lives, clock):
         faro = lives("Faro", day(1), clock.now + timedelta(days=9))

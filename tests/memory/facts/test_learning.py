@@ -120,6 +120,22 @@ class TestAnyModel:
         assert list(map(len, model.calls)) == [3, 1, 1, 1, 1, 1]
         assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abcde")}
 
+    def test_that_errs_once_is_shown_several_again(self, here):
+        """Only what it did not tell apart is shown one at a time."""
+
+        def err(before, some):
+            answer = told(some)
+            if before == 0:
+                answer["facts"][1]["message"] = 9
+            return json.dumps(answer)
+
+        model = Scripted(meanwhile=err)
+        said(here.facts("b"), *likes(*"abcdef"))
+        facts = here.facts("b", model=model, settings=FactsConfig(batch_messages=3))
+        assert facts.drain() == 6
+        assert list(map(len, model.calls)) == [3, 1, 1, 1, 3]
+        assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abcdef")}
+
     def test_whose_answer_is_cut_off_is_shown_one_at_a_time(self, here):
         """Else what it had no room for would never be known."""
 
@@ -283,7 +299,17 @@ class TestBatches:
         assert known(here.facts("b")) == {("likes", "tea"): ("m0", "m2"), ("likes", "rain"): ("m1",)}
 
     @pytest.mark.parametrize(
-        "settings", [{"batch_messages": 0}, {"batch_chars": 0}, {"max_attempts": 0}, {"timeout": 0}]
+        "settings",
+        [
+            {"batch_messages": 0},
+            {"batch_chars": 0},
+            {"max_attempts": 0},
+            {"timeout": 0},
+            {"single_valued": 5},
+            {"predicates": None},
+            {"predicates": {"likes": 1}},
+            {"secret_patterns": 5},
+        ],
     )
     def test_settings_that_cannot_work_are_refused(self, settings):
         with pytest.raises(InvalidInput):
@@ -664,3 +690,21 @@ def test_a_memory_of_a_path_learns_too(tmp_path):
     said(facts, *likes("tea"))
     facts.drain()
     assert known(facts) == {("likes", "tea"): ("m0",)}
+
+
+def test_a_trace_says_what_came_of_it():
+    steps = []
+    with AgentMemory(":memory:", hooks=[steps.append]) as memory:
+        said(memory.facts("b"), "Maya | likes | tea")
+        memory.facts("b", model=Scripted()).drain()
+    [learned] = [step.outputs for step in steps if step.name == "memory.facts.learn"]
+    assert learned == {"messages": 1, "failed": False, "lost": False, "unplaced": False}
+
+
+def test_a_text_that_is_extracted_at_once_is_asked_about_once(here):
+    """The background leaves it alone, so that a model answers in its turn, and is paid once."""
+    model = Scripted()
+    facts = here.facts("b", model=model)
+    for number in range(20):
+        facts.extract_and_update_from_text(f"Maya | likes | tea {number}")
+    assert list(map(len, model.calls)) == [1] * 20

@@ -1,0 +1,187 @@
+"""Facts as a graph: what is connected with what, by what held at some time, and pictures of it."""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from datetime import UTC, datetime
+
+import networkx as nx
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput, MissingExtra
+
+JANUARY, MARCH, JUNE = (datetime(2024, month, 1, tzinfo=UTC) for month in (1, 3, 6))
+
+
+@pytest.fixture
+def facts(memory):
+    """Ana knows Ben, who has moved from Acme to Globex; Eve works there too, and Zoe knows nobody of them."""
+    facts = memory.facts("graph")
+    facts.add_fact("user", "Ana", "knows", "Ben", valid_from=JANUARY)
+    facts.add_fact("user", "Ben", "works at", "Acme", valid_from=JANUARY)
+    facts.add_fact("user", "Ben", "works at", "Globex", valid_from=MARCH)
+    facts.add_fact("user", "Eve", "works at", "Globex", valid_from=JANUARY)
+    facts.add_fact("user", "Zoe", "likes", "tea", valid_from=JANUARY)
+    return facts
+
+
+@pytest.fixture
+def here():
+    with AgentMemory(":memory:") as memory:
+        yield memory
+
+
+def names(found) -> list[tuple[str, int]]:
+    return [(each.name, each.distance) for each in found]
+
+
+class TestNeighbours:
+    def test_are_what_facts_connect_whichever_way_they_point_the_nearest_first(self, facts):
+        assert names(facts.neighbours("Ben")) == [("Ana", 1), ("Globex", 1)]
+        assert names(facts.neighbours("ana", 3)) == [("Ben", 1), ("Globex", 2), ("Eve", 3)]
+        assert [str(each) for each in facts.neighbours("Globex")] == ["Ben", "Eve"]
+        assert facts.neighbours("Ana", 2)[1].fact.text == "Ben works at Globex"
+
+    def test_are_those_of_the_time_that_is_asked_for(self, facts):
+        assert names(facts.neighbours("Ana", 2, valid=JANUARY)) == [("Ben", 1), ("Acme", 2)]
+        assert facts.neighbours("Ana", valid=datetime(2023, 1, 1, tzinfo=UTC)) == []
+        assert facts.neighbours("Ana", recorded=datetime(2000, 1, 1, tzinfo=UTC)) == []
+
+    def test_are_reached_by_some_predicates_only_if_wanted(self, facts):
+        assert names(facts.neighbours("Ana", 9, predicates=["KNOWS"])) == [("Ben", 1)]
+        assert names(facts.neighbours("Ben", predicates="works at")) == [("Globex", 1)]
+        assert facts.neighbours("Ana", predicates=[]) == []
+
+    def test_of_merged_names_are_those_of_both(self, facts):
+        facts.merge("Benjamin", "Ben")
+        facts.add_fact("user", "Benjamin", "likes", "coffee")
+        assert names(facts.neighbours("Benjamin")) == [("Ana", 1), ("Globex", 1), ("coffee", 1)]
+        assert names(facts.neighbours("coffee")) == [("Ben", 1)]
+
+    def test_of_what_nobody_knows_are_none(self, facts):
+        assert facts.neighbours("nobody", 3) == []
+
+    @pytest.mark.parametrize("depth", [0, -1, True, 1.5, "1", None])
+    def test_lie_at_a_whole_distance(self, here, depth):
+        with pytest.raises(InvalidInput, match="depth"):
+            here.facts().neighbours("Ana", depth)
+
+    async def test_can_be_awaited(self, facts):
+        assert await facts.aneighbours("Ana", 2) == facts.neighbours("Ana", 2)
+
+
+class TestPaths:
+    def test_are_the_shortest_chain_of_facts(self, facts):
+        chain = facts.path("Ana", "Eve")
+        assert [fact.text for fact in chain] == ["Ana knows Ben", "Ben works at Globex", "Eve works at Globex"]
+        assert facts.path("Eve", "Ana") == chain[::-1]
+        assert facts.path("Ana", "ana") == []
+
+    def test_are_none_where_nothing_connects(self, facts):
+        assert facts.path("Ana", "tea") is None
+        assert facts.path("Ana", "nobody") is None
+        assert facts.path("Ana", "Eve", max_depth=2) is None
+        assert facts.path("Ana", "Eve", predicates=["knows"]) is None
+        assert facts.path("Ana", "Eve", valid=JANUARY) is None
+
+    async def test_can_be_awaited(self, facts):
+        assert await facts.apath("Ana", "Eve") == facts.path("Ana", "Eve")
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_and_neighbours_are_those_of_any_graph(self, here, seed):
+        chance = random.Random(seed)
+        facts = here.facts("any")
+        graph = nx.Graph()
+        graph.add_nodes_from(map(str, range(12)))
+        for _ in range(14):
+            one, other = chance.sample(range(12), 2)
+            facts.add_fact("user", str(one), "knows", str(other))
+            graph.add_edge(str(one), str(other))
+        for start in graph:
+            far = nx.single_source_shortest_path_length(graph, start)
+            assert dict(names(facts.neighbours(start, 12))) == {key: away for key, away in far.items() if away}
+            for end in graph:
+                chain = facts.path(start, end, max_depth=12)
+                assert (None if chain is None else len(chain)) == far.get(end)
+                at = start
+                for fact in chain or ():  # each begins where the one before ended
+                    assert at in (fact.subject, fact.object)
+                    at = fact.object if at == fact.subject else fact.subject
+                assert chain is None or at == end
+
+
+class TestEntities:
+    def test_are_found_by_how_their_names_begin(self, facts):
+        assert [(each.name, each.facts) for each in facts.entities("g")] == [("Globex", 2)]
+        assert [each.name for each in facts.entities()] == ["Acme", "Ana", "Ben", "Eve", "Globex", "tea", "Zoe"]
+        assert [each.name for each in facts.entities(limit=2)] == ["Acme", "Ana"]
+        assert facts.entities("nobody") == []
+
+    def test_are_found_by_other_names_of_theirs(self, facts):
+        facts.add_fact("user", "Benjamin", "likes", "coffee")
+        facts.merge("Benjamin", "Ben")
+        [found] = facts.entities("benj")
+        assert (found.name, found.aliases) == ("Ben", ("Benjamin",))
+        facts.unmerge("Benjamin")
+        assert [each.name for each in facts.entities("ben")] == ["Ben", "Benjamin"]
+
+    def test_with_half_a_character_are_found_by_the_name_that_was_given(self, facts):
+        """The other half is lost, and no database can keep the one."""
+        fact = facts.get(facts.add_fact("user", "a\ud83db", "is\ud83d", "\ude00"))
+        assert (fact.subject, fact.object) == ("a\ufffdb", "\ufffd")
+        assert facts.history("a\ud83db", "is\ud83d") == facts.as_of(obj="\ude00") == [fact]
+        assert [each.name for each in facts.entities("a\ud83d")] == ["a\ufffdb"]
+        assert names(facts.neighbours("\ude00")) == [("a\ufffdb", 1)]
+
+    async def test_can_be_awaited(self, facts):
+        assert await facts.aentities("b") == facts.entities("b")
+
+
+class TestPictures:
+    def test_networkx_has_entities_as_nodes_and_facts_as_edges(self, facts):
+        graph = facts.to_networkx()
+        assert isinstance(graph, nx.MultiDiGraph)
+        assert sorted(graph) == ["Ana", "Ben", "Eve", "Globex", "Zoe", "tea"]
+        [knows] = [told for _, _, told in graph.edges(data=True) if told["predicate"] == "knows"]
+        assert (knows["subject"], knows["object"], knows["valid_from"]) == ("Ana", "Ben", JANUARY.isoformat())
+
+    def test_json_is_what_networkx_reads(self, facts):
+        graph = nx.node_link_graph(facts.to_json(), edges="links")
+        assert nx.utils.graphs_equal(graph, facts.to_networkx())
+
+    def test_show_what_held_at_a_time_around_something(self, facts):
+        assert sorted(facts.to_networkx("Ana", 1)) == ["Ana", "Ben"]
+        assert sorted(facts.to_networkx("Ana", 2, valid=JANUARY)) == ["Acme", "Ana", "Ben"]
+        assert [each["id"] for each in facts.to_json("nobody")["nodes"]] == []
+
+    def test_mermaid_draws_what_has_ended_dotted(self, facts):
+        drawn = facts.to_mermaid("Ben", 1, valid=JANUARY).splitlines()
+        assert drawn[0] == "flowchart LR"
+        assert drawn[1:4] == ['    e0["Ana"]', '    e1["Ben"]', '    e2["Acme"]']
+        assert drawn[4:] == ['    e0 -->|"knows"| e1', '    e1 -.->|"works at"| e2']
+
+    @pytest.mark.parametrize(
+        "name", ['"]; click e0 "javascript:alert(1)', "a\nend\nb", "<script>", "```", "%%{init}%%", "x --> y", "#quot;"]
+    )
+    def test_names_do_no_harm_to_it(self, here, name):
+        facts = here.facts()
+        facts.add_fact("user", name, name, "b")
+        shape = re.compile(r"""    e\d+(\["[^"\[\]{}<>;`%#]*"\]| -->\|"[^"|<>;`%#]*"\| e\d+)""")
+        first, *rest = re.sub(r"#\d+;", "", facts.to_mermaid()).splitlines()
+        assert first == "flowchart LR"
+        assert len(rest) == 3
+        assert [line for line in rest if not shape.fullmatch(line)] == []
+
+    def test_without_networkx_it_is_said_what_to_install(self, here, monkeypatch):
+        monkeypatch.setitem(sys.modules, "networkx", None)
+        with pytest.raises(MissingExtra, match="graph"):
+            here.facts().to_networkx()
+        assert here.facts().to_json()["nodes"] == []
+
+    async def test_can_be_awaited(self, facts):
+        assert await facts.ato_json("Ana") == facts.to_json("Ana")
+        assert await facts.ato_mermaid() == facts.to_mermaid()
+        assert nx.utils.graphs_equal(await facts.ato_networkx(), facts.to_networkx())
