@@ -13,6 +13,7 @@ goes on from there, and of several processes one does it.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -114,19 +115,22 @@ class ContextCompactor:
         mark = blake2b(f"{self._lane}\x1f{self._at.name}".encode("utf-8", "surrogatepass"), digest_size=20)
         self._wanted = Wanted(self._at.path, KIND, mark.hexdigest())
         self._attendant = Attendant(self._look, "agentmem-rounds")
+        self._turning = threading.Lock()  # who stops it must not meet who has begun to start it
         self._unwatch: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Summarize from now on, beginning with what there is. Starting twice is starting once."""
-        if not self.config.enabled or not self._attendant.start():
-            return
-        self._unwatch = self.session.watch_rounds(self.notify_rounds_changed)
+        with self._turning:
+            if not self.config.enabled or not self._attendant.start():
+                return
+            self._unwatch = self.session.watch_rounds(self.notify_rounds_changed)
         self.notify_rounds_changed()
 
     def stop(self) -> None:
         """Summarize no more. Nothing is waited for: a model that is being asked may answer, and its answer is kept."""
-        self._attendant.stop()
-        self._unwatch()
+        with self._turning:
+            self._attendant.stop()
+            self._unwatch()
 
     def notify_rounds_changed(self) -> None:
         """Leave word that there may be something to do. Does nothing unless started; never waits."""

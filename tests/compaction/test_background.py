@@ -531,3 +531,32 @@ class TestLifecycle:
         ids = [*summary.round_ids, *(each.id for each in left)]
         assert sorted(ids) == sorted(each.id for each in session.rounds)
         assert len(set(ids)) == 12
+
+
+class TestTurning:
+    def test_who_stops_while_another_starts_leaves_nobody_watching(self, memory):
+        """What has begun to start is started first, and then stopped: no watch is left behind."""
+        session = memory.session("turning")
+        session.create_round("hello")
+        watched, may_go_on = threading.Event(), threading.Event()
+        left: list[object] = []
+
+        def watch(notify):
+            watched.set()
+            assert may_go_on.wait(10)
+            left.append(notify)
+            return left.clear
+
+        session.watch_rounds = watch
+        compactor = ContextCompactor(session, "Planner")
+        starts = threading.Thread(target=compactor.start)
+        starts.start()
+        assert watched.wait(10)
+        stops = threading.Thread(target=compactor.stop)
+        stops.start()
+        stops.join(0.05)
+        may_go_on.set()
+        starts.join(10)
+        stops.join(10)
+        assert left == []
+        assert compactor.wait(10)

@@ -52,9 +52,9 @@ def section(
     now = moment(ground.now()) if at is None else at
     lines: list[str] = []
     for fact in facts:
-        fits = limits.total is None or measure.size(_block([*lines, _line(fact, now)])) <= limits.total
-        if fits:
-            lines.append(_line(fact, now))
+        more = [*lines, _line(fact, now)]
+        if limits.total is None or measure.size(_block(more)) <= limits.total:
+            lines = more
     return _block(lines) if lines else ""
 
 
@@ -65,17 +65,17 @@ def _chosen(ground: FactsGround, query: str, valid: datetime | None) -> Work[lis
         return [fact for fact in reversed(facts) if valid is None or fact.holds_at(valid)]
     found = yield from asking.searching(ground, query, MOST, valid=valid, raw=False)
     agreed: Rules = yield from looking(ground, "facts.rules", ground.rules)
-    words = f" {entity_key(query)} "
+    words = f" {entity_key(query)} ".replace("?", " ").replace(",", " ").replace("'s ", " ")
     named = {
         agreed.canonical(name): name
         for fact in found
         for name in (fact.subject, fact.object)
-        if f" {entity_key(name)} " in words.replace("?", " ").replace(",", " ").replace("'s ", " ")
+        if f" {entity_key(name)} " in words
     }
     chosen = {fact.id: fact for fact in found}
     for name in named.values():
         more = yield from asking.at_time(ground, valid=valid, subject=name, limit=MOST)
-        chosen = {**chosen, **{fact.id: fact for fact in more if fact.id not in chosen}}
+        chosen.update((fact.id, fact) for fact in more if fact.id not in chosen)
     return list(chosen.values())[:MOST]
 
 
