@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
     from langchain_agentmem.compaction.managed import ManagedConversationMemory
     from langchain_agentmem.compaction.node import CompactionNode
+    from langchain_agentmem.conversations.audit.trail import AuditTrail
     from langchain_agentmem.conversations.history import ConversationMemory
     from langchain_agentmem.conversations.sessions import SessionMemory
     from langchain_agentmem.errors import (
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
         MissingExtra,
         StorageError,
     )
+    from langchain_agentmem.memory.experience.experience import Experience
+    from langchain_agentmem.memory.experience.library import ExperienceLibrary
+    from langchain_agentmem.memory.experience.selector import ExperienceSelector
     from langchain_agentmem.memory.facts.kg import KGMemory
     from langchain_agentmem.memory.injection.inject import MemoryInjection
     from langchain_agentmem.memory.layers import LayeredMemory
@@ -56,9 +60,13 @@ _HOMES = {
     "AgentMemoryThreadStore": "stores.thread_items",
     "Attachment": "model",
     "AttachmentType": "model",
+    "AuditTrail": "conversations.audit.trail",
     "CompactionNode": "compaction.node",
     "Conversation": "model",
     "ConversationMemory": "conversations.history",
+    "Experience": "memory.experience.experience",
+    "ExperienceLibrary": "memory.experience.library",
+    "ExperienceSelector": "memory.experience.selector",
     "InvalidInput": "errors",
     "KGMemory": "memory.facts.kg",
     "LayeredMemory": "memory.layers",
@@ -87,9 +95,13 @@ __all__ = [
     "AgentMemoryThreadStore",
     "Attachment",
     "AttachmentType",
+    "AuditTrail",
     "CompactionNode",
     "Conversation",
     "ConversationMemory",
+    "Experience",
+    "ExperienceLibrary",
+    "ExperienceSelector",
     "InvalidInput",
     "KGMemory",
     "LayeredMemory",

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
         TriggerStrategy,
     )
     from langchain_agentmem.compaction.node import CompactionNode
+    from langchain_agentmem.conversations.audit.trail import AuditTrail
+    from langchain_agentmem.memory.experience.library import ExperienceLibrary
     from langchain_agentmem.memory.facts.fact import FactsConfig
     from langchain_agentmem.memory.facts.kg import KGMemory
     from langchain_agentmem.memory.facts.node import RememberFacts
@@ -310,6 +312,40 @@ class AgentMemory(Closing):
             raise InvalidInput(f"Facts cannot be remembered like this: {error}.") from error
         return RememberFacts(self, model, **options)
 
+    def experiences(
+        self,
+        directory: str | os.PathLike[str],
+        namespace: Sequence[str] | None = None,
+        *,
+        subfolders: bool = False,
+    ) -> ExperienceLibrary:
+        """Handcrafted experiences (document 000): a folder of instructions, each with the condition for it.
+
+        `memory.experiences("experience").selector(role="Planner", model=model)` puts those that apply into a prompt.
+
+        Args:
+            directory: The folder, with files `handcrafted_exp_*.yaml`. Changes are seen by the next selection.
+            namespace: Whose feedback is kept and counts. Default: the running config's, else the root.
+            subfolders: Whether files in folders below it count too. Default False.
+
+        Raises:
+            InvalidInput: There is no such folder, or an argument is wrong.
+        """
+        from langchain_agentmem.memory.experience.library import ExperienceLibrary  # noqa: PLC0415 - who needs it pays
+
+        return ExperienceLibrary(self.database, directory, subfolders=subfolders, namespace=namespace)
+
+    @cached_property
+    def audit(self) -> AuditTrail:
+        """Every prompt and reply (document 002), of the namespace of the running config, else of the root.
+
+        `memory.audit.add(prompt, reply)` adds one, `memory.audit.handler()` is a callback handler that adds every model
+        call of a run. `AuditTrail(memory, namespace)` is that of another namespace.
+        """
+        from langchain_agentmem.conversations.audit.trail import AuditTrail  # noqa: PLC0415 - who needs it pays
+
+        return AuditTrail(self.database)
+
     def session(self, session_id: Any = None, namespace: Sequence[str] | None = None) -> SessionMemory:
         """One session of rounds and posts between roles (document 000), over the log of the same id, or of a thread.
 
@@ -468,7 +504,8 @@ class AgentMemory(Closing):
             query: Any text.
             namespace: Where to look: this namespace and all below it. Default: the running config's, else the root.
             limit: Most results. Default: 10.
-            kinds: Only these kinds: "message", "fact", "item", "event", "record". Default: all.
+            kinds: Only these kinds: "message", "fact", "item", "event", "record", "audit". Default: all but "audit",
+                whose entries repeat what messages say.
             conversation_id: Only this conversation. Default: all.
             roles: Only messages of these roles. Default: all.
             before: Only what was said before this time. Without a time zone it is taken as UTC.

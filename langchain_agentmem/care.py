@@ -16,11 +16,16 @@ from typing import Any, TextIO
 from langchain_agentmem import blobs, jobs
 from langchain_agentmem.compaction import records as compactions
 from langchain_agentmem.conversations import log, transfer
+from langchain_agentmem.conversations.audit import check as audit_check
+from langchain_agentmem.conversations.audit import keeping as audit
+from langchain_agentmem.conversations.audit import transfer as audit_transfer
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.files import path_of_file, whole_file
 from langchain_agentmem.items import store as items
 from langchain_agentmem.items import transfer as item_transfer
 from langchain_agentmem.items.store import Place
+from langchain_agentmem.memory.experience import records as experiences
+from langchain_agentmem.memory.experience import transfer as experience_transfer
 from langchain_agentmem.memory.facts import check as facts_check
 from langchain_agentmem.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.retrieval import index
@@ -44,6 +49,8 @@ _HOLDS = {
     "thread": {"part", "value", "write", "checkpoint"},
     "blobs": {"blob"},
     "items": {"item"},
+    **audit_transfer.HOLDS,
+    **experience_transfer.HOLDS,
     **memory_transfer.HOLDS,
 }
 """What the records of an export hold."""
@@ -81,6 +88,8 @@ class EraseReport:
         items: How many long-term items.
         branches: How many named branches of memory.
         memories: How many versions of what was remembered, on branches and in threads.
+        experiences: How many rows of what became of experiences: tallies, and feedback.
+        audit: How many entries of the audit trail.
     """
 
     conversations: int = 0
@@ -90,6 +99,8 @@ class EraseReport:
     items: int = 0
     branches: int = 0
     memories: int = 0
+    experiences: int = 0
+    audit: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +116,8 @@ class TransferReport:
         items: How many long-term items were written.
         branches: How many named branches of memory were written.
         memories: How many versions of what is remembered were written, on branches and in threads.
+        experiences: How many rows of what became of experiences were written: tallies, and feedback.
+        audit: How many entries of the audit trail were written.
     """
 
     conversations: int = 0
@@ -115,6 +128,8 @@ class TransferReport:
     items: int = 0
     branches: int = 0
     memories: int = 0
+    experiences: int = 0
+    audit: int = 0
 
 
 def statistics() -> Steps[dict[str, int]]:
@@ -157,10 +172,12 @@ def verify() -> Steps[tuple[list[str], dict[str, int]]]:
     problems += yield from compactions.problems()
     problems += yield from memory_check.problems()
     problems += yield from facts_check.problems()
+    problems += yield from experience_transfer.problems(*range_of(()))
+    problems += yield from audit_check.problems()
     counted = yield from statistics()
     checked = {"contents": bodies}
     looked_at = ["messages", "conversations", "threads", "checkpoints", "blobs", "items", "jobs", "compactions"]
-    looked_at += ["branches", "memories"]
+    looked_at += ["branches", "memories", "experiences", "feedback", "audit"]
     checked |= {name: counted[name] for name in looked_at}
     return problems, checked
 
@@ -193,6 +210,7 @@ def erase(
         high = low + "\x01"
     elif thread_id is not None:
         name = id_of(thread_id, "thread")
+    trail = yield from audit.erase(low, high, name)  # first, since who adds to it holds its end before anything else
     branches = yield query.list_branches(low=low, high=high, kind=log.CONVERSATION, name=name)
     erased = [log.Address(branch["path"], branch["name"]) for branch in branches]
     entries = 0
@@ -205,6 +223,7 @@ def erase(
     values = 0 if name is not None else (yield from blobs.erase(low, high))
     kept = 0 if name is not None else (yield from items.erase(low, high))
     named = 0 if name is not None else (yield from remembered.erase(low, high))
+    known = yield from experiences.erase(low, high, name)
     if name is None:
         yield from jobs.erase(low, high)
     report = EraseReport(
@@ -215,6 +234,8 @@ def erase(
         items=kept,
         branches=named,
         memories=(yield from remembered.fewer_than(before)),
+        experiences=known,
+        audit=trail,
     )
     return report, erased
 
@@ -258,7 +279,9 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
                 for record in records:
                     _write_line(file, record)
         kept = yield from _export_items(file, low, high)
+        known = yield from experience_transfer.dump(low, high, partial(_write_line, file))
         moved = yield from memory_transfer.dump(low, high, partial(_write_line, file))
+        trail = yield from audit_transfer.dump(low, high, partial(_write_line, file))
         _write_line(file, {"record": END})
     return TransferReport(
         conversations=len(branches),
@@ -269,6 +292,8 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
         items=kept,
         branches=moved.branches,
         memories=moved.memories,
+        experiences=known,
+        audit=trail,
     )
 
 
@@ -291,8 +316,9 @@ def load(
         MessageError: A conversation holds other content under one of the ids. Nothing was imported.
     """
     written: list[tuple[log.Address, list[str]]] = []
-    every = checkpoints = values = kept = 0
+    every = checkpoints = values = kept = known = trail = 0
     arrival = Arrival(tail=tail)
+    coming = audit_transfer.Arriving()
     for head, records in _groups(path):
         if head["record"] == "conversation":
             at = log.Address(path_of(head.get("namespace")), id_of(head.get("id"), "conversation"))
@@ -304,6 +330,10 @@ def load(
             values += yield from blobs.restore(path_of(head.get("namespace")), records)
         elif head["record"] == "items":
             kept += yield from item_transfer.restore(path_of(head.get("namespace")), records, now=now, tail=tail)
+        elif head["record"] in audit_transfer.HOLDS:
+            trail += yield from coming.take(path_of(head.get("namespace")), records)
+        elif head["record"] in experience_transfer.HOLDS:
+            known += yield from experience_transfer.restore(path_of(head.get("namespace")), records)
         elif head["record"] in memory_transfer.HOLDS:
             yield from arrival.take(head, records)
             if head["record"] == memory_transfer.MEMORIES:
@@ -313,6 +343,7 @@ def load(
             checkpoints += yield from thread_transfer.restore(thread, bool(head.get("delta")), records, now=now)
             every += 1
     moved = yield from arrival.finish()
+    yield from coming.finish()
     report = TransferReport(
         conversations=len(written),
         entries=sum(len(keys) for _, keys in written),
@@ -322,6 +353,8 @@ def load(
         items=kept,
         branches=moved.branches,
         memories=moved.memories,
+        experiences=known,
+        audit=trail,
     )
     return report, written
 

@@ -1,7 +1,8 @@
-"""The command line `agentmem`: starts the commands (`commands.py`) and turns errors into exit codes.
+"""The command line `agentmem`: starts the commands (`commands/app.py`) and turns errors into exit codes.
 
 0    all is well
-1    `verify` found problems
+1    `verify` or `audit verify` found problems, `experiences check` files that do not count, or `audit import` what
+     could not be read
 2    one of our own errors, on one line of standard error; also a command that cannot be understood
 130  Ctrl-C
 """
@@ -37,7 +38,7 @@ def _app() -> Callable[[], None]:
         import typer  # noqa: F401, PLC0415
     except ImportError as error:
         raise MissingExtra("The command line", "cli") from error
-    from langchain_agentmem.commands import app  # noqa: PLC0415
+    from langchain_agentmem.commands.app import app  # noqa: PLC0415
 
     return app
 

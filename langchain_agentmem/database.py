@@ -10,12 +10,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
+from langchain_agentmem.conversations.audit import records as audit
 from langchain_agentmem.embedding import Embedder
-from langchain_agentmem.errors import InvalidInput, MemoryClosed
+from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClosed
 from langchain_agentmem.events import Event, Hook, Hooks
 from langchain_agentmem.finding import TEXTS, find
 from langchain_agentmem.jobs import Job
@@ -42,6 +44,14 @@ class Remembering(Protocol):
         ...
 
 
+class Writing(Protocol):
+    """Something that may have more to write."""
+
+    def close(self) -> object:
+        """Write it."""
+        ...
+
+
 class Database:
     """An open database.
 
@@ -49,6 +59,7 @@ class Database:
         runs: The graph runs of this process, whose memory follows their threads.
         worker: Does the jobs of its queue, see `jobs.py`.
         remembering: Whoever holds something that was read here, and has to `forget` it when something is erased.
+        writing: Whoever still has something to write, and does so when it is told to `close`.
 
     Args:
         url: A path, ":memory:" or a `postgresql://` URL.
@@ -89,6 +100,7 @@ class Database:
         self.worker = Worker(self.engine)
         self.runs = Runs()
         self.remembering: weakref.WeakSet[Remembering] = weakref.WeakSet([self.runs])
+        self.writing: weakref.WeakSet[Writing] = weakref.WeakSet()
         self._closes_itself = weakref.finalize(self, _close, self.worker, self.engine)
         self.embedder: Embedder | None = None
         if self.engine.read(index.is_old):
@@ -105,6 +117,8 @@ class Database:
 
     def close(self) -> None:
         """Close the database; what runs is waited for."""
+        for each in list(self.writing):
+            each.close()
         if self.embedder is not None:
             self.embedder.close()
         self._closes_itself()
@@ -154,6 +168,8 @@ class Database:
             weights: How much each signal counts.
             outlook: From where it looks. Default: from nowhere in particular.
         """
+        if audit.KIND in (walls.kinds or ()) and self.engine.read(audit.waiting):
+            self._settle()
         dense = self.near(asked, walls) if limit else None
         return self.engine.read(lambda: find(asked, walls, limit=limit, weights=weights, dense=dense, outlook=outlook))
 
@@ -167,6 +183,8 @@ class Database:
         outlook: Outlook | None = None,
     ) -> list[Recollection]:
         """`find`, awaited."""
+        if audit.KIND in (walls.kinds or ()) and await self.engine.aread(audit.waiting):
+            await self.engine.in_thread(self._settle, write=True)
         dense = await self.anear(asked, walls) if limit else None
         return await self.engine.aread(
             lambda: find(asked, walls, limit=limit, weights=weights, dense=dense, outlook=outlook)
@@ -234,6 +252,11 @@ class Database:
             value: T = await self.engine.in_thread(function, write=write)
             step.finish(lambda: _outcome(value))
         return value
+
+    def _settle(self) -> None:
+        """Have what waits of the audit trail enter the index, where somebody looks for it; a file may be read only."""
+        with suppress(DatabaseReadOnly):
+            self.engine.write(audit.settle)
 
     def _written(self) -> None:
         if self.embedder is not None:

@@ -158,6 +158,23 @@ class CompressionFellShort(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ExperienceSelectionFellBack(Event):
+    """A model was to select experiences, and they were selected by their words instead.
+
+    Attributes:
+        role: For whom; None for nobody in particular.
+        query: For what.
+        reason: Why, in a sentence.
+        error: What the model raised; None where it answered.
+    """
+
+    role: str | None
+    query: str
+    reason: str
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StepFinished(Event):
     """One traced operation has ended. Told only when somebody listens.
 

@@ -11,6 +11,8 @@ from typing import Any, TextIO
 
 from langchain_agentmem.errors import InvalidInput
 
+_SQLITE_BEGINS = b"SQLite format 3\0"
+
 
 def path_of_file(path: Any) -> Path:
     """Check the path of a file.
@@ -33,10 +35,12 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
         path: Where the file goes. A file that is there is replaced.
 
     Raises:
-        InvalidInput: It cannot be written.
+        InvalidInput: It cannot be written, or a SQLite database is there.
     """
     target = path_of_file(path)
     try:
+        if target.is_file() and _is_database(target):
+            raise InvalidInput(f"{str(target)!r} is a database, which a text would replace. Write elsewhere.")
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -84,3 +88,11 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
                 Path(f"{name}{suffix}").unlink(missing_ok=True)
     except OSError as error:
         raise InvalidInput(f"{str(target)!r} cannot be written: {error}.") from error
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE_BEGINS)) == _SQLITE_BEGINS
+    except OSError:  # nobody here may read it
+        return False

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from langchain_agentmem.conversations import found as messages
+from langchain_agentmem.conversations.audit import found as audit
 from langchain_agentmem.items import found as items
 from langchain_agentmem.memory import found as layers
 from langchain_agentmem.memory.facts import found as facts
@@ -29,6 +30,7 @@ RecollectionsOf: TypeAlias = Callable[[Sequence[Hit], int, Outlook], Steps[Mappi
 
 TEXTS: Mapping[str, TextsOf] = MappingProxyType(
     {
+        "audit": audit.texts,
         "event": layers.texts,
         "fact": layers.texts,
         "fact_text": layers.texts,
@@ -41,6 +43,7 @@ TEXTS: Mapping[str, TextsOf] = MappingProxyType(
 )
 RECOLLECTIONS: Mapping[str, RecollectionsOf] = MappingProxyType(
     {
+        "audit": lambda hits, now, _: audit.recollections(hits, now),
         "event": layers.recollections,
         "fact": facts.recollections,
         "fact_text": facts.recollections,
@@ -51,20 +54,23 @@ RECOLLECTIONS: Mapping[str, RecollectionsOf] = MappingProxyType(
         "thread_post": messages.rewound_recollections,
     }
 )
-KINDS = ("event", "fact", "item", "message", "record")
+USUAL_KINDS = ("event", "fact", "item", "message", "record")
+"""What a user looks for who names no kinds. The audit trail repeats what messages say, so it must be asked for."""
+KINDS = ("audit", *USUAL_KINDS)
 """What a user can look for."""
 _STORED_AS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"fact": ("fact", "fact_text"), "item": ("item", "thread_item"), "message": ("message", "thread_post")}
 )
 
 
-def stored_as(kinds: Sequence[str] | None) -> tuple[str, ...] | None:
+def stored_as(kinds: Sequence[str] | None) -> tuple[str, ...]:
     """The kinds by which the index knows what a user looks for: what follows a thread has kinds of its own.
 
     Args:
-        kinds: Some of `KINDS`; None for all.
+        kinds: Some of `KINDS`; None for `USUAL_KINDS`.
     """
-    return None if kinds is None else tuple(each for kind in kinds for each in _STORED_AS.get(kind, (kind,)))
+    wanted = USUAL_KINDS if kinds is None else kinds
+    return tuple(each for kind in wanted for each in _STORED_AS.get(kind, (kind,)))
 
 
 def find(

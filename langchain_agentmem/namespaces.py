@@ -79,8 +79,9 @@ def id_of(value: Any, what: str, error: type[InvalidInput] = InvalidInput) -> st
     """
     text = value if isinstance(value, str) else str(value) if _is_like_an_id(value) else ""
     if not text or len(text) > LONGEST_ID or _FORBIDDEN.search(text):
+        named = f"an {what}" if what[:1] in "aeiou" else f"a {what}"
         raise error(
-            f"{value!r:.100} cannot be the id of a {what}: ids are strings of 1 to {LONGEST_ID} characters without "
+            f"{value!r:.100} cannot be the id of {named}: ids are strings of 1 to {LONGEST_ID} characters without "
             "control characters."
         )
     return text

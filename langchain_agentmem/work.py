@@ -1,8 +1,8 @@
 """Work that asks a model or the database, written once for those who wait and for those who await.
 
 Work is a generator, as an operation of the storage is: it yields what it wants, an `Ask` for a model, a `Run` or a
-`Find` for the database, is sent the answer, and returns a value. What goes wrong is raised in it, at the place where it
-asked.
+`Find` for the database, a `Do` for anything else, is sent the answer, and returns a value. What goes wrong is raised in
+it, at the place where it asked.
 
     def haiku(model):
         text = yield Ask(model, [HumanMessage("A haiku about memory.")], "haiku")
@@ -16,12 +16,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import sys
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage
+from langchain_core.runnables.config import run_in_executor
 
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.storage import Operation
@@ -35,6 +37,9 @@ T = TypeVar("T")
 
 NO_STREAM = "nostream"
 """LangGraph's tag for a model whose words are no part of the agent's answer."""
+
+OURS = "agentmem"
+"""The tag of a model's call that memory makes, and not the agent."""
 
 
 class Ask(NamedTuple):
@@ -89,7 +94,19 @@ class Find(NamedTuple):
     outlook: Outlook | None = None
 
 
-Wish: TypeAlias = Ask | Run | Find
+class Do(NamedTuple):
+    """Anything else that has to be waited for; the answer is what it returns.
+
+    Attributes:
+        do: A function, for those who wait.
+        ado: Its awaited twin. Default: the same, in a thread.
+    """
+
+    do: Callable[[], Any]
+    ado: Callable[[], Awaitable[Any]] | None = None
+
+
+Wish: TypeAlias = Ask | Run | Find | Do
 
 Work: TypeAlias = Generator[Wish, Any, T]
 """Yields what it wants to know, is sent the answers, returns a `T`."""
@@ -107,7 +124,9 @@ def perform(work: Work[T], database: Database | None = None) -> T:
         while True:
             try:
                 answer = _answer(wish, database)
-            except Exception as error:  # noqa: BLE001 - it is the work's to handle
+            except Exception as error:  # it is the work's to handle
+                if _leaves_the_node(error):
+                    raise
                 wish = work.throw(error)
             else:
                 wish = work.send(answer)
@@ -124,7 +143,9 @@ async def aperform(work: Work[T], database: Database | None = None) -> T:
         while True:
             try:
                 answer = await _aanswer(wish, database)
-            except Exception as error:  # noqa: BLE001 - it is the work's to handle
+            except Exception as error:  # it is the work's to handle
+                if _leaves_the_node(error):
+                    raise
                 wish = work.throw(error)
             else:
                 wish = work.send(answer)
@@ -157,6 +178,8 @@ def usable_model(given: Any) -> Any:
             return init_chat_model(given)
         except (ImportError, ValueError) as error:
             raise InvalidInput(f"There is no model {given!r}: {error}") from error
+        except Exception as error:  # each provider has errors of its own, for a key that is missing among others
+            raise InvalidInput(f"The model {given!r} cannot be used: {error}") from error
     if given is None or hasattr(given, "invoke") or callable(given):
         return given
     raise InvalidInput(
@@ -165,7 +188,15 @@ def usable_model(given: Any) -> Any:
     )
 
 
+def _leaves_the_node(error: Exception) -> bool:
+    """Whether LangGraph raised it to leave a node, as `interrupt` does. No model has failed then."""
+    errors = sys.modules.get("langgraph.errors")  # where a graph runs it is loaded
+    return errors is not None and isinstance(error, errors.GraphBubbleUp)
+
+
 def _answer(wish: Wish, database: Database | None) -> Any:
+    if isinstance(wish, Do):
+        return wish.do()
     if isinstance(wish, Run):
         run = _of(database).write if wish.write else _of(database).read
         return run(wish.name, wish.make, wish.inputs)
@@ -181,6 +212,8 @@ def _answer(wish: Wish, database: Database | None) -> Any:
 
 
 async def _aanswer(wish: Wish, database: Database | None) -> Any:
+    if isinstance(wish, Do):
+        return await (run_in_executor(None, wish.do) if wish.ado is None else wish.ado())
     if isinstance(wish, Run):
         run = _of(database).awrite if wish.write else _of(database).aread
         return await run(wish.name, wish.make, wish.inputs)
@@ -193,8 +226,9 @@ async def _aanswer(wish: Wish, database: Database | None) -> Any:
     async with asyncio.timeout(wish.timeout):
         if hasattr(wish.model, "ainvoke"):
             return _read(wish, await wish.model.ainvoke(list(wish.messages), config=_config(wish)))
-        # A function that only waits must not hold up the loop.
-        reply = await asyncio.to_thread(wish.model, list(wish.messages))
+        # A function that only waits must not hold up the loop. With asyncio.to_thread one that raises StopIteration,
+        # as next() does, would be waited for without end.
+        reply = await run_in_executor(None, wish.model, list(wish.messages))
         return _read(wish, await reply if inspect.isawaitable(reply) else reply)
 
 
@@ -251,7 +285,7 @@ def _document(found: Recollection) -> dict[str, Any]:
 
 
 def _config(wish: Ask) -> dict[str, Any]:
-    return {"run_name": wish.name, "tags": [NO_STREAM]}
+    return {"run_name": wish.name, "tags": [NO_STREAM, OURS]}
 
 
 def _read(wish: Ask, reply: Any) -> Any:

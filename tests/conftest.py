@@ -30,6 +30,11 @@ hypothesis.settings.load_profile("patient")
 gc.disable()  # until all tests are collected
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """`-n auto` means two workers a core: many tests wait, for a disk, a server, or another process."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Thousands of tests were collected, and stay: no collection of garbage has to look at them, now or later."""
     gc.enable()

@@ -12,7 +12,14 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory, Attachment
+from langchain_agentmem.conversations.audit import records as audit
+from langchain_agentmem.conversations.audit.entry import AuditEntry
+from langchain_agentmem.conversations.audit.rows import Draft
 from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MessageError
+from langchain_agentmem.memory.experience import records as experiences
+from langchain_agentmem.memory.experience.records import Feedback
+from langchain_agentmem.messages import Message
+from langchain_agentmem.namespaces import path_of
 
 WORDS = {
     "text": "zyxquorvex",
@@ -51,6 +58,33 @@ def tell_secrets(memory, count=150):
         message=WORDS["text"],
         attachments=[Attachment(type="plan", content=WORDS["attachment"])],
     )
+    feedback = Feedback(
+        feedback_id=WORDS["id"],
+        exp_id=WORDS["name"],
+        helped=True,
+        note=WORDS["text"],
+        conversation_id=WORDS["conversation"],
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    path = path_of((WORDS["namespace"],))
+    memory.database.write("feedback", lambda: experiences.add_feedback(path, feedback))
+    asked = Message(role="user", content=WORDS["query"], message_id=WORDS["id"])
+    for number, messages in enumerate([(), (asked, asked)]):
+        entry = AuditEntry(
+            id=f"{WORDS['id']}{number}",
+            kind="call",
+            prompt=WORDS["query"],
+            reply=WORDS["text"],
+            created_at=datetime(2026, 1, 1, tzinfo=UTC),
+            conversation_id=WORDS["conversation"],
+            thread_id=WORDS["name"],
+            junk=(WORDS["name"],),
+            title=WORDS["text"],
+            messages=messages,
+            extra={WORDS["text"]: WORDS["text"]},
+        )
+        draft = Draft(entry, WORDS["query"])
+        memory.database.write("audit", lambda draft=draft: audit.add(path, [draft]))
 
 
 def tell_others(memory, count=100):

@@ -125,7 +125,16 @@ class TestDocumentation:
 
 class TestTwins:
     @pytest.mark.parametrize(
-        "name", ["AgentMemory", "ConversationMemory", "KGMemory", "ManagedConversationMemory", "SessionMemory"]
+        "name",
+        [
+            "AgentMemory",
+            "AuditTrail",
+            "ConversationMemory",
+            "ExperienceLibrary",
+            "KGMemory",
+            "ManagedConversationMemory",
+            "SessionMemory",
+        ],
     )
     def test_what_does_io_has_an_async_twin_with_the_same_parameters(self, name):
         part = getattr(langchain_agentmem, name)
@@ -141,9 +150,10 @@ class TestTwins:
                 "inject",
                 "facts",
                 "remember_facts",
+                "experiences",
             ),
             *("byte_store", "retriever", "set_event_context", "get_messages"),
-            *("watch_rounds", "forget", "at"),
+            *("watch_rounds", "forget", "at", "selector", "handler", "entries", "aentries"),
         }
         checked = 0
         own = [each for each in part.__mro__ if each.__module__.startswith("langchain_agentmem.")]

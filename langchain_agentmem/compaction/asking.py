@@ -41,7 +41,7 @@ All of it together has at most %d words."""
 _WORDS_PER_TOKEN = 0.75
 _CAUTION = 0.9
 _PLACES = re.compile(r"\{content\}|\{PREVIOUS_SUMMARY\}")
-_THOUGHT = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```[\w+-]*\n(.*?)\n?(?:```|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"img_[0-9a-f]{8}")
 _LETTERS = 3

@@ -131,11 +131,13 @@ class CompactionNode(Runnable[Any, Any]):
         Raises:
             InvalidInput: There are no messages, or the state of the graph lacks the output key.
         """
-        return self._call_with_config(self._compact, input, config, **kwargs)
+        del kwargs
+        return self._call_with_config(self._compact, input, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """`invoke`, awaited."""
-        return await self._acall_with_config(self._acompact, input, config, **kwargs)
+        del kwargs
+        return await self._acall_with_config(self._acompact, input, config)
 
     def _compact(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager

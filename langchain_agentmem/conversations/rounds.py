@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from langchain_agentmem import encoding
 from langchain_agentmem.conversations import log
 from langchain_agentmem.messages import decode_body
-from langchain_agentmem.model import Attachment, Post, Round
+from langchain_agentmem.model import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
 
 USER, ASSISTANT = "User", "Assistant"
 
@@ -86,6 +86,21 @@ def role_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -
         )
         for each in kept
     ]
+
+
+def shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemoryEntry]:
+    """What roles share in these rounds under one type, see `SessionMemory.get_shared_memory_entries`."""
+    newest: dict[str, SharedMemoryEntry] = {}
+    for each in rounds:
+        for post in each.post_list:
+            for attachment in post.get_attachment(AttachmentType.shared_memory_entry):
+                entry = attachment.extra
+                if not isinstance(entry, SharedMemoryEntry) or entry.type != entry_type:
+                    continue
+                if entry.scope == "conversation" or each is rounds[-1]:
+                    newest.pop(post.send_from, None)  # a newer entry also moves to the end
+                    newest[post.send_from] = entry
+    return list(newest.values())
 
 
 def _without_marks(post: Post, *, keep_text: bool) -> Post:

@@ -25,7 +25,7 @@ from langchain_agentmem.compaction.rounds import CompactedMessage, Seen, seen_by
 from langchain_agentmem.conversations import log
 from langchain_agentmem.conversations.bound import ThreadLog, is_of_thread
 from langchain_agentmem.conversations.entries import entry_of
-from langchain_agentmem.conversations.rounds import ASSISTANT, USER, assembled, role_rounds
+from langchain_agentmem.conversations.rounds import ASSISTANT, USER, assembled, role_rounds, shared_entries
 from langchain_agentmem.conversations.saved import Saved, checked_retention
 from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -33,7 +33,6 @@ from langchain_agentmem.files import whole_file
 from langchain_agentmem.messages import Message, decode_body, to_langchain
 from langchain_agentmem.model import (
     Attachment,
-    AttachmentType,
     Conversation,
     Post,
     Retention,
@@ -294,11 +293,11 @@ class SessionMemory(Saved):
         Args:
             entry_type: "plan", "experience_sub_path", or any other.
         """
-        return _shared_entries(self._rounds(), entry_type)
+        return shared_entries(self._rounds(), entry_type)
 
     async def aget_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
         """`get_shared_memory_entries`, awaited."""
-        return _shared_entries(await self._arounds(), entry_type)
+        return shared_entries(await self._arounds(), entry_type)
 
     def messages_for(self, role: str) -> list[BaseMessage]:
         """The session from one role's point of view, as LangChain messages.
@@ -503,20 +502,6 @@ def _conversation(source: str | os.PathLike[str] | Conversation) -> Conversation
 
 def _sliced(seen: Seen) -> tuple[list[Round], CompactedMessage | None]:
     return seen.rest, seen.compacted
-
-
-def _shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemoryEntry]:
-    newest: dict[str, SharedMemoryEntry] = {}
-    for each in rounds:
-        for post in each.post_list:
-            for attachment in post.get_attachment(AttachmentType.shared_memory_entry):
-                entry = attachment.extra
-                if not isinstance(entry, SharedMemoryEntry) or entry.type != entry_type:
-                    continue
-                if entry.scope == "conversation" or each is rounds[-1]:
-                    newest.pop(post.send_from, None)  # a newer entry also moves to the end
-                    newest[post.send_from] = entry
-    return list(newest.values())
 
 
 def _messages_for(rounds: Sequence[log.Stored], messages: Sequence[log.Stored], role: str) -> list[BaseMessage]:

@@ -2,8 +2,9 @@
 
 `LayeredMemory` has core, recall and archival memory, resources and branches. `layer_tools` and `MemoryProtocol` let a
 model work on it, `MemoryInjection` and `MemoryMiddleware` show it to a model. `KGMemory` has facts, `RememberFacts`
-learns them in a graph, and `fact_tools` let a model keep them. Names are loaded when they are first used; a star import
-leaves out the middleware, which needs the extra `[agents]`.
+learns them in a graph, and `fact_tools` let a model keep them. `ExperienceLibrary` has instructions, of which an
+`ExperienceSelector` or `ExperienceMiddleware` shows a model those that apply. Names are loaded when they are first
+used; a star import leaves out the middleware, which needs the extra `[agents]`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
     from langchain_agentmem.memory.compress import Compressor
     from langchain_agentmem.memory.consolidation import ConsolidationReport
     from langchain_agentmem.memory.core import CoreEntry, CoreMemory
+    from langchain_agentmem.memory.experience.choosing import Selection
+    from langchain_agentmem.memory.experience.drafting import Draft
+    from langchain_agentmem.memory.experience.experience import Experience
+    from langchain_agentmem.memory.experience.library import ExperienceLibrary, LibraryCheck, Usage
+    from langchain_agentmem.memory.experience.middleware import ExperienceMiddleware as ExperienceMiddleware
+    from langchain_agentmem.memory.experience.records import Feedback, Tally
+    from langchain_agentmem.memory.experience.sections import section
+    from langchain_agentmem.memory.experience.selector import ExperienceSelector
+    from langchain_agentmem.memory.experience.template import SelectionTemplate
     from langchain_agentmem.memory.facts.fact import (
         Alias,
         Contradiction,
@@ -60,15 +70,22 @@ _HOMES = {
     "Contradiction": "facts.fact",
     "CoreEntry": "core",
     "CoreMemory": "core",
+    "Draft": "experience.drafting",
     "Entity": "facts.fact",
     "Event": "values",
     "Evidence": "facts.fact",
+    "Experience": "experience.experience",
+    "ExperienceLibrary": "experience.library",
+    "ExperienceMiddleware": "experience.middleware",
+    "ExperienceSelector": "experience.selector",
     "ExtractionFailure": "facts.fact",
     "Fact": "facts.fact",
     "FactsConfig": "facts.fact",
+    "Feedback": "experience.records",
     "KGMemory": "facts.kg",
     "LayeredMemory": "layers",
     "LayersConfig": "settings",
+    "LibraryCheck": "experience.library",
     "MemoryInjection": "injection.inject",
     "MemoryMiddleware": "injection.middleware",
     "MemoryProtocol": "operations.protocol",
@@ -82,8 +99,12 @@ _HOMES = {
     "RememberFacts": "facts.node",
     "ResourceMemory": "resources.layer",
     "SecretPattern": "secrets.patterns",
+    "Selection": "experience.choosing",
+    "SelectionTemplate": "experience.template",
     "Source": "facts.fact",
+    "Tally": "experience.records",
     "Update": "operations.updates",
+    "Usage": "experience.library",
     "aapply": "operations.updates",
     "apply": "operations.updates",
     "build_resource_snapshot": "resources.snapshots",
@@ -93,6 +114,7 @@ _HOMES = {
     "patterns_with": "secrets.redaction",
     "redact": "secrets.redaction",
     "redact_value": "secrets.redaction",
+    "section": "experience.sections",
 }
 
 __all__ = [
@@ -107,15 +129,21 @@ __all__ = [
     "Contradiction",
     "CoreEntry",
     "CoreMemory",
+    "Draft",
     "Entity",
     "Event",
     "Evidence",
+    "Experience",
+    "ExperienceLibrary",
+    "ExperienceSelector",
     "ExtractionFailure",
     "Fact",
     "FactsConfig",
+    "Feedback",
     "KGMemory",
     "LayeredMemory",
     "LayersConfig",
+    "LibraryCheck",
     "MemoryInjection",
     "MemoryProtocol",
     "MergeReport",
@@ -127,8 +155,12 @@ __all__ = [
     "RememberFacts",
     "ResourceMemory",
     "SecretPattern",
+    "Selection",
+    "SelectionTemplate",
     "Source",
+    "Tally",
     "Update",
+    "Usage",
     "aapply",
     "apply",
     "build_resource_snapshot",
@@ -138,6 +170,7 @@ __all__ = [
     "patterns_with",
     "redact",
     "redact_value",
+    "section",
 ]
 
 

@@ -11,6 +11,14 @@ from ..forking import Forks  # noqa: TID252 - what tests share lies beside them
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 PRINTS = {
+    "experiences.py": [
+        "user> Hello!\n    human   Hello!\nagent> How can I help?",
+        "    system  Ask for the order number before you promise anything.",
+        "agent> What is the number of your order?",
+        "late-parcel: chosen 0 of 3, never applies\nrefund-needs-order: chosen 2 of 3, helps",
+        "proposed_exp_warranty-first.yaml, which counts when somebody has reviewed and renamed it",
+        "  - I want a refund for the kettle.\nwhat: |-\n  What the user corrected:\n  - No, check its warranty first.",
+    ],
     "edit_and_regenerate.py": [
         "agent> this memory:     ['My sister Ana lives in Lisbon.']",
         (

@@ -105,7 +105,8 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         Raises:
             InvalidInput: There are no messages in this, or no thread and no branch is named.
         """
-        return self._call_with_config(self._remember, input, config, **kwargs)
+        del kwargs
+        return self._call_with_config(self._remember, input, config)
 
     async def ainvoke(
         self,
@@ -114,7 +115,8 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         **kwargs: Any,
     ) -> dict[str, Any]:
         """`invoke`, awaited."""
-        return await self._acall_with_config(self._aremember, input, config, **kwargs)
+        del kwargs
+        return await self._acall_with_config(self._aremember, input, config)
 
     def _remember(self, given: Any, run_manager: Any, config: RunnableConfig) -> dict[str, Any]:
         del run_manager

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.finding import KINDS, stored_as
+from langchain_agentmem.finding import KINDS, USUAL_KINDS, stored_as
 from langchain_agentmem.memory.budget import ARCHIVAL, CORE, RECALL, SECTIONS, Budget
 from langchain_agentmem.memory.context import NEWEST, Found, Material, prompt_sections
 from langchain_agentmem.memory.facts import asking
@@ -179,7 +179,7 @@ class Bringing:
             return self._kinds
         kinds = self._kinds
         if kinds is None:
-            kinds = KINDS if namespace else ()
+            kinds = USUAL_KINDS if namespace else ()
         return tuple(kind for kind in kinds if kind not in LAYERED)
 
 

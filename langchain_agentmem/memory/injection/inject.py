@@ -13,28 +13,20 @@ on. What was found for the question stands right before it. Both are data, in fe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_core.prompt_values import ChatPromptValue, PromptValue, StringPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.budget import SECTIONS, Budget
 from langchain_agentmem.memory.injection.bringing import Bringing
+from langchain_agentmem.memory.injection.forms import Form, Insertion, Keys, check_keys, form_of
 from langchain_agentmem.memory.injection.injected import Role
-from langchain_agentmem.memory.injection.weaving import Brought, converted, woven
+from langchain_agentmem.memory.injection.weaving import Brought, woven
 from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.work import aperform, perform
-
-READ = "__pregel_read"
-"""Where LangGraph leaves, in a task's config, the function that reads the state's channels."""
-QUESTIONS = ("input", "question", "query")
-"""Variables of a prompt that are taken for the question."""
-
-_Answer: TypeAlias = Callable[[Brought], Any]
 
 
 class MemoryInjection(Runnable[Any, Any]):
@@ -100,18 +92,8 @@ class MemoryInjection(Runnable[Any, Any]):
     ) -> None:
         if role not in ("user", "system"):
             raise InvalidInput(f'role must be "user" or "system", not {role!r:.100}.')
-        for name, key in (
-            ("messages_key", messages_key),
-            ("output_messages_key", output_messages_key),
-            ("memory_key", memory_key),
-        ):
-            if not isinstance(key, str) or not key:
-                raise InvalidInput(f"{name} must be the name of a key, not {key!r:.100}.")
-        if messages_key == output_messages_key == "messages":
-            raise InvalidInput(
-                "The messages of a graph are added to, so memory would stay among them for good. Name another key with "
-                "output_messages_key=."
-            )
+        self._keys = Keys(output_messages_key, memory_key)
+        check_keys(self._keys, messages_key, ("output_messages_key", "memory_key"))
         self._bringing = Bringing(
             memory,
             branch_or_config,
@@ -125,8 +107,6 @@ class MemoryInjection(Runnable[Any, Any]):
         )
         self._role: Role = role
         self._messages_key = messages_key
-        self._output_key = output_messages_key
-        self._memory_key = memory_key
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """Put memory into what is given.
@@ -142,82 +122,29 @@ class MemoryInjection(Runnable[Any, Any]):
         Raises:
             InvalidInput: Nothing can be put into this, or the state of the graph lacks the output key.
         """
-        return self._call_with_config(self._inject, input, config, **kwargs)
+        del kwargs
+        return self._call_with_config(self._inject, input, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """`invoke`, awaited."""
-        return await self._acall_with_config(self._ainject, input, config, **kwargs)
+        del kwargs
+        return await self._acall_with_config(self._ainject, input, config)
 
     def _inject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
-        messages, answer = self._opened(given, config)
-        work = self._bringing.bringing(given, messages, ensure_config(config))
-        return answer(perform(work, self._bringing.database))
+        form = self._form(given, config)
+        work = self._bringing.bringing(given, form.messages, ensure_config(config))
+        return form.close(self._insertion(perform(work, self._bringing.database)))
 
     async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
-        messages, answer = self._opened(given, config)
-        work = self._bringing.bringing(given, messages, ensure_config(config))
-        return answer(await aperform(work, self._bringing.database))
+        form = self._form(given, config)
+        work = self._bringing.bringing(given, form.messages, ensure_config(config))
+        return form.close(self._insertion(await aperform(work, self._bringing.database)))
 
-    def _opened(self, given: Any, config: RunnableConfig) -> tuple[list[BaseMessage], _Answer]:
-        """The messages of what is given, or what stands for them, and what makes the same with memory of it."""
-        if isinstance(given, str):
-            return [HumanMessage(given)], lambda brought: _before(given, brought)
-        if isinstance(given, StringPromptValue):
-            return given.to_messages(), lambda brought: StringPromptValue(text=_before(given.text, brought))
-        if isinstance(given, PromptValue):
-            said = given.to_messages()
-            return said, lambda brought: ChatPromptValue(messages=woven(said, brought, self._role))
-        if isinstance(given, BaseMessage | Sequence):
-            listed = converted([given] if isinstance(given, BaseMessage) else given)
-            return listed, lambda brought: woven(listed, brought, self._role)
-        return self._opened_state(given, config)
+    def _form(self, given: Any, config: RunnableConfig) -> Form:
+        return form_of(given, config, self._keys, self._messages_key)
 
-    def _opened_state(self, given: Any, config: RunnableConfig) -> tuple[list[BaseMessage], _Answer]:
-        key = self._messages_key
-        found: Any = given.get(key) if isinstance(given, Mapping) else getattr(given, key, None)
-        if isinstance(found, str) or not isinstance(found, Sequence):
-            if isinstance(given, Mapping) and key not in given:
-                return _asking(given), lambda brought: {**given, self._memory_key: "\n\n".join(brought.blocks())}
-            raise InvalidInput(
-                f"Memory cannot be put into this: {given!r:.100}. Give a text, messages, a prompt, a dictionary, or a "
-                f"state that has a list of messages under {key!r}."
-            )
-        said = converted(found)
-        self._check_key(config)
-        return said, lambda brought: self._updated(given, woven(said, brought, self._role), config)
-
-    def _updated(self, given: Any, shown: list[BaseMessage], config: RunnableConfig) -> Any:
-        if READ not in (config.get("configurable") or {}):
-            return {**given, self._messages_key: shown} if isinstance(given, Mapping) else {self._output_key: shown}
-        from langgraph.types import Command  # noqa: PLC0415 - where a graph runs it is loaded
-
-        # In this form the messages of the context are not taken for new ones by stream_mode="messages".
-        return Command(update=[(self._output_key, shown)])
-
-    def _check_key(self, config: RunnableConfig) -> None:
-        """LangGraph drops, without a word, what its schema does not name."""
-        read = (config.get("configurable") or {}).get(READ)
-        if read is None:
-            return
-        try:
-            read(self._output_key)
-        except KeyError as error:
-            raise InvalidInput(
-                f"The graph's state has no key {self._output_key!r}, so the memory would be dropped. Let the state "
-                "inherit langchain_agentmem.compaction.CompactionState, add the key, or name another one with "
-                "output_messages_key=."
-            ) from error
-
-
-def _before(text: str, brought: Brought) -> str:
-    return "\n\n".join([*brought.blocks(), text])
-
-
-def _asking(variables: Mapping[str, Any]) -> list[BaseMessage]:
-    """The question among the variables of a prompt, as a message."""
-    texts = {name: value for name, value in variables.items() if isinstance(value, str)}
-    named = [texts[name] for name in QUESTIONS if name in texts]
-    asked = named[0] if named else next(iter(texts.values())) if len(texts) == 1 else None
-    return [] if asked is None else [HumanMessage(asked)]
+    def _insertion(self, brought: Brought) -> Insertion:
+        text = "\n\n".join(brought.blocks())
+        return Insertion(lambda messages: woven(messages, brought, self._role), text)

@@ -17,7 +17,7 @@ from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.memory.budget import SECTIONS, Budget
 from langchain_agentmem.memory.injection.bringing import Bringing
 from langchain_agentmem.memory.injection.injected import Role
-from langchain_agentmem.memory.injection.weaving import Brought, with_core, woven
+from langchain_agentmem.memory.injection.weaving import Brought, with_block, woven
 from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.work import Work, aperform, perform
@@ -112,7 +112,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _with(self, request: ModelRequest[Any], brought: Brought) -> ModelRequest[Any]:
         if self._role == "system" and brought.core:
-            request = request.override(system_message=with_core(request.system_message, brought))
+            request = request.override(system_message=with_block(request.system_message, "core", brought.core))
             brought = brought._replace(core="")
         messages: list[Any] = [*woven(request.messages, brought)]
         return request.override(messages=messages)

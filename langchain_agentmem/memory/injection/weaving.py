@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messa
 
 from langchain_agentmem.compaction.shape import calls_of, is_said_by_user, role_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.injection.injected import Part, Role, block, injected, is_injected
+from langchain_agentmem.memory.injection.injected import MEMORY, Part, Role, block, injected, is_injected
 
 
 class Brought(NamedTuple):
@@ -54,7 +54,7 @@ def woven(messages: Sequence[BaseMessage], brought: Brought, role: Role = "user"
         brought: What is to be shown.
         role: In whose role core memory stands. What was recalled is always in the user's.
     """
-    said = [message for message in messages if not is_injected(message)]
+    said = [message for message in messages if not is_injected(message, *MEMORY)]
     start = next((place for place, each in enumerate(said) if role_of(each) != "system"), len(said))
     place = last_said(said)
     place = start if place is None else max(start, _outside(said, place))
@@ -63,14 +63,15 @@ def woven(messages: Sequence[BaseMessage], brought: Brought, role: Role = "user"
     return [*said[:start], *core, *said[start:place], *recalled, *said[place:]]
 
 
-def with_core(system: SystemMessage | None, brought: Brought) -> SystemMessage:
-    """A system message with core memory at its end.
+def with_block(system: SystemMessage | None, part: Part, text: str) -> SystemMessage:
+    """A system message with a part of memory at its end.
 
     Args:
         system: The message, if there is one. It is not changed.
-        brought: What is to be shown.
+        part: What is to be shown.
+        text: The same, as text.
     """
-    text = block("core", brought.core)
+    text = block(part, text)
     if system is None:
         return SystemMessage(text)
     content: str | list[str | dict[Any, Any]] = (

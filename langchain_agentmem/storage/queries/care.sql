@@ -25,6 +25,9 @@ select
     (select count(*) from memory where kind = 'fact' and deleted = 0 and until = 4611686018427387904) as facts,
     (select count(*) from memory where until < 4611686018427387904) as old_memories,
     (select count(*) from memory_group) as waiting_groups,
+    (select count(*) from experience_tally) as experiences,
+    (select count(*) from experience_feedback) as feedback,
+    (select count(*) from audit where kind is not null) as audit,
     (select count(*) from content) as contents,
     (select coalesce(sum(length(body)), 0) from content) as content_bytes;
 
@@ -38,6 +41,7 @@ where not exists (select 1 from entry e where e.content_id = c.id)
     and not exists (select 1 from entry e where e.attachments_id = c.id)
     and not exists (select 1 from part p where p.content_id = c.id)
     and not exists (select 1 from memory m where m.content_id = c.id)
+    and not exists (select 1 from audit_message m where m.content_id = c.id)
 limit 10;
 
 -- name: wrong_heads

@@ -62,9 +62,12 @@ insert into search_unembedded (document_id)
 select cast(:id as bigint) from search_state where id = 1 and dimensions is not null;
 
 -- name: want_all_vectors
+-- The audit trail is searched by its words alone.
 insert into search_unembedded (document_id)
 select d.id from search_document d
-where not exists (select 1 from search_vector v where v.document_id = d.id)
+join search_scope c on c.id = d.id >> 37
+where c.kind <> 'audit'
+    and not exists (select 1 from search_vector v where v.document_id = d.id)
     and not exists (select 1 from search_unembedded u where u.document_id = d.id);
 
 -- name: unembedded
@@ -200,6 +203,8 @@ select d.id from search_document d
 join search_scope c on c.id = d.id >> 37
 where (c.kind = 'message' and not exists (select 1 from entry e where e.id = d.owner and e.document_id = d.id))
     or (c.kind = 'item' and not exists (select 1 from item i where i.id = d.owner and i.document_id = d.id))
-    or (c.kind not in ('message', 'item') and not exists (
+    or (c.kind = 'audit' and not exists (
+        select 1 from audit_document a where a.sequence = d.owner and a.document_id = d.id))
+    or (c.kind not in ('message', 'item', 'audit') and not exists (
         select 1 from memory m where m.id = d.owner and m.document_id = d.id and m.kind = c.kind))
 limit 10;

@@ -1,9 +1,8 @@
-"""The commands of `agentmem`. Each checks what it was given, calls the part that does the work, and prints."""
+"""The command `agentmem` with its subcommands; those with subcommands of their own are modules beside this one."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,8 +16,10 @@ from rich.text import Text
 
 from langchain_agentmem import __version__
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.commands.audit import audit
+from langchain_agentmem.commands.console import AsJson, Existing, existing, namespace_named, print_json
+from langchain_agentmem.commands.experiences import experiences
 from langchain_agentmem.demo.screen import Screen, shortened
-from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.retrieval.search import Recollection
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help, also where it is piped
 )
+app.add_typer(audit)
+app.add_typer(experiences)
 
 DEMO = """Watch a LangGraph agent that remembers across conversations and processes.
 
@@ -49,11 +52,6 @@ questions about them from memory. A transcript is JSON, one object like this or 
 "image", "answer", "evidence", "category" and "questions" may be left out. The file of the LoCoMo
 benchmark is accepted as it is.
 """
-
-Existing = Annotated[
-    str, typer.Option("--database", metavar="PATH", help="The database: a path or a postgresql:// URL.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -124,10 +122,10 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Find what was said, and why it was found."""
-    with _existing(database) as memory:
-        found = memory.search(query, namespace=tuple(filter(None, namespace.split("/"))), limit=limit)
+    with existing(database) as memory:
+        found = memory.search(query, namespace=namespace_named(namespace), limit=limit)
     if as_json:
-        _print_json([_as_dict(each) for each in found])
+        print_json([_as_dict(each) for each in found])
         return
     screen = Screen()
     for number, each in enumerate(found, 1):
@@ -142,10 +140,10 @@ def search(
 @app.command()
 def stats(*, database: Existing, as_json: AsJson = False) -> None:
     """Count what is stored."""
-    with _existing(database) as memory:
+    with existing(database) as memory:
         counted = memory.stats()
     if as_json:
-        _print_json(counted)
+        print_json(counted)
         return
     screen = Screen()
     for name, value in counted.items():
@@ -155,7 +153,7 @@ def stats(*, database: Existing, as_json: AsJson = False) -> None:
 @app.command()
 def verify(database: Existing) -> None:
     """Check the whole database. The exit code is 1 where something is wrong."""
-    with _existing(database) as memory:
+    with existing(database) as memory:
         report = memory.verify()
     screen = Screen()
     for problem in report.problems:
@@ -188,7 +186,7 @@ def import_checkpoints(
         typer.echo("Interrupted. What was copied is kept: run it again to go on.", err=True)
         raise typer.Exit(130) from None
     if as_json:
-        _print_json(dataclasses.asdict(report))
+        print_json(dataclasses.asdict(report))
         return
     Screen().line(
         f"{report.checkpoints:,} checkpoints of {report.threads:,} threads were copied; "
@@ -215,18 +213,6 @@ def _counting() -> Iterator[Callable[[ImportReport], None] | None]:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=None)
         yield lambda report: progress.update(task, completed=report.checkpoints + report.known)
-
-
-def _existing(database: str) -> AgentMemory:
-    """Open a database that is there; a mistyped path must not become an empty one."""
-    if "://" not in database and not Path(database).is_file():
-        raise InvalidInput(f"There is no database at {database!r}.")
-    return AgentMemory(database)
-
-
-def _print_json(value: Any) -> None:
-    # ASCII, so that no console and no encoding can spoil it.
-    typer.echo(json.dumps(value, indent=2))
 
 
 def _as_dict(found: Recollection) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""The commands of `agentmem`. Each checks what it was given, calls the part that does the work, and prints."""

@@ -1,0 +1,66 @@
+"""The folders of a library: its own, and those below it that sessions name (document 000)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from langchain_agentmem.database import Database
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.files import path_of_file
+from langchain_agentmem.memory.experience.files import Folder, Shelf
+
+
+class Folders:
+    """What a library reads from. May be used from any thread.
+
+    Args:
+        database: Where feedback is kept.
+        directory: Its own folder.
+        subfolders: Whether what lies below it counts too.
+
+    Raises:
+        InvalidInput: There is no such folder.
+    """
+
+    def __init__(self, database: Database, directory: str | os.PathLike[str], *, subfolders: bool) -> None:
+        self.database = database
+        self.directory = path_of_file(directory)
+        if not os.path.isdir(self.directory):  # noqa: PTH112 - the method of a path raises where it is too long
+            raise InvalidInput(
+                f"There is no folder {str(self.directory)!r:.200} with experiences. Make it, or name another."
+            )
+        if not isinstance(subfolders, bool):
+            raise InvalidInput(f"subfolders must be True or False, not {subfolders!r:.100}.")
+        self._subfolders = subfolders
+        self._folders: dict[str, Folder] = {}
+        self._lock = threading.Lock()
+
+    def look(self, sub_path: str | None = None) -> Shelf:
+        """What a folder holds now.
+
+        Args:
+            sub_path: Which folder below the library's own. Default: that itself.
+
+        Raises:
+            InvalidInput: It is not below the library's own, or not there.
+        """
+        path = self.directory if sub_path is None else self._below(sub_path)
+        with self._lock:
+            folder = self._folders.setdefault(str(path), Folder(path, subfolders=self._subfolders))
+        return folder.look()
+
+    def look_below(self) -> Shelf:
+        """What any folder holds now that a session may name."""
+        return Folder(self.directory, subfolders=True).look()
+
+    def _below(self, sub_path: Any) -> Path:
+        path = path_of_file(sub_path)
+        inside = (self.directory / path).resolve()
+        if path.is_absolute() or not inside.is_relative_to(self.directory.resolve()):
+            raise InvalidInput(f"The folder {str(path)!r:.200} is not below {str(self.directory)!r}.")
+        if not os.path.isdir(inside):  # noqa: PTH112 - see above
+            raise InvalidInput(f"There is no folder {str(path)!r:.200} below {str(self.directory)!r}.")
+        return inside

@@ -1,0 +1,203 @@
+"""`agentmem audit`: the report, entries and todos, the chain, files, digests; plain text, JSON, and exit codes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.conversations.audit.trail import AuditTrail
+from tests.forking import COMMAND, Forks
+
+
+@pytest.fixture(scope="module")
+def interpreter(tmp_path_factory) -> Iterator[Forks]:
+    modules = ("commands", "conversations.audit.trail")
+    with Forks(tmp_path_factory.mktemp("commands"), *(f"langchain_agentmem.{name}" for name in modules)) as forks:
+        yield forks
+
+
+@pytest.fixture
+def agentmem(interpreter):
+    def run(*arguments, **environment):
+        done = interpreter.run(COMMAND, "audit", *map(str, arguments), **environment)
+        assert "Traceback" not in done.stderr
+        assert "\x1b" not in done.stdout
+        return done
+
+    return run
+
+
+@pytest.fixture
+def database(tmp_path, clock, new_id) -> str:
+    path = str(tmp_path / "memory.db")
+    with AgentMemory(path, clock=clock, new_id=new_id) as memory:
+        trail = memory.audit
+        trail.add("Where is \x1b[31mthe ladder?", "Behind\nthe barn.", "monday")
+        trail.add("Thanks!", "You're welcome!", "monday")
+        trail.add_todo_from_chat("Please fix the gate.")
+        trail.add("Is it done?", "I fixed the gate.", "tuesday")
+        AuditTrail(memory, ("ada", "private")).add("And the key?", "Here.", "monday")
+    return path
+
+
+def refused(run):
+    """The one line that a refused command printed."""
+    assert (run.returncode, run.stdout) == (2, "")
+    [line] = run.stderr.splitlines()
+    return line
+
+
+def fine(run):
+    assert (run.returncode, run.stderr) == (0, "")
+    return run.stdout
+
+
+class TestReport:
+    def test_it_says_how_the_trail_fares_and_what_it_tells(self, agentmem, database):
+        lines = fine(agentmem("--database", database)).splitlines()
+        assert lines[0].startswith("5 entries, ")
+        assert "1 open todo:" in lines
+        assert any("done, it seems: id-4 says: I fixed the gate." in line for line in lines)
+        assert any(line.startswith("Success: 100.0% of the 1 of 3 prompts") for line in lines)
+
+    def test_of_a_namespace_only_what_is_there_and_below(self, agentmem, database):
+        for path in ("ada", "ada/private"):
+            assert fine(agentmem("--database", database, "--namespace", path)).startswith("1 entry, ")
+
+    def test_as_json_it_is_whole(self, agentmem, database):
+        said = json.loads(fine(agentmem("--database", database, "--json")))
+        assert said["health"]["sizes"]["entries"] == 5
+        assert said["health"]["size"] > 0
+        assert said["health"]["todos"][0]["signs"] == [{"entry_id": "id-4", "quote": "I fixed the gate."}]
+        assert said["insights"]["success"]["rate"] == 1
+        assert sum(said["insights"]["hours"]) == 3
+
+    def test_hours_are_those_of_a_time_zone(self, agentmem, database):
+        assert "(Asia/Tokyo)." in fine(agentmem("--database", database, "--timezone", "Asia/Tokyo"))
+        for wrong in ("Mars/Olympus", "../etc/passwd", ""):
+            assert "There is no time zone" in refused(agentmem("--database", database, "--timezone", wrong))
+
+    def test_without_a_database_or_with_one_that_is_not_there_it_says_so(self, agentmem, tmp_path):
+        assert "--database" in refused(agentmem())
+        assert "--database" in refused(agentmem("todos"))
+        assert "There is no database at" in refused(agentmem("--database", tmp_path / "none.db"))
+        assert "There is no database at" in refused(agentmem("verify", "--database", tmp_path / "none.db"))
+
+
+class TestEntries:
+    def test_the_last_are_printed_oldest_first_on_plain_lines(self, agentmem, database):
+        assert fine(agentmem("--database", database, "--last", 2)) == (
+            "2026-01-01 12:00  todo-capture  todo  id-3\n   > [TODO] Please fix the gate.\n   < \n"
+            "2026-01-01 12:00  tuesday  exchange  id-4\n   > Is it done?\n   < I fixed the gate.\n"
+        )
+
+    def test_those_of_a_conversation_hidden_ones_with_their_reasons(self, agentmem, database):
+        shown = fine(agentmem("--database", database, "--conversation", "monday"))
+        assert "Where is  [31mthe ladder?" in shown
+        assert "   < Behind the barn.\n" in shown
+        assert "Thanks!" not in shown
+        every = fine(agentmem("--database", database, "--conversation", "monday", "--include-junk"))
+        assert "   hidden: small talk" in every
+
+    def test_none_are_none(self, agentmem, database):
+        assert fine(agentmem("--database", database, "--last", 0)) == "There are no entries.\n"
+
+    def test_as_json_they_are_whole(self, agentmem, database):
+        [entry] = json.loads(fine(agentmem("--database", database, "--last", 1, "--json")))
+        assert (entry["id"], entry["reply"], entry["junk"]) == ("id-4", "I fixed the gate.", [])
+        assert datetime.fromisoformat(entry["created_at"]).tzinfo is not None
+
+    def test_they_are_found(self, agentmem, database):
+        assert "id-1" in fine(agentmem("search", "ladder", "--database", database))
+        [found] = json.loads(fine(agentmem("--database", database, "search", "ladder", "--json")))
+        assert (found["id"], found["score"] > 0) == ("id-1", True)
+        assert fine(agentmem("search", "zebra", "--database", database)) == "There are no entries.\n"
+
+
+class TestTodos:
+    def test_they_are_listed_completed_and_reopened(self, agentmem, database):
+        listed = "id-3  2026-01-01\n   [TODO] Please fix the gate.\n"
+        assert fine(agentmem("todos", "--database", database)) == listed
+        assert fine(agentmem("todos", "--database", database, "--complete", "id-3")) == "Nothing is to be done.\n"
+        assert fine(agentmem("todos", "--database", database, "--done")) == listed
+        assert fine(agentmem("todos", "--database", database, "--reopen", "id-3")) == listed
+        [found] = json.loads(fine(agentmem("todos", "--database", database, "--json")))
+        assert found["status"] == "open"
+
+    def test_what_is_no_todo_is_refused(self, agentmem, database):
+        assert "There is no todo 'id-1'" in refused(agentmem("todos", "--database", database, "--complete", "id-1"))
+
+
+class TestCare:
+    def test_the_chain_is_verified_and_a_change_is_found(self, agentmem, database):
+        *_, head = fine(agentmem("verify", "--database", database)).split()
+        assert fine(agentmem("verify", "--database", database, "--since", head)).startswith(
+            "All is well: checked 5 entries, of which 0 are erased."
+        )
+        with sqlite3.connect(database) as raw:
+            raw.execute("update audit set created_at = created_at + 1 where sequence = 2")
+        raw.close()
+        run = agentmem("verify", "--database", database)
+        assert (run.returncode, run.stderr) == (1, "")
+        assert "1 problem" in run.stdout
+        run = agentmem("verify", "--database", database, "--json")
+        assert run.returncode == 1
+        assert json.loads(run.stdout)["ok"] is False
+
+    def test_what_is_no_head_is_refused(self, agentmem, database):
+        assert "is no head of an audit trail" in refused(agentmem("verify", "--database", database, "--since", "7"))
+
+    def test_old_entries_are_archived_and_still_found(self, agentmem, database):
+        day = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
+        assert fine(agentmem("archive", "--database", database, "--before", "2025-12-31")) == "0 entries archived.\n"
+        assert fine(agentmem("archive", "--database", database, "--before", day)) == "4 entries archived.\n"
+        assert "id-1" in fine(agentmem("search", "ladder", "--database", database))
+
+    def test_all_is_judged_anew(self, agentmem, database):
+        with sqlite3.connect(database) as raw:
+            raw.execute("update audit set hidden = 0, junk = null")
+        raw.close()
+        assert fine(agentmem("filter-junk", "--database", database)) == "1 entry judged otherwise than before.\n"
+        assert fine(agentmem("filter-junk", "--database", database)) == "0 entries judged otherwise than before.\n"
+
+
+class TestFiles:
+    def test_a_document_goes_out_and_in_again(self, agentmem, database, tmp_path):
+        file, other = tmp_path / "agent_memory.json", tmp_path / "other.db"
+        assert fine(agentmem("export", file, "--database", database)) == "4 entries written.\n"
+        assert len(json.loads(file.read_text(encoding="utf-8"))["history"]) == 4
+        done = "4 entries added; 0 were there already.\n"
+        assert fine(agentmem("import", file, "--database", other, "--namespace", "bob")) == done
+        done = json.loads(fine(agentmem("import", file, "--database", other, "--namespace", "bob", "--json")))
+        assert done == {"added": 0, "known": 4, "lost": [], "kept": None, "notes": []}
+        assert "Please fix the gate." in fine(agentmem("todos", "--database", other, "--namespace", "bob"))
+
+    def test_of_a_damaged_one_it_says_what_was_lost(self, agentmem, tmp_path):
+        file, other = tmp_path / "agent_memory.json", tmp_path / "other.db"
+        whole = json.dumps({"history": [{"prompt": f"Where {i}?", "reply": "There."} for i in range(3)]})
+        file.write_text(whole[:-20], encoding="utf-8")
+        run = agentmem("import", file, "--database", other)
+        assert (run.returncode, run.stderr) == (1, "")
+        assert "The damaged file is kept as" in run.stdout
+        assert run.stdout.endswith(" added; 0 were there already.\n")
+
+    def test_a_file_that_is_not_there_is_refused(self, agentmem, tmp_path):
+        assert refused(agentmem("import", tmp_path / "none.json", "--database", tmp_path / "other.db"))
+
+
+class TestDigest:
+    def test_a_conversation_is_told_in_short(self, agentmem, database):
+        told = fine(agentmem("digest", "tuesday", "--database", database))
+        assert told == (
+            "[User Requests Summary]\nIs it done?\n\n[Compacted Context Summary]\nassistant: I fixed the gate.\n"
+        )
+        made = json.loads(fine(agentmem("digest", "tuesday", "--database", database, "--json")))
+        assert (made["kind"], made["extra"]["stands_for"]["last"]) == ("digest", "id-4")
+
+    def test_one_in_which_nothing_was_said_is_refused(self, agentmem, database):
+        assert "Nothing was said" in refused(agentmem("digest", "sunday", "--database", database))

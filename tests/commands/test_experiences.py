@@ -1,0 +1,234 @@
+"""`agentmem experiences`: a folder is checked, tried, reported on, and given proposals; plain text and exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_agentmem import AgentMemory, Experience
+from tests.forking import COMMAND, ENVIRONMENT, Forks
+
+FILES = Experience(
+    "file-validation", ("Coder",), "Use when files are read, or a FileNotFoundError occurred.", "Look first — naïvely."
+)
+CHARTS = Experience("charts", (), "Use when a chart or a plot is drawn. \x1b[31m\u202e", "Label both axes.")
+
+
+@pytest.fixture(scope="module")
+def interpreter(tmp_path_factory) -> Iterator[Forks]:
+    modules = ("commands", "memory.experience.library", "memory.experience.selector")
+    with Forks(tmp_path_factory.mktemp("commands"), *(f"langchain_agentmem.{name}" for name in modules)) as forks:
+        yield forks
+
+
+@pytest.fixture
+def agentmem(interpreter):
+    def run(*arguments, **environment):
+        done = interpreter.run(COMMAND, "experiences", *map(str, arguments), **environment)
+        assert "Traceback" not in done.stderr
+        assert "\x1b" not in done.stdout
+        return done
+
+    return run
+
+
+def refused(run):
+    """The one line that a refused command printed."""
+    assert (run.returncode, run.stdout) == (2, "")
+    [line] = run.stderr.splitlines()
+    return line
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    path = tmp_path / "experience"
+    (path / "below").mkdir(parents=True)
+    (path / "handcrafted_exp_files.yaml").write_text(FILES.to_yaml(), encoding="utf-8")
+    (path / "below" / "handcrafted_exp_charts.yaml").write_text(CHARTS.to_yaml(), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def database(tmp_path, folder) -> str:
+    path = str(tmp_path / "memory.db")
+    with AgentMemory(path) as memory:
+        talk = [
+            HumanMessage("Plot the sales of May."),
+            AIMessage("Bars."),
+            HumanMessage("No, lines; password=hunter2x."),
+        ]
+        memory.conversation("chat", ("ada", "private")).add_messages(talk)
+        library = memory.experiences(folder, ("ada",))
+        library.selector().select("files are read")
+        library.feedback("file-validation", helped=True, note="It was\nnot there \x1b[31m")
+        library.feedback("file-validation", helped=True)
+    return path
+
+
+class TestCheck:
+    def test_all_that_counts_is_listed(self, agentmem, folder):
+        run = agentmem("check", folder)
+        assert (run.returncode, run.stderr) == (0, "")
+        assert run.stdout == (
+            "file-validation  (Coder)\n"
+            "   Use when files are read, or a FileNotFoundError occurred.\n"
+            "1 experience; 0 files left out.\n"
+        )
+        run = agentmem("check", folder, "--subfolders")
+        assert "charts  (everybody)" in run.stdout
+        assert run.stdout.endswith("2 experiences; 0 files left out.\n")
+
+    def test_what_does_not_count_is_told_and_the_exit_code_is_one(self, agentmem, folder):
+        (folder / "handcrafted_exp_bad.yaml").write_text("exp_id: [")
+        (folder / "handcrafted_exp_twice.yaml").write_text(FILES.to_yaml(), encoding="utf-8")
+        run = agentmem("check", folder)
+        assert (run.returncode, run.stderr) == (1, "")
+        assert "handcrafted_exp_bad.yaml: It is not YAML" in run.stdout
+        assert "handcrafted_exp_twice.yaml: The exp_id 'file-validation' is that of" in run.stdout
+        assert run.stdout.endswith("1 experience; 2 files left out.\n")
+
+    def test_what_is_only_odd_is_told_and_is_no_failure(self, agentmem, folder):
+        (folder / "handcrafted_exp_files.yaml").write_text(FILES.to_yaml() + "whne: typo\n", encoding="utf-8")
+        run = agentmem("check", folder)
+        assert run.returncode == 0
+        assert "'whne'" in run.stdout
+        assert run.stdout.endswith("1 experience; 0 files left out.\n")
+
+    def test_json_holds_everything(self, agentmem, folder):
+        (folder / "handcrafted_exp_bad.yaml").write_text("exp_id: [")
+        run = agentmem("check", folder, "--subfolders", "--json")
+        assert run.returncode == 1
+        assert run.stdout.isascii()
+        found = json.loads(run.stdout)
+        assert found["ok"] is False
+        assert found["experiences"] == [FILES.to_dict(), CHARTS.to_dict()]
+        [problem] = found["problems"]
+        assert (problem["path"], problem["is_loaded"]) == ("handcrafted_exp_bad.yaml", False)
+
+
+class TestSelect:
+    def test_it_shows_what_applies_with_scores_and_reasons(self, agentmem, folder):
+        run = agentmem("select", folder, "The files are read, FileNotFoundError occurred", "--subfolders")
+        assert (run.returncode, run.stderr) == (0, "")
+        first, why, *_, last = run.stdout.splitlines()
+        assert first.startswith("* 0.")
+        assert first.endswith("  file-validation")
+        assert why.startswith("   why: ")
+        assert "read 0." in why
+        assert last == "1 of 2 experiences would be given (*)."
+
+    def test_where_nothing_applies_it_says_so(self, agentmem, folder):
+        assert agentmem("select", folder, "How do bees sleep?").stdout == "0 of 1 experience would be given (*).\n"
+
+    def test_a_role_and_a_limit(self, agentmem, folder):
+        query = "FileNotFoundError: draw a chart or a plot"
+        chosen = {
+            arguments: [each["exp_id"] for each in json.loads(agentmem(*given).stdout) if each["chosen"]]
+            for arguments in ((), ("--role", "Planner"), ("--limit", "1"))
+            for given in [("select", folder, query, "--subfolders", "--json", *arguments)]
+        }
+        assert chosen["--role", "Planner"] == ["charts"]
+        assert len(chosen[()]) == 2
+        assert chosen["--limit", "1"] == chosen[()][:1]
+
+    def test_json_has_all_candidates_the_chosen_first(self, agentmem, folder):
+        found = json.loads(agentmem("select", folder, "draw a chart or plot", "--subfolders", "--json").stdout)
+        assert [each["exp_id"] for each in found] == ["charts", "file-validation"]
+        assert [each["chosen"] for each in found] == [True, False]
+        assert found[0]["score"] > found[1]["score"] == 0
+        assert "chart" in found[0]["reason"]
+
+
+class TestReport:
+    def test_it_shows_how_they_fare(self, agentmem, folder, database):
+        run = agentmem("report", folder, "--database", database, "--subfolders")
+        assert (run.returncode, run.stderr) == (0, "")
+        assert run.stdout.startswith(
+            "file-validation: helps\n   considered 1, chosen 1, helped 2, did not help 0\n   + "
+        )
+        assert "  It was not there  [31m\n" in run.stdout
+        assert run.stdout.endswith("charts: never considered\n   considered 0, chosen 0, helped 0, did not help 0\n")
+
+    def test_what_is_gone_is_told_and_a_namespace_sees_its_own(self, agentmem, folder, database):
+        (folder / "handcrafted_exp_files.yaml").unlink()
+        assert (
+            "file-validation: helps  (no longer in the folder)"
+            in agentmem("report", folder, "--database", database).stdout
+        )
+        run = agentmem("report", folder, "--database", database, "--namespace", "ben")
+        assert run.stdout == "There are no experiences.\n"
+
+    def test_json(self, agentmem, folder, database):
+        [found] = json.loads(agentmem("report", folder, "--database", database, "--json", "--namespace", "ada").stdout)
+        assert (found["exp_id"], found["verdict"], found["chosen"], found["helped"]) == (
+            "file-validation",
+            "helps",
+            1,
+            2,
+        )
+        assert [note["note"] for note in found["notes"]] == ["", "It was\nnot there \x1b[31m"]
+
+
+class TestPropose:
+    def test_it_prints_the_path_of_a_file_that_does_not_count(self, agentmem, folder, database):
+        run = agentmem(
+            "propose", folder, "--database", database, "--conversation", "chat", "--namespace", "ada/private"
+        )
+        assert (run.returncode, run.stderr) == (0, "")
+        path = Path(run.stdout.removesuffix("\n"))
+        assert path.parent == folder / "proposed"
+        text = path.read_text(encoding="utf-8")
+        assert "# It comes from the conversation 'chat'." in text
+        assert "hunter2x" not in text
+        assert "Plot the sales of May." in yaml.safe_load(text)["when"]
+        assert len(json.loads(agentmem("check", folder, "--subfolders", "--json").stdout)["experiences"]) == 2
+
+    def test_a_conversation_that_is_not_there_is_refused(self, agentmem, folder, database):
+        for arguments in (("--conversation", "nobody"), ("--conversation", "chat"), ("--conversation", "")):
+            line = refused(agentmem("propose", folder, "--database", database, *arguments))
+            assert "Nothing can be learned from the conversation" in line or "cannot be the id" in line
+        assert not (folder / "proposed").exists()
+
+    def test_a_model_that_is_not_there_is_refused(self, agentmem, folder, database):
+        given = ("--conversation", "chat", "--namespace", "ada/private", "--model", "nobody:nothing")
+        assert "nobody" in refused(agentmem("propose", folder, "--database", database, *given))
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        "arguments", [("check",), ("select", "query"), ("report", "DB"), ("propose", "DB", "--conversation", "chat")]
+    )
+    def test_a_folder_that_is_not_there_is_told_on_one_line(self, agentmem, tmp_path, database, arguments):
+        name, *rest = (each for each in arguments)
+        rest = [part for each in rest for part in (("--database", database) if each == "DB" else (each,))]
+        line = refused(agentmem(name, tmp_path / "nowhere", *rest))
+        assert line.startswith("There is no folder")
+
+    @pytest.mark.parametrize("name", ["report", "propose"])
+    def test_a_mistyped_path_does_not_become_a_database(self, agentmem, folder, tmp_path, name):
+        more = ("--conversation", "chat") if name == "propose" else ()
+        line = refused(agentmem(name, folder, "--database", tmp_path / "typo.db", *more))
+        assert line.startswith("There is no database at")
+        assert not (tmp_path / "typo.db").exists()
+
+    def test_a_console_that_lacks_a_character_shows_another(self, folder):
+        (folder / "handcrafted_exp_files.yaml").write_text("exp_id: äx\nwhen: naïve 界\nwhat: x\n", encoding="utf-8")
+        run = subprocess.run(
+            [sys.executable, "-W", "error", "-m", "langchain_agentmem", "experiences", "check", str(folder)],
+            env=ENVIRONMENT | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert run.stdout == "?x  (everybody)\n   na?ve ?\n1 experience; 0 files left out.\n"
+
+    def test_the_commands_are_listed(self, agentmem):
+        listed = agentmem("--help").stdout
+        assert all(f"  {name} " in listed for name in ("check", "select", "report", "propose"))

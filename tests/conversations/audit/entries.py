@@ -1,0 +1,49 @@
+"""Entries for tests of the audit trail, and what a test does with them."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+from langchain_agentmem.conversations.audit import records
+from langchain_agentmem.conversations.audit.entry import AuditEntry
+from langchain_agentmem.conversations.audit.rows import Draft
+from langchain_agentmem.messages import Message
+
+BEGIN = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
+_numbers = itertools.count(1)
+
+
+def entry(prompt="What is the capital of France?", reply="Paris.", **fields):
+    """An entry with an id of its own, a minute after the one before."""
+    number = next(_numbers)
+    given = {"id": f"entry-{number}", "kind": "exchange", "created_at": BEGIN + timedelta(minutes=number)}
+    return AuditEntry(prompt=prompt, reply=reply, **{**given, **fields})
+
+
+def todo(text, status="open", **fields):
+    return entry(f"[TODO] {text}", "", kind="todo", status=status, **fields)
+
+
+def call(history, reply, **fields):
+    """A model call: the messages that the model was given, as texts of user and assistant in turn, and its reply."""
+    said = [
+        Message(role="assistant" if place % 2 else "user", content=text, message_id=f"m-{place}-{text[:20]}")
+        for place, text in enumerate([*history, reply])
+    ]
+    return entry(history[-1], reply, kind="call", messages=tuple(said), **fields)
+
+
+def add(memory, *entries, path="", mark=None):
+    """Add each entry in a transaction of its own, and give them."""
+    for each in entries:
+        memory.database.engine.write(lambda each=each: records.add(path, [Draft(each, mark)]))
+    return list(entries)
+
+
+def read(memory, operation, *arguments, **named):
+    return memory.database.engine.read(lambda: operation(*arguments, **named))
+
+
+def write(memory, operation, *arguments, **named):
+    return memory.database.engine.write(lambda: operation(*arguments, **named))

@@ -1,0 +1,424 @@
+"""Whatever LangChain's callbacks say of a model call is told in an entry, and the entry can always be stored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generation, LLMResult
+from pydantic import BaseModel
+
+from langchain_agentmem.conversations.audit import capture
+from langchain_agentmem.conversations.audit.capture import begun, ended, failed
+from langchain_agentmem.conversations.audit.redacting import without_secrets
+from langchain_agentmem.conversations.audit.storable import message_of, storable
+from langchain_agentmem.encoding import encode, to_plain
+from langchain_agentmem.memory.secrets.redaction import redact_value
+from langchain_agentmem.messages import encode_body, from_langchain
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+CALL = {"name": "weather", "args": {"city": "Rome"}, "id": "c1", "type": "tool_call"}
+
+
+def call(given=("Hi",), **told):
+    messages = [HumanMessage(each) if isinstance(each, str) else each for each in given]
+    return begun(messages, run_id="r1", created_at=NOW, **told)
+
+
+def result(*messages, llm_output=None, **info):
+    generations = [ChatGeneration(message=each, generation_info=info or None) for each in messages]
+    return LLMResult(generations=[generations], llm_output=llm_output)
+
+
+def entry(given=("Hi",), *answers, llm_output=None, info=None, **told):
+    answers = answers or (AIMessage("Hello."),)
+    response = result(*answers, llm_output=llm_output, **(info or {}))
+    return ended(call(given, **told), response, entry_id="e1", duration=0.5)
+
+
+def stored(entry):
+    """What storage would write of an entry; it raises where something cannot be written."""
+    return [encode_body(each) for each in entry.messages], encode(dict(entry.extra))
+
+
+def test_an_entry_holds_what_was_asked_and_answered_and_where():
+    made = entry(
+        ("Hi", AIMessage("Yes?"), "What is 6 times 7?", ToolMessage("42", tool_call_id="c1")),
+        AIMessage("42", response_metadata={"model_name": "gpt-test", "finish_reason": "stop"}),
+        metadata={"thread_id": "t1", "langgraph_node": "agent", "langgraph_checkpoint_ns": "agent:1", "user": "ann"},
+        parent_run_id="r0",
+    )
+
+    assert (made.kind, made.id, made.run_id, made.parent_run_id) == ("call", "e1", "r1", "r0")
+    assert (made.prompt, made.reply, made.model, made.error) == ("What is 6 times 7?", "42", "gpt-test", None)
+    assert (made.thread_id, made.conversation_id, made.namespace) == ("t1", "t1", ())
+    assert (made.created_at, made.duration, made.junk) == (NOW, 0.5, ())
+    assert [each.role for each in made.messages] == ["user", "assistant", "user", "tool", "assistant"]
+    assert made.extra == {
+        "node": "agent",
+        "checkpoint_ns": "agent:1",
+        "metadata": {"user": "ann"},
+        "stop_reason": "stop",
+        "answers": 1,
+    }
+
+
+def test_the_messages_are_those_that_conversations_store():
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    given = [SystemMessage("Be brief."), HumanMessage([{"type": "text", "text": "What is this?"}, picture], id="h1")]
+    thought = {"type": "thinking", "thinking": "It is a dot.", "signature": "s"}
+    answer = AIMessage([thought, {"type": "text", "text": "A dot."}], tool_calls=[CALL], id="a1")
+
+    made = entry(given, answer)
+
+    assert list(made.messages[1:]) == [from_langchain(given[1]), from_langchain(answer)]
+    assert made.messages[0].content == "Be brief."
+    assert (made.prompt, made.reply) == ("What is this?", "A dot.")
+    assert [(each.name, json.loads(each.arguments)) for each in made.messages[2].tool_calls] == [
+        ("weather", {"city": "Rome"})
+    ]
+
+
+def test_a_call_of_tools_alone_has_no_reply_and_is_told_in_the_messages():
+    made = entry(("Weather?",), AIMessage("", tool_calls=[CALL]))
+
+    assert made.reply == ""
+    assert made.messages[-1].tool_calls[0].name == "weather"
+
+
+def test_a_streamed_reply_is_the_message_that_the_next_prompt_holds():
+    chunk = AIMessageChunk("Hello.", id="a1", response_metadata={"finish_reason": "stop"}) + AIMessageChunk(
+        "", id="a1", usage_metadata={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}, chunk_position="last"
+    )
+
+    made = ended(call(), LLMResult(generations=[[ChatGenerationChunk(message=chunk)]]), entry_id="e", duration=1.0)
+    following = call(
+        ["Hi", AIMessage(**chunk.model_dump(include={"content", "id", "response_metadata", "usage_metadata"}))]
+    )
+
+    assert encode_body(made.messages[-1]) == encode_body(following.messages[-1])
+    assert (made.input_tokens, made.output_tokens) == (3, 2)
+
+
+def test_several_answers_are_all_kept_and_the_first_is_the_reply():
+    usage = {"input_tokens": 9, "output_tokens": 6, "total_tokens": 15}
+    made = entry(("Hi",), *(AIMessage(each, usage_metadata=usage) for each in ("One.", "Two.", "Three.")))
+
+    assert made.reply == "One."
+    assert [each.text for each in made.messages] == ["Hi", "One.", "Two.", "Three."]
+    assert made.extra["answers"] == 3
+    assert (made.input_tokens, made.output_tokens) == (9, 6)  # a provider tells each answer the sum of all
+
+
+def test_a_plain_model_is_given_a_text_and_answers_with_one():
+    begins = begun(["Once upon a time"], run_id="r1", created_at=NOW)
+    made = ended(begins, LLMResult(generations=[[Generation(text=" there was a king.")]]), entry_id="e", duration=1.0)
+
+    assert (made.prompt, made.reply) == ("Once upon a time", " there was a king.")
+    assert [each.role for each in made.messages] == ["user", "assistant"]
+
+
+def test_without_a_message_of_the_user_the_prompt_is_the_last_message():
+    assert entry([SystemMessage("Summarize nothing.")]).prompt == "Summarize nothing."
+    assert entry([]).prompt == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({"response_metadata": {"model_name": "answered"}}, {"params": {"model": "asked"}}),
+        ({"response_metadata": {"model": "answered"}}, {"metadata": {"ls_model_name": "asked"}}),
+        ({}, {"llm_output": {"model_name": "answered"}, "params": {"model": "asked"}}),
+        ({}, {"params": {"model": "answered"}, "metadata": {"ls_model_name": "asked"}}),
+        ({}, {"metadata": {"ls_model_name": "answered"}}),
+        ({"response_metadata": {"model_name": ""}}, {"params": {"model": None, "model_id": "answered"}}),
+    ],
+)
+def test_the_model_is_the_one_that_answered_else_the_one_that_was_asked(message, told):
+    assert entry(("Hi",), AIMessage("Hello.", **message), **told).model == "answered"
+
+
+def test_a_model_that_nobody_names_is_not_known():
+    assert entry(params={"_type": "fake"}).model is None
+
+
+@pytest.mark.parametrize(
+    ("message", "told", "tokens"),
+    [
+        ({"usage_metadata": {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}}, {}, (3, 2)),
+        ({}, {"llm_output": {"token_usage": {"prompt_tokens": 3, "completion_tokens": 2}}}, (3, 2)),
+        ({"response_metadata": {"usage": {"inputTokens": 3, "outputTokens": 0}}}, {}, (3, 0)),
+        ({"response_metadata": {"prompt_eval_count": 3, "eval_count": 2}}, {}, (3, 2)),
+        ({}, {"info": {"usage_metadata": {"prompt_token_count": 3, "candidates_token_count": 2}}}, (3, 2)),
+        ({"response_metadata": {"token_usage": {"prompt_tokens": 3}}}, {}, (3, None)),
+        ({"response_metadata": {"token_usage": {"prompt_tokens": -1, "completion_tokens": True}}}, {}, (None, None)),
+        ({"response_metadata": {"token_usage": "many"}}, {"llm_output": {"usage": None}}, (None, None)),
+        ({}, {}, (None, None)),
+    ],
+)
+def test_tokens_are_found_wherever_a_provider_tells_them_and_never_guessed(message, told, tokens):
+    made = entry(("Hi",), AIMessage("Hello.", **message), **told)
+
+    assert (made.input_tokens, made.output_tokens) == tokens
+
+
+def test_an_answer_out_of_a_cache_is_marked_and_took_no_tokens():
+    usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5, "total_cost": 0}
+    made = entry(("Hi",), AIMessage("Hello.").model_copy(update={"usage_metadata": usage}))
+
+    assert made.extra["cached"] is True
+    assert (made.input_tokens, made.output_tokens) == (0, 0)
+
+
+def test_a_failure_is_told_with_what_had_been_answered_until_then():
+    response = LLMResult(generations=[[ChatGenerationChunk(message=AIMessageChunk("The answer is"))], []])
+    made = failed(call(), ConnectionError("cut off"), response, entry_id="e", duration=2.0)
+
+    assert made.error == "ConnectionError: cut off"
+    assert made.reply == "The answer is"
+    assert (made.extra["partial"], made.extra["answers"], made.duration) == (True, 1, 2.0)
+
+
+def test_of_a_refusal_the_status_is_kept_and_no_header():
+    metadata = {"body": {"error": "no"}, "headers": {"set-cookie": "s3cr3t"}, "status_code": 500, "request_id": "q"}
+    response = LLMResult(generations=[[ChatGeneration(message=AIMessage("", response_metadata=metadata))]])
+    made = failed(call(), RuntimeError("Error code: 500"), response, entry_id="e", duration=1.0)
+
+    assert (made.extra["status_code"], made.extra["request_id"], made.extra["answers"]) == (500, "q", 0)
+    assert "partial" not in made.extra
+    assert b"s3cr3t" not in b"".join([*stored(made)[0], stored(made)[1]])
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise LookupError
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KeyError("k"), "KeyError: 'k'"),
+        (TimeoutError(), "TimeoutError"),
+        (Mute(), "Mute"),
+        (ValueError("x" * 50_000), "ValueError: " + "x" * (capture.LONGEST_ERROR - 13) + "…"),
+    ],
+)
+def test_errors_are_told_by_type_and_message(error, said):
+    assert failed(call(), error, entry_id="e", duration=None).error == said
+
+
+def test_a_conversation_is_the_thread_unless_metadata_says_otherwise():
+    made = entry(metadata={"thread_id": "t1", "conversation_id": "c1"})
+
+    assert (made.thread_id, made.conversation_id) == ("t1", "c1")
+    assert entry(configurable={"thread_id": "t2"}).conversation_id == "t2"
+    assert entry(configurable={"thread_id": "t2"}, metadata={"thread_id": "t1"}).thread_id == "t1"
+    assert entry().conversation_id is None
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        (7, "7"),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        ("a\x00b", "a b"),
+        ("\n", None),
+        ("x" * 900, "x" * 500),
+        (("a", "b"), "('a', 'b')"),
+        ("", None),
+    ],
+)
+def test_an_id_that_storage_does_not_take_becomes_one_that_it_takes(given, used):
+    made = entry(metadata={"thread_id": given})
+
+    assert made.thread_id == made.conversation_id == used
+    if isinstance(given, str) and used != given and given:
+        assert made.extra["thread_id"] == given
+    stored(made)
+
+
+@pytest.mark.parametrize("told", ["metadata", "configurable"])
+def test_the_namespace_is_that_of_the_run(told):
+    assert entry(**{told: {"agentmem_namespace": ("acme", "ann")}}).namespace == ("acme", "ann")
+    assert entry(**{told: {"agentmem_namespace": ["acme"]}}).namespace == ("acme",)
+
+
+@pytest.mark.parametrize("wrong", ["acme", ("a\x00",), ("",), 7, {"a": 1}])
+def test_what_is_no_namespace_is_told_and_the_entry_goes_to_the_root(wrong):
+    made = entry(metadata={"agentmem_namespace": wrong})
+
+    assert made.namespace == ()
+    assert made.extra["namespace"] == wrong
+    stored(made)
+
+
+def test_extra_says_how_the_model_was_called():
+    made = entry(
+        name="summary",
+        tags=["mine", "nostream", "seq:step:2", "graph:step:1", 5],
+        params={"tools": [{"type": "function", "function": {"name": "weather"}}, {"name": "search"}, "x"]},
+        metadata={"ls_provider": "openai", "ls_temperature": 0.0, "ls_stop": ["."], "lc_agent_name": "clerk"},
+    )
+
+    assert made.extra == {
+        "name": "summary",
+        "agent": "clerk",
+        "provider": "openai",
+        "tags": ["mine", "nostream"],
+        "tools": ["weather", "search"],
+        "settings": {"temperature": 0.0, "stop": ["."]},
+        "answers": 1,
+    }
+
+
+class Parsed(BaseModel):
+    city: str
+
+
+@dataclass
+class Table:
+    rows: list[object]
+
+
+class Nameless:
+    pass
+
+
+class Hostile:
+    def __repr__(self):
+        raise RuntimeError
+
+
+class Empty:
+    """Has whatever it is asked for, and nothing of use."""
+
+    def __init__(self, *generations):
+        if generations:
+            (self.generations,) = generations
+
+    def __getattr__(self, name):
+        return Nameless()
+
+
+def cyclic():
+    table = {"name": "cycle"}
+    table["self"] = table
+    return table
+
+
+def deep():
+    nested = []
+    for _ in range(300):
+        nested = [nested]
+    return nested
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (Parsed(city="Rome"), {"city": "Rome"}),
+        (Table(rows=[1, {"a": Nameless()}]), {"rows": [1, {"a": f"<{__name__}.Nameless>"}]}),
+        (Hostile(), f"<{__name__}.Hostile>"),
+        ({"keep": (1, b"x"), Nameless: 2}, {"keep": (1, b"x"), repr(Nameless): 2}),
+        (cyclic(), {"name": "cycle", "self": "…"}),
+        (range(10_000), "range(0, 10000)"),
+        ({1, 2}, {1, 2}),
+        (1e400, 1e400),
+    ],
+)
+def test_what_cannot_be_stored_is_kept_as_what_can_be_told_of_it(value, told):
+    if not isinstance(value, set):
+        assert storable(value) == told
+    to_plain(storable(value))
+    made = entry(["Hi", ToolMessage("done", tool_call_id="c1", artifact=value)], metadata={"mine": value})
+
+    stored(made)
+    assert [each.text for each in made.messages] == ["Hi", "done", "Hello."]
+
+
+def test_a_parsed_reply_of_the_users_own_class_is_kept_as_its_fields():
+    made = entry(("Hi",), AIMessage('{"city":"Rome"}', additional_kwargs={"parsed": Parsed(city="Rome")}))
+
+    stored(made)
+    assert made.messages[-1].langchain["additional_kwargs"] == {"parsed": {"city": "Rome"}}
+
+
+@pytest.mark.parametrize("content", [None, 7, Nameless(), [Nameless(), "text"], cyclic(), [deep()], {"a": deep()}])
+def test_messages_that_somebody_has_set_to_anything_are_told_as_far_as_they_go(content):
+    for kind in (HumanMessage, AIMessage, SystemMessage, AIMessageChunk):
+        broken = kind("x", id="m1")
+        broken.__dict__["content"] = content
+        message = message_of(broken)
+
+        encode_body(message)
+        assert message.message_id == "m1"
+        assert message.role in {"user", "assistant", "system"}
+
+
+@pytest.mark.parametrize(
+    "given", [None, 7, b"bytes", object(), {"role": "user"}, "\ud800 half", "\x00" * 10, "x" * 10**6]
+)
+def test_what_is_no_message_is_told_too(given):
+    made = ended(begun([given], run_id="r1", created_at=NOW), result(AIMessage("Hello.")), entry_id="e", duration=0.0)
+
+    stored(made)
+    assert made.messages[0].role == "user"
+    if isinstance(given, str):
+        assert made.prompt == given
+
+
+@pytest.mark.parametrize(
+    "response",
+    [None, "text", 7, Empty(), Empty([[Empty()]]), LLMResult(generations=[]), LLMResult(generations=[[]])],
+)
+def test_a_response_that_is_none_is_an_entry_without_a_reply(response):
+    made = ended(call(), response, entry_id="e", duration=0.0)
+
+    stored(made)
+    assert made.prompt == "Hi"
+
+
+@pytest.mark.parametrize("told", ["tags", "metadata", "params", "configurable", "name"])
+@pytest.mark.parametrize("value", [None, 7, "x", [7], {7: 7}, Nameless()])
+def test_whatever_callbacks_tell_the_call_is_told(told, value):
+    made = entry(**{told: value})
+
+    stored(made)
+    assert made.reply == "Hello."
+
+
+def test_secrets_are_taken_out_of_everything_that_was_said():
+    key = "sk-proj-Abc123def456Ghi789jkl012Mno345"
+    given = [HumanMessage(f"My key is {key}"), ToolMessage("ok", tool_call_id="c1", artifact={"api_key": key})]
+    answer = AIMessage(
+        [{"type": "text", "text": f"I used {key}."}],
+        tool_calls=[{"name": "login", "args": {"token": key}, "id": "c2"}],
+        additional_kwargs={"note": key},
+    )
+    failure = failed(call(given), PermissionError(f"bad key {key}"), result(answer), entry_id="e", duration=1.0)
+
+    clean = without_secrets(failure, redact_value)
+
+    assert key in repr(failure)
+    assert key not in repr(clean)
+    assert clean.prompt == "My key is ***"
+    assert clean.messages[0].text == clean.prompt
+    assert json.loads(clean.messages[-1].tool_calls[0].arguments) == {"token": "***"}
+    assert clean.error == "PermissionError: bad key ***"
+
+
+def test_a_long_history_is_told_whole():
+    history = convert_to_messages([("user" if n % 2 else "assistant", f"line {n}") for n in range(500)])
+
+    assert [each.text for each in entry(history).messages[:-1]] == [f"line {n}" for n in range(500)]

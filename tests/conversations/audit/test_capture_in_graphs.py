@@ -1,0 +1,284 @@
+"""Real graphs that are given the handler of the audit trail: each model call is an entry, and nothing else changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.conversations.audit import reading
+from langchain_agentmem.conversations.audit.handler import UNFINISHED
+from langchain_agentmem.conversations.audit.trail import AuditTrail
+from langchain_agentmem.namespaces import range_of
+
+from .entries import read
+from .test_handler import Scripted, agent_script, weather
+
+
+@pytest.fixture
+def trail(memory):
+    return memory.audit
+
+
+@pytest.fixture
+def handler(trail):
+    return trail.handler()
+
+
+def chat(checkpointer, model=None):
+    """A graph of one node, which asks a model."""
+    model = model or Scripted()
+
+    def call(state):
+        return {"messages": [model.invoke(state["messages"])]}
+
+    async def acall(state):
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("talk", RunnableLambda(call, acall))
+    graph.add_edge(START, "talk")
+    return graph.compile(checkpointer=checkpointer)
+
+
+def within(handler, thread, **configurable):
+    return {"callbacks": [handler], "configurable": {"thread_id": thread, **configurable}}
+
+
+def say(text):
+    return {"messages": [HumanMessage(text)]}
+
+
+def counted(messages):
+    usage = {"input_tokens": 10 * len(messages), "output_tokens": 7, "total_tokens": 10 * len(messages) + 7}
+    return AIMessage(f"You said: {messages[-1].text}", usage_metadata=usage)
+
+
+class TestAChat:
+    def test_every_call_is_an_entry(self, memory, trail, handler):
+        graph = chat(memory.checkpointer, Scripted(script=counted))
+        for thread in ("monday", "tuesday"):
+            for text in ("Where is the heron?", "And the stork?"):
+                graph.invoke(say(text), within(handler, thread))
+
+        entries = trail.last(9)
+        assert [(each.thread_id, each.prompt) for each in entries] == [
+            (thread, text) for thread in ("monday", "tuesday") for text in ("Where is the heron?", "And the stork?")
+        ]
+        second = entries[1]
+        assert (second.kind, second.reply, second.model) == ("call", "You said: And the stork?", "scripted-1")
+        assert (second.input_tokens, second.output_tokens, second.error) == (30, 7, None)
+        assert [each.text for each in second.messages] == [
+            "Where is the heron?",
+            "You said: Where is the heron?",
+            "And the stork?",
+            "You said: And the stork?",
+        ]
+        assert second.duration >= 0
+        assert None not in (second.run_id, second.parent_run_id)
+        assert len({each.run_id for each in entries}) == 4
+        assert trail.last(9, kinds=["call"]) == entries
+        assert memory.verify().ok
+
+    def test_the_run_is_the_same_without_it(self, memory, handler):
+        def shown(state):
+            return [(each.type, each.content) for each in state["messages"]]
+
+        graph = chat(memory.checkpointer)
+        config = {"configurable": {"thread_id": "plain"}}
+        for text in ("one", "two"):
+            plain = graph.invoke(say(text), config)
+            heard = graph.invoke(say(text), within(handler, "heard"))
+        assert shown(plain) == shown(heard)
+
+    @pytest.mark.parametrize("mode", ["values", "updates", "messages"])
+    async def test_streamed(self, memory, trail, handler, mode):
+        graph = chat(memory.checkpointer)
+        parts = list(graph.stream(say("one two"), within(handler, "a"), stream_mode=mode))
+        awaited = [part async for part in graph.astream(say("one two"), within(handler, "b"), stream_mode=mode)]
+
+        assert len(parts) == len(awaited)
+        assert [(each.thread_id, each.prompt, each.reply) for each in trail.last()] == [
+            (thread, "one two", "Well, one two") for thread in ("a", "b")
+        ]
+
+    async def test_awaited(self, memory, trail, handler):
+        await chat(memory.checkpointer).ainvoke(say("one"), within(handler, "a"))
+        assert [each.reply for each in await trail.alast()] == ["Well, one"]
+
+    def test_an_agent_with_tools(self, memory, trail, handler):
+        agent = create_agent(Scripted(script=agent_script), [weather], checkpointer=memory.checkpointer)
+        agent.invoke(say("What is the weather in Rome?"), within(handler, "t"))
+
+        asked, answered = trail.last()
+        assert asked.messages[-1].tool_calls[0].name == "weather"
+        assert [each.role for each in answered.messages] == ["user", "assistant", "tool", "assistant"]
+        assert answered.reply == "It is Sunny in Rome."
+        assert asked.prompt == answered.prompt == "What is the weather in Rome?"
+        assert (asked.junk, answered.junk) == ((), ())
+
+    def test_small_talk_is_hidden_as_of_exchanges(self, memory, trail, handler):
+        model = Scripted(script=lambda messages: "You're welcome!")
+        chat(memory.checkpointer, model).invoke(say("thanks!"), within(handler, "t"))
+        assert trail.last() == []
+        (entry,) = trail.last(include_junk=True)
+        assert (entry.junk, entry.reply) == (("small talk",), "You're welcome!")
+
+    def test_the_namespace_is_that_of_the_run(self, memory, trail, handler):
+        graph = chat(memory.checkpointer)
+        graph.invoke(say("I am Ann."), within(handler, "t", agentmem_namespace=("ann",)))
+        bobs = AuditTrail(memory, ("bob",))
+        graph.invoke(say("I am Bob."), within(bobs.handler(), "t", agentmem_namespace=("ann",)))
+
+        assert [each.prompt for each in AuditTrail(memory, ("ann",)).last()] == ["I am Ann."]
+        assert [each.prompt for each in bobs.last()] == ["I am Bob."]
+        assert bobs.last()[0].namespace == ("bob",)
+        assert trail.last() == []
+
+    def test_secrets_can_be_taken_out(self, memory, trail):
+        key = "sk-" + "abcd1234" * 6
+        handler = trail.handler(redact=True)
+        chat(memory.checkpointer).invoke(say(f"My key is {key}."), within(handler, "t"))
+        (entry,) = trail.last()
+        assert key not in str(entry)
+
+    @pytest.mark.parametrize("thread", ["a\0b", "half \ud83d", "x" * 5_000, "\x1f", 7])
+    def test_a_thread_of_any_name(self, trail, handler, thread):
+        Scripted().invoke("Where is Ann?", {"callbacks": [handler], "metadata": {"thread_id": thread}})
+        (entry,) = trail.last()
+        assert entry.prompt == "Where is Ann?"
+        assert trail.verify().ok
+
+    def test_calls_are_found_and_the_same_search_finds_no_more_than_before(self, memory, trail, handler):
+        graph = chat(memory.checkpointer, Scripted(script=lambda messages: "The heron nests by the lake."))
+        graph.invoke(say("Where does the heron nest?"), within(handler, "t"))
+        assert memory.search("heron") == []
+        (found,) = memory.search("heron", kinds=["audit"])
+        assert found.value == trail.last()[0]
+
+
+class TestWhatGoesWrong:
+    def test_an_error_is_told_and_raised(self, memory, trail, handler):
+        graph = chat(memory.checkpointer, Scripted(script=lambda messages: ValueError("no such model")))
+        with pytest.raises(ValueError, match="no such model"):
+            graph.invoke(say("Where is Ann?"), within(handler, "t"))
+        (entry,) = trail.last(include_junk=True)
+        assert entry.error == "ValueError: no such model"
+        assert (entry.prompt, entry.reply, entry.thread_id) == ("Where is Ann?", "", "t")
+        assert entry.junk == ()
+
+    def test_a_database_that_fails_does_not_break_the_run(self, url, caplog):
+        memory = AgentMemory(url)
+        handler = memory.audit.handler()
+        memory.close()
+        for text in ("one", "two"):
+            result = chat(InMemorySaver()).invoke(say(text), within(handler, "t"))
+            assert result["messages"][-1].text == f"Well, {text}"
+        assert len([each for each in caplog.records if each.levelno >= logging.WARNING]) == 1
+
+    async def test_nor_does_one_that_fails_in_the_middle(self, memory, trail, handler, raw):
+        graph = chat(InMemorySaver())
+        await graph.ainvoke(say("one"), within(handler, "t"))
+        raw(memory, "alter table audit_head rename to gone")
+        result = await graph.ainvoke(say("two"), within(handler, "t"))
+        raw(memory, "alter table gone rename to audit_head")
+        await graph.ainvoke(say("three"), within(handler, "t"))
+
+        assert result["messages"][-1].text == "Well, two"
+        assert [each.prompt for each in trail.last()] == ["one", "three"]
+        assert trail.verify().ok
+
+    def test_calls_that_have_not_ended_are_told_when_the_memory_closes(self, url):
+        begun, go_on = threading.Event(), threading.Event()
+
+        def slow(messages):
+            begun.set()
+            assert go_on.wait(30)
+            return "Late."
+
+        memory = AgentMemory(url)
+        graph, handler = chat(InMemorySaver(), Scripted(script=slow)), memory.audit.handler()
+        with ThreadPoolExecutor(1) as pool:
+            run = pool.submit(graph.invoke, say("Where is Ann?"), within(handler, "t"))
+            assert begun.wait(30)
+            memory.close()
+            go_on.set()
+            assert run.result()["messages"][-1].text == "Late."
+        with AgentMemory(url) as memory:
+            (entry,) = memory.audit.last()
+            assert (entry.prompt, entry.error, entry.thread_id) == ("Where is Ann?", UNFINISHED, "t")
+            assert memory.verify().ok
+
+
+class TestManyAtOnce:
+    def test_graphs_in_threads(self, memory, trail, handler):
+        graphs = [chat(memory.checkpointer), chat(InMemorySaver())]
+
+        def talk(number):
+            for turn in range(3):
+                graphs[number % 2].invoke(say(f"Number {number}, turn {turn}"), within(handler, f"t{number}"))
+
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(talk, range(6)))
+        entries = trail.last(99)
+        for number in range(6):
+            mine = [each for each in entries if each.thread_id == f"t{number}"]
+            assert [each.prompt for each in mine] == [f"Number {number}, turn {turn}" for turn in range(3)]
+            assert [len(each.messages) for each in mine] == [2, 4, 6]
+        assert len(entries) == 18
+        assert memory.verify().ok
+
+    async def test_graphs_in_tasks(self, memory, trail, handler):
+        graph = chat(memory.checkpointer)
+        runs = [graph.ainvoke(say(f"Number {number}"), within(handler, f"t{number}")) for number in range(25)]
+        await asyncio.gather(*runs)
+        assert {(each.thread_id, each.prompt) for each in trail.last(99)} == {
+            (f"t{number}", f"Number {number}") for number in range(25)
+        }
+        assert (await memory.averify()).ok
+
+
+def test_a_long_chat_costs_what_was_said(new_database):
+    """Each call is given the whole history, which is kept once."""
+    with AgentMemory(new_database("sqlite")) as memory:
+        graph, handler = chat(None), memory.audit.handler()
+        said, sizes = [], []
+        for turn in range(200):
+            asked = HumanMessage(f"{turn}. " + "Where do the herons nest? " * 10)
+            said = graph.invoke({"messages": [*said, asked]}, within(handler, "t"))["messages"]
+            if turn in (99, 199):
+                found = read(memory, reading.sizes, *range_of(()))
+                sizes.append(found.entry_bytes + found.message_bytes)
+        assert len(memory.audit.last(1)[0].messages) == 400
+        assert found.messages == 400
+        assert sizes[1] < 2.1 * sizes[0]
+        assert memory.verify().ok
+
+
+def test_a_thread_that_is_erased_leaves_no_trace(memory, trail, handler):
+    graph = chat(memory.checkpointer)
+    for thread, text in (("a", "I met Zarathustra."), ("b", "I met Ann."), ("a", "Zarathustra was late.")):
+        graph.invoke(say(text), within(handler, thread))
+    head = trail.head()
+
+    assert memory.erase(thread_id="a").audit == 2
+    assert [each.prompt for each in trail.last()] == ["I met Ann."]
+    assert len(trail.last()[0].messages) == 2
+    report = trail.verify(head)
+    assert (report.ok, report.entries, report.erased) == (True, 3, 2)
+    assert memory.verify().ok
+    if not memory.database.engine.path.startswith("postgresql://"):
+        path = Path(memory.database.engine.path)
+        memory.close()
+        for file in path.parent.glob(f"{path.name}*"):
+            assert b"Zarathustra" not in file.read_bytes()

@@ -1,0 +1,298 @@
+"""Whatever is changed, removed, moved or added behind the trail's back is found, and said in a sentence."""
+
+from hashlib import blake2b
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.conversations.audit import chain, check, keeping, reading, records, rows
+from langchain_agentmem.conversations.audit.chain import Head
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.namespaces import range_of
+
+from .entries import add, call, entry, read, todo, write
+
+EVERYWHERE = range_of(())
+
+
+@pytest.fixture
+def filled(memory):
+    """Seven entries, of which the last two are model calls."""
+    add(
+        memory,
+        entry("first", "one", conversation_id="c"),
+        entry("second", "two", conversation_id="c"),
+        todo("third"),
+        entry("fourth", "four", conversation_id="d", thread_id="t"),
+        entry("fifth", "five"),
+        call(["hello"], "hi", conversation_id="c"),
+        call(["hello", "hi", "more"], "less", conversation_id="c"),
+    )
+    return memory
+
+
+def problems(memory, since=None):
+    return list(read(memory, check.verify, since).problems)
+
+
+class TestWhatIsWhole:
+    def test_nothing_is_wrong_with_what_was_only_used(self, filled):
+        ids = {each.prompt: each.id for each in read(filled, reading.last, "", 9)}
+        write(filled, records.set_junk, "", {ids["second"]: ["rule"]})
+        write(filled, records.set_status, "", [ids["[TODO] third"]], "done")
+        write(filled, keeping.archive, *EVERYWHERE, 2**62)
+        report = read(filled, check.verify)
+        assert (report.ok, report.problems, report.entries, report.erased) == (True, (), 7, 0)
+        assert report.head == read(filled, reading.head)
+        assert filled.verify().problems == ()
+        assert filled.verify().checked["audit"] == 7
+
+    def test_an_empty_trail_is_whole(self, memory):
+        assert read(memory, reading.head) == chain.START
+        assert read(memory, check.verify) == chain.ChainReport(entries=0, erased=0, problems=(), head=chain.START)
+
+    def test_erasing_keeps_the_chain_and_is_told(self, filled):
+        kept = read(filled, reading.head)
+        assert filled.erase(conversation_id="c").audit == 4
+        report = read(filled, check.verify, kept)
+        assert (report.problems, report.entries, report.erased, report.head) == ((), 7, 4, kept)
+        assert filled.verify().ok
+
+    def test_it_is_whole_when_it_is_read_in_many_pages(self, filled, monkeypatch):
+        monkeypatch.setattr(check, "LENGTHS", 2)
+        monkeypatch.setattr(check, "BYTES_AT_ONCE", 1)
+        monkeypatch.setattr(check, "MESSAGES", 1)
+        assert problems(filled) == []
+
+    def test_the_digest_is_what_it_is_said_to_be(self, memory, raw):
+        [kept] = add(memory, entry("p", "r", id="e", conversation_id="c"))
+        [row] = raw(memory, "select salt, digest, link, body, created_at from audit")
+        fields = f'["","e","exchange","c",null,{row["created_at"]},null,{len(row["body"])},0]'
+        expected = blake2b(
+            fields.encode() + b"\n" + bytes(row["body"]), digest_size=32, key=bytes(row["salt"])
+        ).digest()
+        assert bytes(row["digest"]) == expected
+        assert bytes(row["link"]) == blake2b(bytes(32) + expected, digest_size=32).digest()
+        assert read(memory, reading.get, "", ["e"])["e"] == kept
+
+
+class TestWhatIsFound:
+    @pytest.mark.parametrize(
+        ("change", "number"),
+        [
+            ('body = cast(\'{"prompt":"Second","reply":"two"}\' as {bytes})', 2),
+            ("created_at = created_at + 1", 2),
+            ("conversation = 'd'", 2),
+            ("conversation = null", 2),
+            ("thread = 'u'", 4),
+            ("kind = 'digest'", 2),
+            ("key = 'mine'", 2),
+            ("mark = salt", 3),
+            ("messages = '[[1,2]]'", 7),
+            ("messages = 'nonsense'", 7),
+            ("messages = null", 7),
+            ("messages = '[[1,90]]'", 7),
+            ("salt = digest", 2),
+            ("body = cast('x' as {bytes})", 5),
+        ],
+    )
+    def test_a_changed_field(self, filled, raw, change, number):
+        size = "blob" if filled.database.engine.dialect == "sqlite" else "bytea"
+        raw(filled, f"update audit set {change.replace('{bytes}', size)} where sequence = :number", number=number)
+        [problem] = problems(filled)
+        assert f"number {number}" in problem
+        assert "is not what was stored" in problem
+        assert problem in filled.verify().problems
+
+    def test_another_namespace(self, filled, raw):
+        add(filled, entry(), path="other\x1f")
+        raw(filled, "update audit set namespace_id = (select max(id) from namespace) where sequence = 1")
+        assert len(problems(filled)) == 1
+
+    def test_a_changed_digest_breaks_the_chain(self, filled, raw):
+        raw(filled, "update audit set digest = salt where sequence = 2")
+        found = problems(filled)
+        assert any("does not follow" in each for each in found)
+        assert any("is not what was stored" in each for each in found)
+
+    def test_a_message_of_a_call(self, filled, raw):
+        raw(filled, "update audit_message set key = 'm-9-hello' where number = 1")
+        found = problems(filled)
+        assert len(found) == 2
+        assert all("is not what was stored" in each for each in found)
+
+    def test_the_text_of_a_message(self, filled, raw):
+        raw(
+            filled,
+            "update content set body = :body where id in (select content_id from audit_message where number = 3)",
+            body=b'{"role":"user","content":"forged"}',
+        )
+        [problem] = problems(filled)
+        assert problem == "message 3 of 'c' in the audit trail is not what was stored"
+
+    def test_missing_rows(self, filled, raw):
+        raw(filled, "delete from audit_document")
+        raw(filled, "delete from audit where sequence in (2, 3, 5)")
+        assert problems(filled) == [
+            "the numbers 2 to 3 of the audit trail are missing",
+            "number 5 of the audit trail is missing",
+        ]
+
+    def test_the_first_row(self, filled, raw):
+        raw(filled, "delete from audit where sequence = 1")
+        assert problems(filled) == ["number 1 of the audit trail is missing"]
+
+    def test_a_cut_off_end(self, filled, raw):
+        raw(filled, "delete from audit where sequence > 5")
+        assert problems(filled) == [
+            "the numbers 6 to 7 of the audit trail are missing: the end of the chain was cut off"
+        ]
+
+    def test_a_head_that_was_turned_back(self, filled, raw):
+        raw(filled, "update audit_head set sequence = 5, link = (select link from audit where sequence = 5)")
+        assert problems(filled) == ["the chain ends with number 5, but there are entries up to 7"]
+
+    def test_a_head_that_is_another_or_none(self, filled, raw):
+        raw(filled, "update audit_head set link = (select link from audit where sequence = 5)")
+        assert problems(filled) == ["what is noted of the end of the chain does not fit its last entry"]
+        raw(filled, "delete from audit_head")
+        assert problems(filled) == ["nothing is noted of where the chain of the audit trail ends"]
+
+    def test_swapped_rows(self, filled, raw):
+        for one, other in ((2, 99), (5, 2), (99, 5)):
+            raw(filled, "update audit set sequence = :other where sequence = :one", one=one, other=other)
+        found = problems(filled)
+        assert [each.split(")")[0].rsplit("(")[1] for each in found] == ["number 2", "number 3", "number 5", "number 6"]
+        assert all("does not follow from what stands before it" in each for each in found)
+
+    def test_swapped_texts(self, filled, raw):
+        [row] = raw(filled, "select body from audit where sequence = 1")
+        raw(filled, "update audit set body = (select body from audit where sequence = 2) where sequence = 1")
+        raw(filled, "update audit set body = :body where sequence = 2", body=row["body"])
+        assert len(problems(filled)) == 2
+
+    def test_a_row_that_was_slipped_in(self, filled, raw):
+        raw(filled, "insert into audit (sequence, link, digest) select 8, link, digest from audit where sequence = 7")
+        found = problems(filled)
+        assert found[0] == "number 8 of the audit trail does not follow from what stands before it in the chain"
+        assert found[1] == "the chain ends with number 7, but there are entries up to 8"
+
+    def test_what_is_half_erased(self, filled, raw):
+        raw(filled, "update audit set kind = null where sequence = 4")
+        [problem] = problems(filled)
+        assert problem.startswith("number 4 of the audit trail was erased, but still has salt, namespace_id, key, ")
+
+    def test_very_many_problems_are_counted(self, filled, raw, monkeypatch):
+        monkeypatch.setattr(chain, "MOST_PROBLEMS", 3)
+        raw(filled, "update audit set salt = digest where sequence < 7")
+        found = problems(filled)
+        assert (len(found), found[-1]) == (4, "there are 3 more problems")
+
+    def test_what_a_search_does_not_find_and_should(self, filled, raw):
+        write(filled, records.settle)
+        raw(filled, "delete from audit_document where sequence = 2")
+        raw(filled, "update audit set hidden = 1 where sequence = 1")
+        found = filled.verify().problems
+        assert "number 2 of the audit trail is not in the search index" in found
+        assert "number 1 of the audit trail is hidden, but in the search index" in found
+
+
+class TestAHeadThatIsKeptElsewhere:
+    def test_it_proves_what_was_before(self, filled):
+        kept = read(filled, reading.head)
+        add(filled, entry("later", "on"))
+        assert problems(filled, kept) == problems(filled, chain.START) == []
+
+    def test_it_finds_a_chain_that_was_computed_anew(self, filled, raw):
+        kept = read(filled, reading.head)
+        self.forge(filled, raw, 5)
+        add(filled, entry("later", "on"))
+        assert problems(filled) == [], "nothing inside the database can tell"
+        assert problems(filled, kept) == [
+            "what the chain holds up to number 7 is not what it was when the head was taken"
+        ]
+
+    def test_it_finds_an_end_that_was_taken_off_with_the_head(self, filled, raw):
+        kept = read(filled, reading.head)
+        raw(filled, "delete from audit where sequence > 5")
+        raw(filled, "update audit_head set sequence = 5, link = (select link from audit where sequence = 5)")
+        assert problems(filled) == []
+        assert problems(filled, kept) == ["the chain does not reach to number 7, where the head was taken"]
+
+    def test_it_is_a_text_to_keep(self, filled):
+        kept = read(filled, reading.head)
+        assert Head.of(str(kept)) == Head.of(f" {kept}\n") == kept
+        for text in ("", "7", "7:xyz", "-1:" + "0" * 64, f"{kept}0", "x:" + "0" * 64, None, 5):
+            with pytest.raises(InvalidInput, match="no head"):
+                Head.of(text)
+
+    @staticmethod
+    def forge(memory, raw, number):
+        """Change an entry, and compute everything anew from there on, as who may write to the database can."""
+        link = bytes(raw(memory, "select link from audit where sequence = :n", n=number - 1)[0]["link"])
+        body = b'{"prompt":"forged","reply":"text"}'
+        raw(memory, "update audit set body = :body where sequence = :n", body=body, n=number)
+        for row in read(memory, all_rows):
+            if row["sequence"] < number:
+                continue
+            digest = bytes(row["digest"])
+            if row["sequence"] == number:
+                digest = rows.digest_of(row, {})
+            link = chain.following(link, digest)
+            raw(
+                memory, "update audit set digest = :digest, link = :link where sequence = :n",
+                digest=digest, link=link, n=row["sequence"],
+            )  # fmt: skip
+        raw(memory, "update audit_head set link = :link", link=link)
+
+
+class TestDamage:
+    """What is damaged is told of, and stops nothing else."""
+
+    @pytest.mark.parametrize(
+        "damage", ["body = salt", "messages = 'x'", "messages = '[[1,900000]]'", "messages = '[5]'", "messages = null"]
+    )
+    def test_the_trail_goes_on_and_the_damaged_entry_can_be_erased(self, filled, raw, damage):
+        raw(filled, f"update audit set {damage} where sequence = 7")
+        for each, number in ((reading.last, 9), (reading.page, 0)):
+            with pytest.raises(DatabaseUnreadable, match="number 7, is damaged"):
+                read(filled, each, "", number)
+        assert read(filled, reading.last, "", 9, kinds=["todo", "exchange"])
+        write(filled, records.settle)
+        assert write(filled, records.judge, "", lambda *_: ["all"]).changed >= 6
+        add(filled, entry("later", "on"))
+        assert len(filled.search("later", kinds=["audit"])) == 1
+        write(filled, keeping.archive, *EVERYWHERE, 2**62)
+        write(filled, keeping.unarchive, *EVERYWHERE)
+        assert len(problems(filled)) == 1
+        assert filled.erase(conversation_id="c").audit == 4
+        assert problems(filled) == []
+        assert [each.prompt for each in read(filled, reading.last, "", 9)] == ["later"]
+
+    def test_a_damaged_message_is_told_of(self, filled, raw):
+        raw(
+            filled,
+            "update content set body = :body where id in (select content_id from audit_message where number = 1)",
+            body=b"{",
+        )
+        with pytest.raises(DatabaseUnreadable, match="damaged"):
+            read(filled, reading.last, "", 9)
+        write(filled, records.settle)
+        assert filled.erase(conversation_id="c").audit == 4
+        assert filled.verify().ok
+
+
+def all_rows():
+    from langchain_agentmem.storage import query
+
+    return (yield query.audit_chain(after=0, upto=99))
+
+
+def test_what_was_stored_stays_whole_when_it_is_opened_again(url):
+    with AgentMemory(url) as memory:
+        add(memory, entry("a", "b"))
+        kept = read(memory, reading.head)
+    with AgentMemory(url) as memory:
+        add(memory, entry("c", "d"))
+        assert read(memory, check.verify, kept).entries == 2
+        assert problems(memory, kept) == []

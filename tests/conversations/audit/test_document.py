@@ -1,0 +1,186 @@
+"""The file of document 002 is read whole or damaged, and what is damaged is kept."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from langchain_agentmem.conversations.audit.document import (
+    DocumentEntry,
+    kind_of,
+    put_aside,
+    read_document,
+    time_of,
+    write_document,
+)
+from langchain_agentmem.errors import InvalidInput
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+HISTORY = [
+    {"prompt": 'a{"b"} ü [x]', "reply": '```\n{"prompt": "x"}\n```', "timestamp": 1738439400, "conversation_id": "t1"},
+    {
+        "prompt": "[TODO] Fix 😀",
+        "reply": "",
+        "timestamp": 1738439402,
+        "conversation_id": "todo-capture",
+        "m": {"k": [1]},
+    },
+    {"reply": None, "prompt": "[REFERENCE] G"},
+    {"prompt": "p\\", "reply": "r", "turns": [{"prompt": "in", "reply": "ner"}]},
+]
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "agent_memory.json"
+
+
+def read(file, data):
+    file.write_bytes(data if isinstance(data, bytes) else json.dumps(data).encode())
+    return read_document(file)
+
+
+def prompts(loaded):
+    return [entry.prompt for entry in loaded.entries]
+
+
+def test_entries_are_read_with_their_kinds_times_and_whatever_else_they_have(file):
+    loaded = read(file, {"history": HISTORY})
+    assert [entry.kind for entry in loaded.entries] == ["exchange", "todo", "reference", "exchange"]
+    assert loaded.entries[0].timestamp == datetime(2025, 2, 1, 19, 50, tzinfo=UTC)
+    assert loaded.entries[1].extra == {"m": {"k": [1]}}
+    assert (loaded.entries[2].reply, loaded.entries[2].timestamp) == ("", None)
+    assert (loaded.lost, loaded.damaged) == ([], False)
+
+
+@pytest.mark.parametrize("shape", [{"history": HISTORY}, HISTORY, {"version": 2, "history": HISTORY, "z": {"a": [1]}}])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_every_cut_of_a_file_gives_a_prefix_of_its_entries(file, shape, encoding):
+    data = json.dumps(shape, ensure_ascii=False).encode(encoding)
+    whole = read(file, data)
+    assert prompts(whole) == [entry["prompt"] for entry in HISTORY]
+    for end in range(len(data)):
+        cut = read(file, data[:end])
+        assert cut.entries == whole.entries[: len(cut.entries)]
+        assert cut.damaged
+        assert cut.lost
+
+
+def test_an_entry_that_the_file_ends_in_is_told_with_its_beginning(file):
+    loaded = read(file, json.dumps({"history": HISTORY[:1] * 2}).encode()[:-60])
+    assert len(loaded.entries) == 1
+    (sentence,) = loaded.lost
+    assert sentence.startswith("The file ends within an entry, which begins at character 14")
+
+
+def test_garbage_in_the_middle_costs_only_the_entries_it_is_in(file):
+    data = json.dumps({"history": [{"prompt": f"q{n}", "reply": "a"} for n in range(9)]}).encode()
+    at = data.index(b"q4")
+    loaded = read(file, data[:at] + b'\xff"\x00{[garb' + data[at + 4 :])
+    assert prompts(loaded) == [f"q{n}" for n in range(9) if n != 4]
+    assert loaded.damaged
+    assert any("character" in sentence for sentence in loaded.lost)
+
+
+def test_two_documents_one_after_the_other_are_both_read(file):
+    one = json.dumps({"history": HISTORY[:2]})
+    loaded = read(file, (one + one).encode())
+    assert len(loaded.entries) == 4
+    assert (loaded.damaged, loaded.lost) == (True, [])
+    assert len(read(file, (one[:-30] + one).encode()).entries) == 3
+
+
+def test_a_file_that_is_latin_1_is_read_and_told(file):
+    loaded = read(file, '[{"prompt": "Grüße", "reply": "ça"}]'.encode("latin-1"))
+    assert prompts(loaded) == ["Grüße"]
+    assert loaded.notes == ["The file is no UTF-8, and was read as Latin-1."]
+
+
+def test_keys_that_stand_twice_are_told_and_nothing_of_them_is_lost(file):
+    loaded = read(file, b'{"history": [{"prompt": "a", "prompt": "b", "reply": "c"}], "history": [{"prompt": "d"}]}')
+    assert prompts(loaded) == ["b", "d"]
+    assert loaded.entries[0].extra == {"twice": [["prompt", "a"]]}
+
+
+def test_what_is_no_entry_is_told(file):
+    loaded = read(file, {"history": [7, {"prompt": 5, "reply": ["x"], "conversation_id": 3}, "text"]})
+    assert [(entry.prompt, entry.reply, entry.conversation_id) for entry in loaded.entries] == [("5", '["x"]', "3")]
+    assert len(loaded.lost) == 2
+    assert loaded.damaged
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        1738439400,
+        1738439400.0,
+        1738439400000,
+        1738439400000000,
+        "1738439400",
+        "2025-02-01T19:50:00Z",
+        "2025-02-01 20:50+01:00",
+    ],
+)
+def test_a_time_is_read_however_it_is_written(value):
+    assert time_of(value) == datetime(2025, 2, 1, 19, 50, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("value", ["yesterday", True, -5, float("nan"), float("inf"), 10**400, [], "", "9" * 30])
+def test_what_is_no_time_is_kept_and_told(file, value):
+    assert time_of(value) is None
+    loaded = read(file, {"history": [{"prompt": "a", "reply": "b", "timestamp": value}]})
+    assert loaded.entries[0].timestamp is None
+    assert len(loaded.notes) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b" ", b'{"a":' * 50_000, b"[" * 50_000, b'{"prompt": "' * 5_000, b"{" * 50_000, b'"' * 50_000,
+        b'{"x"' * 5_000, b"\x00" * 9, b"\xff\xfe\xff", b"null", b'{"history": null}', b'{"history": 5}',
+        b'{"history": {"a": [',
+        b"\xef\xbb",
+    ],
+)  # fmt: skip
+def test_no_file_is_too_broken(file, data):
+    assert read(file, data).entries == []
+
+
+def test_a_damaged_file_is_put_aside_and_stays(file):
+    file.write_bytes(b"{damaged")
+    first, second = put_aside(file, NOW), put_aside(file, NOW)
+    assert first.name == "agent_memory.json.corrupt-20260304-050607"
+    assert second.name == "agent_memory.json.corrupt-20260304-050607-2"
+    assert first.read_bytes() == second.read_bytes() == file.read_bytes() == b"{damaged"
+
+
+def test_what_is_written_is_the_document_and_is_read_again(file):
+    entries = read(
+        file, {"history": [{k: v for k, v in e.items() if k not in ("m", "turns")} for e in HISTORY]}
+    ).entries
+    assert write_document(file, entries) == 4
+    assert json.loads(file.read_text())["history"][0] == HISTORY[0]
+    assert read_document(file).entries == entries
+    assert write_document(file, []) == 0
+    assert json.loads(file.read_text()) == {"history": []}
+
+
+def test_a_kind_that_the_text_does_not_show_is_written_as_the_document_marks_it(file):
+    write_document(file, [DocumentEntry(prompt="Fix it", kind="todo", timestamp=NOW)])
+    assert json.loads(file.read_text())["history"] == [
+        {"prompt": "Fix it", "reply": "", "timestamp": 1772600767, "conversation_id": "todo-capture"}
+    ]
+    assert kind_of("Fix it", "todo-capture") == "todo"
+    write_document(file, [DocumentEntry(prompt="Fix it", kind="todo", conversation_id="mine")])
+    assert read_document(file).entries[0].prompt == "[TODO] Fix it"
+
+
+def test_a_file_that_is_not_there_is_refused(file):
+    for call in (lambda: read_document(file), lambda: put_aside(file, NOW), lambda: read_document(b"")):
+        with pytest.raises(InvalidInput):
+            call()
+    file.write_text("x")
+    with pytest.raises(InvalidInput):
+        put_aside(file, datetime(2026, 1, 1))

@@ -1,0 +1,371 @@
+"""The report on an audit trail: size and growth, what runs away, patterns, todos, what to archive, the junk rules."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.conversations.audit import health, reading, records, walking
+from langchain_agentmem.conversations.audit.health import examining
+from langchain_agentmem.conversations.audit.junk import RULES, JunkRule
+from langchain_agentmem.conversations.audit.rows import Draft
+from langchain_agentmem.conversations.audit.runaway import usual
+from langchain_agentmem.conversations.audit.trail import AuditTrail
+from langchain_agentmem.namespaces import range_of
+from langchain_agentmem.work import perform
+
+from .entries import add, call, entry, todo
+
+NOW = datetime(2026, 3, 31, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def quick():
+    """A memory on the engine at hand that is quickest, where both would do the same."""
+    with AgentMemory(":memory:", clock=lambda: NOW) as memory:
+        yield memory
+
+
+def add_all(memory, entries, path=""):
+    memory.database.engine.write(lambda: records.add(path, [Draft(each) for each in entries]))
+
+
+def report(memory, namespace=(), **options):
+    return perform(examining(*range_of(namespace), clock=lambda: NOW, **options), memory.database)
+
+
+def word(number):
+    """A word for each number."""
+    return "".join(chr(97 + int(digit)) for digit in str(number))
+
+
+def before(**ago):
+    return NOW - timedelta(**ago)
+
+
+class TestSizeAndGrowth:
+    def test_an_empty_trail_has_nothing_to_report(self, quick):
+        found = report(quick)
+        assert (found.size, found.growth, found.large_at, found.runaway, found.todos) == (0, (), None, (), ())
+        assert str(found) == "0 entries, 0 bytes; 0 hidden as junk, 0 archived."
+
+    def test_entries_and_bytes_are_counted_on_both_engines(self, memory):
+        add(memory, entry("ok", "lol", junk=("filler",)), call(["Where is it?"], "There.", thread_id="t"))
+        found = report(memory)
+        sizes = memory.database.engine.read(lambda: reading.sizes("", "\U0010ffff"))
+        assert (found.sizes, found.size) == (sizes, sizes.entry_bytes + sizes.message_bytes)
+        assert (found.sizes.entries, found.sizes.junk) == (2, 1)
+        assert found.sizes.message_bytes > 0
+        assert found.junk.hidden == {"filler": 1}
+
+    def test_growth_is_that_of_the_last_days(self, quick):
+        days = [0.1] * 14 + [3] * 7 + [20] * 60 + [200] * 1000
+        add_all(quick, [entry(created_at=before(days=day)) for day in days])
+        week, month = report(quick).growth
+        assert (week.entries, month.entries) == (21, 81)
+        assert (week.days, month.days) == (6.5, 29.5)  # today has only begun
+        assert week.entries_a_day == 21 / 6.5
+        assert month.size == pytest.approx(report(quick).size * 81 / 1081, rel=0.1)
+
+    def test_growth_of_a_young_trail_is_by_its_age(self, quick):
+        add_all(quick, [entry(created_at=before(days=2))])
+        week, month = report(quick).growth
+        assert (week.days, month.days) == (2.5, 2.5)
+        assert str(report(quick)).count("a day.") == 1
+
+    def test_it_says_when_the_trail_became_large(self, quick):
+        add_all(quick, [entry(reply="x" * 1_000, created_at=before(days=day)) for day in (50, 40, 30, 20)])
+        found = report(quick, large=2_500)
+        assert found.large_at == before(days=30).replace(hour=0)
+        assert "It passed 2.5 kB on 2026-03-01." in str(found)
+
+    def test_it_says_when_it_will_be_at_this_pace(self, quick):
+        add_all(quick, [entry(reply="x" * 10_000, created_at=before(days=day)) for day in range(30)])
+        found = report(quick, large=2 * report(quick).size)
+        assert abs(found.large_at - (NOW + timedelta(days=29.5))) < timedelta(days=1)
+        assert "At this pace it passes" in str(found)
+
+    def test_a_trail_that_does_not_grow_never_will(self, quick):
+        add_all(quick, [entry(created_at=before(days=300))])
+        assert report(quick).large_at is None
+
+    def test_times_from_long_ago_and_far_ahead_do_no_harm(self, quick):
+        add_all(quick, [entry(created_at=datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 1969, 2026, 9999)])
+        found = report(quick)
+        assert found.sizes.entries == 4
+        assert str(found)
+
+
+class TestNamespaces:
+    def test_only_what_is_there_and_below_is_looked_at(self, memory):
+        add(memory, entry(), path="a\x1f")
+        add(memory, entry(conversation_id="x"), todo("Fix the gate"), path="a\x1fb\x1f")
+        add(memory, entry(conversation_id="y"), path="ab\x1f")
+        found = report(memory, ("a",))
+        assert (found.sizes.entries, found.open_todos, found.conversations) == (3, 1, 1)
+        assert [(each.namespace, each.conversation_id) for each in found.patterns] == [(("a", "b"), "x")]
+
+    def test_conversations_of_one_name_in_two_namespaces_are_two(self, memory):
+        for path in ("a\x1f", "b\x1f"):
+            add(memory, entry("1234", "567", conversation_id="x"), path=path)
+        found = report(memory)
+        assert {each.namespace for each in found.patterns} == {("a",), ("b",)}
+        assert [each.mean_length for each in found.patterns] == [7, 7]
+
+
+class TestRunaway:
+    @pytest.mark.parametrize(
+        ("counts", "least", "most"),
+        [
+            ([], 100, 100),
+            ([(1, 1)], 100, 100),
+            ([(10, 50), (12, 50)], 1, 38),
+            ([(1_000, 100), (1_000_000, 3)], 1, 1_253),  # the few that run away move nothing
+        ],
+    )
+    def test_what_is_usual_is_not_moved_by_what_is_not(self, counts, least, most):
+        assert usual(counts, least).most == most
+
+    def test_an_hour_with_far_more_entries_than_usual_is_told(self, memory):
+        steady = [entry(created_at=before(hours=hour, minutes=one)) for hour in range(1, 30) for one in range(4)]
+        burst = [entry(f"Question {one}?", created_at=before(days=2)) for one in range(250)]
+        add_all(memory, steady + burst)
+        [found] = [each for each in report(memory).runaway if each.what == "hour"]
+        assert (found.name, found.usual) == ("2026-03-29T12:00Z", 4)
+        assert found.entries == 250
+        assert str(found) == "the hour from 2026-03-29 12:00 has 250 entries; usual are 4"
+
+    def test_a_steady_stream_is_none(self, quick):
+        add_all(quick, [entry(f"About {word(i)}", created_at=before(minutes=i / 5)) for i in range(2_000)])
+        assert report(quick).runaway == ()
+
+    def test_what_ran_away_long_ago_is_not_told(self, quick):
+        add_all(quick, [entry(created_at=before(days=40)) for _ in range(500)])
+        assert report(quick).runaway == ()
+
+    def test_a_conversation_with_far_more_entries_than_usual_is_told(self, memory):
+        usual_ones = [entry(word(i), conversation_id=f"c{i % 20}", created_at=before(hours=i)) for i in range(100)]
+        long = [
+            entry(f"Step {chr(97 + i % 26) * (i // 26 + 1)}", conversation_id="loop", created_at=before(hours=i))
+            for i in range(300)
+        ]
+        add_all(memory, usual_ones + long)
+        [found] = report(memory).runaway
+        assert (found.what, found.name, found.entries, found.usual) == ("conversation", "loop", 300, 5)
+        assert report(memory).patterns[0].conversation_id == "loop"
+
+    def test_todos_and_reflections_may_fill_their_conversations(self, quick):
+        many = [todo(f"Fix gate {i}", conversation_id="todo-capture", created_at=before(hours=i)) for i in range(400)]
+        add_all(quick, many)
+        assert report(quick).runaway == ()
+
+    def test_entries_that_say_the_same_but_for_numbers_are_told_with_the_last_of_them(self, quick):
+        same = [
+            entry(f"Retry  number {i}, run 0f3b9a{i:06x}", "Failed.", created_at=before(hours=i))
+            for i in range(40, 0, -1)
+        ]
+        others = [entry(f"About {word}", created_at=before(hours=1)) for word in "abcdefghijklmnopqrstuvwxyz" * 4]
+        add_all(quick, same + others)
+        [found] = report(quick).runaway
+        assert (found.what, found.entries, found.example) == ("repeated", 40, same[-1].id)
+        assert (found.first_at, found.last_at) == (before(hours=40), before(hours=1))
+
+    def test_long_texts_that_begin_alike_are_not_the_same(self, quick):
+        frame = "Summarize the following text. " * 40
+        add_all(quick, [entry(frame + chr(97 + i) * 50, created_at=before(hours=1)) for i in range(26)])
+        add_all(quick, [entry(frame + chr(65 + i) * 9, created_at=before(hours=1)) for i in range(26)])
+        assert report(quick).runaway == ()
+
+    def test_small_talk_may_be_repeated(self, quick):
+        add_all(quick, [entry("Hi", "Hello!", junk=("small talk",), created_at=before(hours=i)) for i in range(60)])
+        assert report(quick).runaway == ()
+
+    def test_what_repeats_is_found_among_more_different_ones_than_are_remembered(self, quick, monkeypatch):
+        monkeypatch.setattr("langchain_agentmem.conversations.audit.runaway._MOST_KINDS", 50)
+        said = []
+        for i in range(300):
+            said.append(entry(f"About {chr(97 + i % 26) * (i // 26 + 1)}", created_at=before(minutes=i)))
+            said.append(entry("Again", "Failed.", created_at=before(minutes=i)))
+        add_all(quick, said)
+        [found] = [each for each in report(quick).runaway if each.what == "repeated"]
+        assert found.name == "Again"
+
+
+class TestPatterns:
+    def test_each_conversation_is_told_with_its_counts_and_lengths(self, memory):
+        add(memory, entry("12", "345", conversation_id="short", created_at=before(days=3)))
+        add(
+            memory,
+            *(entry("1" * 10, "2" * 20, conversation_id="long", created_at=before(days=2 - i)) for i in range(2)),
+            entry("hi", "hey", conversation_id="long", junk=("small talk",), created_at=before(hours=1)),
+        )
+        long, short = report(memory).patterns
+        assert (long.entries, long.junk, long.mean_length) == (3, 1, 65 / 3)
+        assert (long.first_at, long.last_at) == (before(days=2), before(hours=1))
+        assert str(short) == "short: 1 entry, 0% junk, 5 characters each, last 2026-03-28 12:00"
+
+    def test_of_very_many_the_largest_are_told(self, quick):
+        add_all(quick, [entry(conversation_id=f"c{i % 40:02d}", created_at=before(days=i)) for i in range(70)])
+        found = report(quick)
+        assert (found.conversations, len(found.patterns)) == (40, health.MOST_CONVERSATIONS)
+        assert {each.entries for each in found.patterns} == {2}
+        assert "… and 35 more" in str(found)
+
+
+class TestTodos:
+    @pytest.mark.parametrize(
+        ("text", "reply"),
+        [
+            ("Fix the build system", "I fixed the build system: the cache was stale."),
+            ("We should add tests for the parser", "Sure. The parser tests are done. Anything else?"),
+            ("I want to document the deployment pipeline", "The deployment pipeline is now documented — implemented."),
+            (
+                "Create a backup script for the photos",
+                "Created the script.\n- The backup script for photos is finished",
+            ),
+        ],
+    )
+    def test_one_that_a_later_reply_says_is_done_is_suggested_with_its_words(self, quick, text, reply):
+        made, said = todo(text, created_at=before(days=3)), entry("How far are you?", reply, created_at=before(days=1))
+        add(quick, made, said)
+        [found] = report(quick).todos
+        assert (found.id, found.age) == (made.id, timedelta(days=3))
+        [sign] = found.signs
+        assert sign.entry_id == said.id
+        assert sign.quote in " ".join(reply.split())
+        assert f"done, it seems: {said.id} says:" in str(found)
+
+    @pytest.mark.parametrize(
+        "reply",
+        [
+            "The build system is not fixed yet.",
+            "I will have the build system fixed tomorrow.",
+            "Have you fixed the build system?",
+            "I fixed the login page.",
+            "The build system needs a cache.",
+            "I fixed the login page. The build system is next.",
+            "",
+        ],
+    )
+    def test_one_that_nothing_says_is_done_is_not(self, quick, reply):
+        add(quick, todo("Fix the build system", created_at=before(days=3)), entry(reply=reply, created_at=NOW))
+        [found] = report(quick).todos
+        assert found.signs == ()
+
+    def test_what_was_said_before_it_does_not_count(self, quick):
+        said = entry(reply="I fixed the build system.", created_at=before(days=9))
+        add(quick, said, todo("Fix the build system", created_at=before(days=3)))
+        add(quick, entry(reply="I fixed the build system.", created_at=before(days=8)))  # came later, is older
+        assert report(quick).todos[0].signs == ()
+
+    def test_a_reflection_of_the_agent_counts(self, quick):
+        add(quick, todo("Fix the gate hinge", created_at=before(days=3)))
+        add(quick, entry("[SELF-REFLECTION]", "I fixed the gate hinge today.", kind="reflection", created_at=NOW))
+        assert report(quick).todos[0].signs
+
+    def test_one_that_says_nearly_the_same_is_told_with_the_older(self, quick):
+        old = todo("Fix the build system", created_at=before(days=5))
+        new = todo("You should fix the build system, please!", created_at=before(days=4))
+        other = todo("Fix the garden fence", created_at=before(days=3))
+        add(quick, old, new, other)
+        assert [each.same_as for each in report(quick).todos] == [None, old.id, None]
+
+    def test_done_and_hidden_ones_are_left_out(self, memory):
+        add(memory, todo("Fix the gate", status="done"), todo("", junk=("empty",)), todo("Paint it"))
+        found = report(memory)
+        assert (found.open_todos, [each.text for each in found.todos]) == (1, ["Paint it"])
+
+    def test_of_very_many_the_rest_is_counted(self, quick, monkeypatch):
+        monkeypatch.setattr("langchain_agentmem.conversations.audit.undone.MOST_TODOS", 3)
+        add_all(quick, [todo(f"Fix part{i}", created_at=before(days=9 - i)) for i in range(5)])
+        found = report(quick)
+        assert (found.open_todos, len(found.todos)) == (5, 3)
+
+
+class TestArchiving:
+    def test_nothing_is_suggested_while_it_is_small(self, quick):
+        add_all(quick, [entry(created_at=before(days=90))])
+        assert report(quick).archiving is None
+
+    def test_it_says_how_many_would_go_and_what_would_be_saved(self, memory):
+        text = "The same words over and over. " * 100
+        add_all(memory, [entry(reply=f"{i} {text}", created_at=before(days=90)) for i in range(30)])
+        add_all(memory, [entry(reply=f"{i} {text}", created_at=before(days=3)) for i in range(10)])
+        found = report(memory, large=100_000)
+        assert (found.archiving.entries, found.archiving.before) == (30, before(days=30))
+        assert "Archive 30 entries from before 2026-03-01" in str(found)
+        AuditTrail(memory).archive(found.archiving.before)
+        after = report(memory, large=10_000)
+        assert found.size - after.size == pytest.approx(found.archiving.saved, rel=0.01)
+        assert (after.sizes.archived, after.archiving.entries) == (30, 0)
+        assert "has no old entries that are not archived" in str(after)
+
+    def test_of_very_many_some_are_tried(self, quick, monkeypatch):
+        monkeypatch.setattr("langchain_agentmem.conversations.audit.surveys._TRIED", 10)
+        text = "The same words over and over. " * 10
+        add_all(quick, [entry(reply=f"{i} {text}", created_at=before(days=90)) for i in range(300)])
+        found = report(quick, large=10_000).archiving
+        AuditTrail(quick).archive(found.before)
+        assert found.saved == pytest.approx(found.size - report(quick).sizes.entry_bytes, rel=0.02)
+
+
+class TestJunk:
+    def test_the_share_of_each_rule_is_told_and_which_rules_do_nothing(self, quick):
+        trail = AuditTrail(quick)
+        for prompt, reply in [
+            ("Hi", "Hello!"),
+            ("How are you?", "I'm fine, thanks!"),
+            ("Where is it?", "In the shed."),
+            ("", ""),
+        ]:
+            trail.add(prompt, reply)
+        found = report(quick)
+        assert found.junk.hidden == {"small talk": 2, "filler": 1, "empty": 1}
+        assert set(found.junk.idle) == {rule.name for rule in RULES} - {"small talk", "filler", "empty"}
+        assert (found.junk.to_hide, found.junk.to_show, found.junk.gone) == (0, 0, ())
+        assert "Junk: 75.0% of all entries are hidden." in str(found)
+
+    def test_entries_that_would_be_judged_otherwise_now_are_told(self, quick):
+        trail = AuditTrail(quick)
+        beat = trail.add("heartbeat 17", "ack")
+        hi = trail.add("Hi", "Hello!")
+        trail.rules = [JunkRule(name="heartbeat", pattern=r"^heartbeat \d+$", field="prompt")]
+        found = trail.report().junk
+        assert (found.to_hide, found.to_show, set(found.examples)) == (1, 1, {beat.id, hi.id})
+        assert found.gone == tuple(sorted(hi.junk))
+        trail.filter_junk()
+        assert (trail.report().junk.to_hide, trail.report().junk.to_show) == (0, 0)
+
+    def test_of_very_many_entries_some_are_tried(self, quick, monkeypatch):
+        monkeypatch.setattr("langchain_agentmem.conversations.audit.surveys.MOST_JUDGED", 100)
+        add_all(quick, [entry(f"heartbeat {i}", "ack", created_at=before(hours=i)) for i in range(500)])
+        found = report(quick, rules=[JunkRule(name="heartbeat", pattern="^heartbeat", field="prompt")]).junk
+        assert found.to_hide == 500
+
+
+class TestReading:
+    def test_it_goes_through_the_trail_in_pages(self, quick, monkeypatch):
+        add_all(quick, [entry(reply="x" * 100) for _ in range(95)])
+        sizes = []
+        give = walking._give
+        monkeypatch.setattr(walking, "BYTES_AT_ONCE", 2_000)
+        monkeypatch.setattr(walking, "_give", lambda seen, walkers: (sizes.append(len(seen)), give(seen, walkers)))
+        found = report(quick)
+        assert (sum(sizes), found.sizes.entries) == (95, 95)
+        assert max(sizes) < 20
+
+    def test_one_entry_that_is_larger_than_a_page_is_read(self, quick, monkeypatch):
+        monkeypatch.setattr(walking, "BYTES_AT_ONCE", 10)
+        add_all(quick, [entry(reply="x" * 100, conversation_id="c") for _ in range(3)])
+        assert report(quick).patterns[0].mean_length > 100
+
+    def test_it_is_awaited_just_so(self, memory):
+        trail = AuditTrail(memory, ("a",))
+        trail.add_todo_from_chat("Fix the gate.")
+        trail.add("Is it done?", "I fixed the gate.")
+        awaited, waited = asyncio.run(trail.areport()), trail.report()
+        assert str(awaited) == str(waited)
+        assert awaited.todos[0].signs == waited.todos[0].signs != ()

@@ -1,0 +1,252 @@
+"""Every way into the audit trail takes None, bytes, and text that is huge or looks like no text, by one clear rule.
+
+None is an empty text; bytes are read as UTF-8; text is kept to the letter. Anything else is refused, and nothing is
+written.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import random
+from datetime import datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.conversations.audit.junk import JunkRule
+from langchain_agentmem.conversations.audit.trail import AuditTrail
+from langchain_agentmem.errors import InvalidInput
+
+BINARY = bytes(range(256)) * 20
+STRANGE = {
+    "nul": "a\0b, and c\0",
+    "only nul": "\0\0\0",
+    "control": "".join(map(chr, range(32))) + "\x7f\x85",
+    "half a letter": "left \ud83d and right \udc00 alone",
+    "swapped": "\udc00\ud83d, as no letter is",
+    "bidirectional": "\u202egnihtemos\u202c \ufeff\u200b",
+    "beyond": "\U0010ffff \uffff \ufffe",
+    "looks binary": BINARY.decode("latin-1"),
+    "JSON": '{"prompt": "\\ud83d", "body": [1, 2]}\\',
+    "SQL": "'; drop table audit; -- :kind ? %s %(name)s $1",
+    "regular expression": "(a+)+$ [[ \\",
+    "compressed": "x\x9c\x03\x00\x00\x00\x00\x01",
+    "marks": "[TODO] [SELF-REFLECTION] [REFERENCE] \x1f",
+    "one long word": "a" * 100_000,
+    "a long line of blanks": " " * 100_000,
+    "many lines": "\r\n\v\f\u2028" * 20_000,
+    "letters on letters": "e" + "\u0301" * 10_000,
+}
+
+
+class Colour(enum.StrEnum):
+    RED = "red, as it seems"
+
+
+@pytest.fixture
+def trail(memory):
+    return memory.audit
+
+
+@pytest.fixture(params=STRANGE.values(), ids=STRANGE)
+def strange(request):
+    return request.param
+
+
+def sound(trail):
+    """Nothing is wrong with the trail, and it can be used."""
+    entry = trail.add("Where is Zarathustra?", "At home.")
+    assert [each.value for each in trail.search("Zarathustra", 1)] == [entry]
+    assert trail.verify().ok
+
+
+class TestStrangeTexts:
+    def test_an_exchange(self, trail, strange):
+        entry = trail.add(strange, strange)
+        assert (entry.prompt, entry.reply) == (strange, strange)
+        assert trail.last(include_junk=True) == [entry]
+        assert trail.get(entry.id) == entry
+        sound(trail)
+
+    def test_todos(self, trail):
+        for strange in STRANGE.values():
+            for todo in trail.add_todo_from_chat(f"Please fix {strange}"):
+                assert trail.get(todo.id) == todo
+                assert len(todo.prompt) <= 600
+            assert trail.add_todo_from_chat(f"Please fix {strange}") == []
+        sound(trail)
+
+    def test_reflections_and_references(self, trail):
+        for name, strange in STRANGE.items():
+            note = trail.add_self_reflection(strange)
+            kept = trail.add_reference(strange, f"About {name}: {strange}")
+            assert (note.reply, kept.reply, kept.title) == (strange, strange, f"About {name}: {strange}")
+            assert trail.add_reference(strange, kept.title) == kept == trail.get(kept.id)
+        sound(trail)
+
+    def test_searches_and_names_of_rules(self, trail):
+        trail.add("Where is Ann?", "At home.")
+        for strange in STRANGE.values():
+            trail.search(strange)
+            trail.rules = [JunkRule(name=f"{strange}!", pattern="home")]
+            assert trail.filter_junk() == 1
+            assert trail.last(include_junk=True)[0].junk == (f"{strange}!",)
+
+    def test_out_and_in_as_a_document(self, memory, trail, tmp_path):
+        for strange in STRANGE.values():
+            trail.add(strange, strange)
+        trail.archive(datetime.max)
+        trail.export_document(tmp_path / "m.json")
+        there = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))["history"]
+        assert [each["reply"] for each in there] == list(STRANGE.values())
+        ann = AuditTrail(memory, ("ann",))
+        assert ann.import_document(tmp_path / "m.json").added == len(STRANGE)
+        assert [(each.prompt, each.reply) for each in ann.entries()] == [(each, each) for each in STRANGE.values()]
+        sound(ann)
+
+    def test_into_the_other_engine(self, memory, tmp_path, new_database):
+        for strange in STRANGE.values():
+            memory.audit.add(strange, strange)
+        memory.export(tmp_path / "e.jsonl")
+        other = "sqlite" if memory.database.engine.path.startswith("postgresql://") else "postgres"
+        with AgentMemory(new_database(other)) as target:
+            assert target.import_(tmp_path / "e.jsonl").audit == len(STRANGE)
+            assert list(target.audit.entries()) == list(memory.audit.entries())
+            assert target.verify().ok
+
+
+class TestWhatIsNoText:
+    @pytest.mark.parametrize("given", [b"At home.", bytearray(b"At home."), memoryview(b"At home.")])
+    def test_bytes_are_read_as_utf_8(self, trail, given):
+        assert trail.add("Where is Ann?", given).reply == "At home."
+        assert trail.add_reference(given, "Ann").reply == "At home."
+        assert trail.add_self_reflection(given).reply == "At home."
+        assert len(trail.add_todo_from_chat(b"Fix the build.")) == 1
+
+    def test_bytes_that_are_none_have_marks_in_their_place(self, trail):
+        entry = trail.add(BINARY, b"caf\xe9 au lait, please")
+        assert entry.reply == "caf\ufffd au lait, please"
+        assert entry.prompt == BINARY.decode("utf-8", "replace")
+        assert trail.get(entry.id) == entry
+
+    def test_none_is_empty(self, trail):
+        assert trail.add_self_reflection(None).reply == ""
+        assert trail.add_reference(None, "Nothing").reply == ""
+        assert trail.add_todo_from_chat(None) == []
+        assert trail.last() == []
+
+    @pytest.mark.parametrize("given", [7, 1.5, True, ["a"], {"a": 1}, object(), AIMessage("a")])
+    def test_anything_else_is_refused(self, trail, given):
+        for attempt in (
+            lambda: trail.add(given, "x"),
+            lambda: trail.add("x", given),
+            lambda: trail.add_todo_from_chat(given),
+            lambda: trail.add_self_reflection(given),
+            lambda: trail.add_reference(given, "x"),
+        ):
+            with pytest.raises(InvalidInput, match=type(given).__name__):
+                attempt()
+        assert trail.head().sequence == 0
+
+    @pytest.mark.parametrize("given", ["", "a\0b", "\ud83d", "x" * 501, b"c", 1.5, ["c"], True])
+    def test_so_is_what_can_name_no_conversation(self, trail, given):
+        for attempt in (
+            lambda: trail.add("x", "y", given),
+            lambda: trail.last(1, given),
+            lambda: trail.search("x", 1, given),
+            lambda: trail.entries(given),
+        ):
+            with pytest.raises(InvalidInput, match="cannot be the id of a conversation"):
+                attempt()
+        assert trail.head().sequence == 0
+
+    def test_a_text_that_is_more_than_a_text(self, trail):
+        entry = trail.add(AIMessage("Where is Ann?").text, Colour.RED)
+        assert (type(entry.prompt), type(entry.reply)) == (str, str)
+        assert (entry.prompt, entry.reply) == ("Where is Ann?", "red, as it seems")
+        assert trail.last() == [entry]
+
+    def test_what_can_be_searched_for(self, trail):
+        entry = trail.add("Where is Ann?", "At home.")
+        assert [each.value for each in trail.search(b"Ann")] == [entry]
+        assert trail.search(None) == trail.search("") == []
+        for wrong in (7, ["Ann"]):
+            with pytest.raises(InvalidInput, match="A query is text"):
+                trail.search(wrong)
+
+    @pytest.mark.parametrize("wrong", [None, b"guide.md", 7, "", "a\0b"])
+    def test_what_is_no_path(self, trail, wrong):
+        with pytest.raises(InvalidInput, match="named by a path"):
+            trail.add_best_practices_reference(wrong)
+
+    def test_what_is_no_option_of_a_handler(self, trail):
+        for wrong in ({"secret": True}, {"record": print}, {"redact": 7}, {"most_open": 0}):
+            with pytest.raises(InvalidInput):
+                trail.handler(**wrong)
+
+    def test_a_long_line_is_no_path(self, trail):
+        for length in (255, 300, 4_000, 5_000):
+            assert trail.add_reference("x" * length, f"{length}").reply == "x" * length
+        assert trail.add_reference("", "empty").junk == ("empty",)
+
+
+def noise(size):
+    """Text that no compression makes smaller."""
+    return random.Random(7).randbytes(size // 2).hex()
+
+
+class TestHugeTexts:
+    def test_twenty_million_letters(self, memory, trail, tmp_path):
+        huge = noise(20_000_000)
+        entry = trail.add("What is in the file?", huge, "c")
+
+        assert entry.junk == ()
+        assert trail.last()[0].reply == huge
+        assert trail.filter_junk() == 0
+        assert trail.verify().ok
+
+    def test_a_huge_prompt_gives_few_todos(self, trail):
+        huge = "The sun is out, and nobody asks for anything here. " * 5_000
+        assert trail.add_todo_from_chat(huge + "Please fix the build.")[0].prompt == "[TODO] Please fix the build."
+
+    def test_many_todos_of_one_text(self, trail):
+        text = "\n".join(f"Please fix number {number}." for number in range(300))
+        assert len(trail.add_todo_from_chat(text)) == 300
+        assert trail.add_todo_from_chat(text) == []
+        assert len(trail.todos()) == 300
+
+    def test_a_document_with_huge_and_strange_entries(self, trail, tmp_path):
+        path = tmp_path / "m.json"
+        odd = [{"prompt": text, "reply": text, "more": float("nan"), "n": 10**50} for text in STRANGE.values()]
+        odd.append({"prompt": "What is in it?", "reply": noise(3_000_000), "x": float("inf")})
+        path.write_text(json.dumps({"history": odd}))
+        done = trail.import_document(path)
+        assert (done.added, done.lost) == (len(odd), ())
+        assert [each.prompt for each in trail.last(99, include_junk=True)] == [each["prompt"] for each in odd]
+        assert trail.import_document(path).added == 0
+        sound(trail)
+
+
+@pytest.fixture(scope="module")
+def one_trail():
+    with AgentMemory(":memory:") as memory:
+        yield memory.audit
+
+
+@given(prompt=st.text() | st.binary() | st.none(), reply=st.text() | st.binary() | st.none())
+@settings(max_examples=100)
+def test_any_text_is_given_back(one_trail, prompt, reply):
+    entry = one_trail.add(prompt, reply)
+    assert one_trail.last(1, include_junk=True) == [entry]
+    for text, kept in ((prompt, entry.prompt), (reply, entry.reply)):
+        assert kept == (text if isinstance(text, str) else (text or b"").decode("utf-8", "replace"))
+
+
+def test_after_all_of_that_the_chain_holds(one_trail):
+    one_trail.add("Where is Ann?", "At home.")
+    assert one_trail.search("Ann")
+    assert one_trail.verify().ok

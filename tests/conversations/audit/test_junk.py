@@ -1,0 +1,138 @@
+"""Junk is told from short answers that count, by rules that are data."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+
+from langchain_agentmem.conversations.audit.junk import RULES, JunkRule, reasons
+from langchain_agentmem.errors import InvalidInput
+
+
+def labelled(name):
+    return yaml.safe_load((Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", ["junk_tuning", "junk_held_out"])
+def test_at_least_95_of_100_junk_entries_are_hidden_and_99_of_100_others_stay(name):
+    entries = labelled(name)
+    hidden = [bool(reasons(entry.get("kind", "exchange"), entry["prompt"], entry["reply"])) for entry in entries]
+    junk = [was for was, entry in zip(hidden, entries, strict=True) if entry["junk"]]
+    rest = [was for was, entry in zip(hidden, entries, strict=True) if not entry["junk"]]
+    assert sum(junk) >= 0.95 * len(junk)
+    assert rest.count(False) >= 0.99 * len(rest)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reply"),
+    [
+        ("What is 6 times 7?", "42"),
+        ("Capital of France?", "Paris"),
+        ("Is it on?", "yes"),
+        ("Shall I drop the table?", "yes, delete it"),
+        ("Delete the table", "no"),
+        ("ok", "The migration moved 1,204 rows and left three that have no owner."),
+    ],
+)
+def test_a_short_answer_and_a_valuable_reply_stay(prompt, reply):
+    assert reasons("exchange", prompt, reply) == ()
+
+
+def test_a_reason_is_the_name_of_a_rule():
+    assert reasons("exchange", None, None) == ("empty",)
+    assert reasons("exchange", "fair enough", "ok") == ("filler",)
+    assert reasons("exchange", "testing 123", "Test received.") == ("test entry",)
+    assert reasons("exchange", "thanks", "You're welcome!") == ("small talk",)
+
+
+def test_a_todo_is_no_junk_for_having_no_reply():
+    assert reasons("todo", "[TODO] Fix the build system", "") == ()
+
+
+def test_the_standard_prompt_of_a_reflection_does_not_make_it_incomplete():
+    assert reasons("reflection", "[SELF-REFLECTION] Agent status report", "x" * 21) == ()
+    assert reasons("reflection", "[SELF-REFLECTION] Agent status report", "x" * 20) == ("incomplete reflection",)
+
+
+@pytest.mark.parametrize(
+    ("field", "entry", "hidden"),
+    [
+        ("prompt", ("beat 1", "fine work"), True),
+        ("prompt", ("fine work", "beat 1"), False),
+        ("reply", ("fine work", "BEAT 1"), True),
+        ("both", ("beat 1", "fine work"), False),
+        ("both", ("beat 1", "beat 2"), True),
+        ("either", ("fine work", "beat 2"), True),
+    ],
+)
+def test_a_rule_of_ones_own_looks_where_it_is_told_to(field, entry, hidden):
+    rule = JunkRule(name="heartbeat", pattern=r"^beat \d$", field=field)
+    assert reasons("exchange", *entry, rules=[rule]) == (("heartbeat",) if hidden else ())
+    assert reasons("todo", *entry, rules=[rule]) == ()
+
+
+def test_what_is_found_on_the_other_side_lets_an_entry_stay():
+    rule = JunkRule(name="short", pattern=r"^.{0,3}$", unless=r"\?")
+    assert reasons("exchange", "why", "so", rules=[rule]) == ("short",)
+    assert reasons("exchange", "why?", "so", rules=[rule]) == ()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"pattern": "("},
+        {"pattern": None},
+        {"unless": "["},
+        {"name": " "},
+        {"field": "answer"},
+        {"kinds": ("chat",)},
+        {"kinds": ()},
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(wrong):
+    with pytest.raises(InvalidInput):
+        JunkRule(**{"name": "mine", "pattern": "x"} | wrong)
+
+
+def test_a_bad_pattern_is_told_with_its_place():
+    with pytest.raises(InvalidInput, match=r"'pattern' of the junk rule 'mine'.*position 1"):
+        JunkRule(name="mine", pattern="a(")
+
+
+def test_a_rule_is_a_value():
+    rule = JunkRule(name="mine", pattern="x")
+    assert rule == JunkRule(name="mine", pattern="x")
+    assert dataclasses.replace(rule, pattern="y").hides("exchange", "", "y")
+
+
+def test_only_known_kinds_and_texts_are_judged():
+    with pytest.raises(InvalidInput):
+        reasons("chat", "", "")
+    with pytest.raises(InvalidInput):
+        reasons("exchange", b"hi", "")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["ok ", " ", "\n", ".", "😀", "test ", "lorem ipsum ", "if you ", "glad ", "sdf", "\u200b", "a", "?", "\x00"],
+)
+@pytest.mark.parametrize("size", [3_900, 1_000_000])
+def test_no_text_takes_long(piece, size):
+    text = (piece * (size // len(piece) + 1))[:size]
+    for entry in ((text, "ok"), ("ok", text), (text, text), (f"{text}!x", f"{text}!x")):
+        assert isinstance(reasons("exchange", *entry), tuple)
+
+
+def test_a_long_text_is_no_junk_for_its_blank_beginning():
+    text = f"{' ' * 5_000}The answer is here.{' ' * 5_000}"
+    assert reasons("exchange", "Where is it?", text) == ()
+    assert reasons("exchange", "Where is it?", " " * 10_000) == ("empty",)
+
+
+def test_every_rule_has_its_name():
+    assert {rule.name for rule in RULES} == {
+        "empty", "incomplete reflection", "small talk", "test entry", "test reply", "filler", "no words",
+    }  # fmt: skip

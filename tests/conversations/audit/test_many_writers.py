@@ -1,0 +1,151 @@
+"""Whoever adds at once, and whatever kills them: no entry that was acknowledged is lost, and the chain holds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from langchain_agentmem import AgentMemory, care
+from langchain_agentmem.conversations.audit.trail import AuditTrail
+
+KILLS = 3
+
+ADDS_UNTIL_KILLED = """
+    import itertools, sys
+    from langchain_agentmem import AgentMemory
+
+    with AgentMemory(sys.argv[1]) as memory:
+        print("open", flush=True)
+        for number in itertools.count():
+            entry = memory.audit.add(f"Where is {number}?", f"{number} is at home.", sys.argv[2])
+            print(entry.id, flush=True)
+            if number % 10 == 9:
+                [todo] = memory.audit.add_todo_from_chat(f"Fix {sys.argv[2]} number {number}.")
+                print(todo.id, flush=True)
+"""
+
+
+def add(trail, name, count):
+    return [trail.add(f"Where is {name}-{number}?", "At home.", name).id for number in range(count)]
+
+
+def test_threads(memory):
+    trail = memory.audit
+    with ThreadPoolExecutor(8) as pool:
+        added = list(pool.map(lambda number: add(trail, f"t{number}", 40), range(8)))
+
+    for number, ids in enumerate(added):
+        assert [each.id for each in trail.last(99, f"t{number}")] == ids
+    assert len(trail.last(999)) == 320
+    assert trail.verify().entries == 320
+    assert memory.verify().ok
+
+
+async def test_tasks(memory):
+    trail = memory.audit
+    added = await asyncio.gather(*(trail.aadd(f"Where is {number}?", "At home.") for number in range(150)))
+
+    assert {each.id for each in await trail.alast(999)} == {each.id for each in added}
+    assert (await trail.averify()).entries == 150
+    assert (await memory.averify()).ok
+
+
+def test_those_who_write_and_those_who_read_judge_archive_and_erase(memory):
+    trail = memory.audit
+    ann = AuditTrail(memory, ("ann",))
+
+    def others(_):
+        trail.filter_junk()
+        trail.search("home")
+        trail.archive(memory.database.clock())
+        assert trail.verify().ok
+        ann.add("Where is Ann?", "At home.")
+        memory.database.write("care.erase", lambda: care.erase(namespace=("ann",)))
+
+    with ThreadPoolExecutor(4) as pool:
+        work = [pool.submit(add, trail, f"t{number}", 60) for number in range(3)]
+        list(pool.map(others, range(5)))
+        added = [each for one in work for each in one.result()]
+    assert {each.id for each in trail.last(999)} == set(added)
+    assert memory.verify().ok
+
+
+def test_who_waits_while_a_namespace_is_erased_adds_to_a_new_one(new_database):
+    """On PostgreSQL a statement that waited for a lock sees the rest of the database as it was before it waited."""
+    erase = (
+        """update audit set salt = null, namespace_id = null, key = null, kind = null, hidden = null, created_at = null,
+            archived = null, settled = null, body = null""",
+        "delete from audit_namespace",
+        "delete from namespace where path <> ''",
+    )
+    waits = "select count(*) as n from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    with AgentMemory(new_database("postgres")) as memory, ThreadPoolExecutor(1) as pool:
+        ann = AuditTrail(memory, ("ann",))
+        ann.add("Where is Ann?", "At home.")
+        with psycopg.connect(memory.database.engine._url, options="-c search_path=agentmem") as connection:
+            connection.execute("select * from audit_head for update")
+            adding = pool.submit(ann.add, "Where is Bob?", "At home.")
+            while not connection.execute(waits).fetchone()[0]:
+                time.sleep(0.01)
+            for sql in erase:
+                connection.execute(sql)
+        assert ann.last() == [adding.result()]
+        assert memory.verify().ok
+
+
+def test_the_same_todo_from_many_is_one(memory):
+    trail = memory.audit
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda _: trail.add_todo_from_chat("Fix the build. Add a test."), range(12)))
+    assert sorted(each.prompt for todos in found for each in todos) == ["[TODO] Add a test.", "[TODO] Fix the build."]
+    assert len(trail.todos()) == 2
+
+
+def test_the_same_reference_from_many_is_one(memory):
+    trail = memory.audit
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda _: trail.add_reference("Be kind.", "Manners"), range(12)))
+    assert len({each.id for each in found}) == 1
+    assert trail.head().sequence == 1
+
+
+@pytest.mark.bare
+def test_kill_9_loses_no_entry_that_was_acknowledged(url):
+    acknowledged = []
+    for kill in range(KILLS):
+        writers = [
+            subprocess.Popen(
+                [sys.executable, "-c", textwrap.dedent(ADDS_UNTIL_KILLED), url, f"{name}{kill}"],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for name in (("ann", "bob") if kill % 2 else ("ann",))
+        ]
+        for each in writers:
+            assert each.stdout.readline() == "open\n"
+            acknowledged.append(each.stdout.readline().strip())  # however slow the machine is
+        time.sleep(0.15 + 0.07 * kill)
+        for each in writers:
+            os.kill(each.pid, signal.SIGKILL)
+        for each in writers:
+            with each.stdout as told:
+                *whole, _ = told.read().split("\n")
+            acknowledged += whole
+            assert each.wait(timeout=60) == -signal.SIGKILL
+    assert len(acknowledged) >= KILLS
+    with AgentMemory(url) as memory:
+        there = list(memory.audit.entries())
+        assert set(acknowledged) <= {each.id for each in there}
+        assert len(there) <= len(acknowledged) + 2 * KILLS
+        assert memory.audit.verify().entries == len(there)
+        assert memory.verify().ok
+        assert memory.audit.add("Where is Ann?", "At home.") in memory.audit.last()

@@ -1,0 +1,159 @@
+"""What a fresh look at the audit trail found, and what holds since."""
+
+import json
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.conversations.audit import capture, check, reading, shelf
+from langchain_agentmem.conversations.audit.todos import todos_in
+from langchain_agentmem.errors import InvalidInput
+
+from .entries import BEGIN, add, call, entry, read, todo
+
+FARTHEST = 2**40 - 1
+
+
+@pytest.fixture
+def filled(memory):
+    add(memory, call(["Where are they?"], "In the orchard."), todo("fix the roof"), entry(conversation_id="c"))
+    return memory
+
+
+@pytest.fixture
+def lying(filled, tmp_path):
+    """Export what is there, change the model call, and import it into an empty memory."""
+    path = tmp_path / "export.jsonl"
+    filled.export(path)
+
+    def make(change):
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        change(next(each for each in records if each.get("record") == "audit_entry" and each["kind"] == "call"))
+        path.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
+        return path
+
+    return make
+
+
+class TestAnImportThatLies:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda told: told["body"].update(tokens=[1]),
+            lambda told: told["body"].update(tokens="ab"),
+            lambda told: told["body"].update(tokens=[True, 1.5]),
+            lambda told: told["body"].update(duration="long"),
+            lambda told: told["body"].update(said=0.5),
+            lambda told: told["body"].update(said=0.0),
+            lambda told: told.update(messages=[[1, FARTHEST]]),
+            lambda told: told.update(messages=[[1, 2]] * 1000),
+        ],
+        ids=[
+            "one count",
+            "counts of text",
+            "counts of anything",
+            "duration",
+            "half a place",
+            "float",
+            "endless",
+            "many",
+        ],
+    )
+    def test_is_refused_and_nothing_is_written(self, lying, change):
+        path = lying(change)
+        with AgentMemory(":memory:") as other:
+            with pytest.raises(InvalidInput, match="is damaged"):
+                other.import_(path)
+            assert other.audit.last(9, include_junk=True) == []
+
+    def test_about_tags_breaks_no_report(self, lying):
+        path = lying(lambda told: told["body"].update(extra={"tags": 5}))
+        with AgentMemory(":memory:") as other:
+            other.import_(path)
+            assert "3 entries" in str(other.audit.report())
+            assert "orchard" in str(other.audit.last(1, kinds=["call"]))
+            str(other.audit.insights())
+
+
+class TestWhatVerifyFinds:
+    @pytest.mark.parametrize(
+        ("change", "name"),
+        [
+            ("hidden = 1", "junk"),
+            ("hidden = 7", "hidden"),
+            ("junk = '[\"x\"]'", "junk"),
+            ("status = 'open'", "status"),
+            ("archived = null", "archived"),
+            ("settled = null", "settled"),
+            ("shelf_id = 5", "shelf_id"),
+        ],
+    )
+    def test_an_entry_that_somebody_put_out_of_sight(self, filled, raw, change, name):
+        filled.audit.filter_junk()  # nothing waits
+        raw(filled, f"update audit set {change} where sequence = 3")
+        [problem] = filled.audit.verify().problems
+        assert problem.endswith(f"(number 3) is marked as no entry can be: {name}")
+
+    def test_nothing_where_entries_still_wait(self, memory):
+        add(memory, *(entry() for _ in range(130)))
+        assert read(memory, check.verify).ok
+
+    def test_a_list_of_messages_without_an_end(self, filled, raw):
+        raw(filled, f"update audit set messages = '[[1,{FARTHEST}]]' where sequence = 1")
+        assert "is not what was stored" in filled.audit.verify().problems[0]
+
+    def test_no_place_before_the_first(self):
+        with pytest.raises(ValueError, match="-1"):
+            shelf.number_at([(5, 9)], -1)
+
+
+class TestWritingADocument:
+    def test_never_replaces_a_database(self, tmp_path):
+        path = tmp_path / "agent.db"
+        with AgentMemory(path) as memory:
+            memory.audit.add("Where are they?", "In the orchard.")
+        with AgentMemory(path) as memory:
+            for write in (memory.audit.export_document, memory.export):
+                with pytest.raises(InvalidInput, match="is a database"):
+                    write(path)
+            assert len(read(memory, reading.last, "", 9)) == 1
+
+    def test_replaces_any_other_file(self, tmp_path):
+        path = tmp_path / "agent_memory.json"
+        path.write_text("old", encoding="utf-8")
+        with AgentMemory(":memory:") as memory:
+            assert memory.audit.export_document(path) == 0
+        assert json.loads(path.read_text(encoding="utf-8")) == {"history": []}
+
+
+class Mute:
+    def __repr__(self):
+        raise RuntimeError
+
+    __eq__ = __str__ = __repr__
+    __hash__ = None
+
+
+class TestWhatARunIsCalled:
+    @pytest.mark.parametrize("key", ["thread_id", "conversation_id", "agentmem_namespace"])
+    def test_may_be_an_object_that_says_nothing_of_itself(self, key):
+        told = {"thread_id": "t", key: Mute()}
+        call = capture.begun(["Where are they?"], run_id="r", created_at=BEGIN, metadata=told)
+        assert (call.namespace, call.messages[0].text) == ((), "Where are they?")
+        assert "Mute" in str(call.extra)
+
+
+class TestTodos:
+    def test_a_line_that_asks_is_one_after_a_list_too(self):
+        assert todos_in("- apples\n- pears\nPlease add the following:\nthe quinces.") == ["Please add the following:"]
+        listed = "- fix the gate\nPlease add the following:\nthe quinces."
+        assert todos_in(listed) == ["fix the gate", "Please add the following:"]
+        assert todos_in("- apples\n\nPlease add:\n- quinces") == ["Please add: quinces"]
+
+    def test_what_asks_for_nothing_is_left_out_of_a_long_text(self):
+        story = "We looked at the tree, and it was green as far as anybody could tell.\n"
+        assert todos_in(f"{story * 20_000}Please fix the fence.\n{story * 20_000}") == ["Please fix the fence."]
+
+    def test_long_words_and_addresses_hold_no_keyword(self):
+        assert todos_in(f"see https://example.org/a?fix=1 or add/{'x' * 300}.txt or {'a' * 250}-fix") == []
+        assert todos_in(f"{'a' * 300} we should fix the fence") == [f"{'a' * 300} we should fix the fence"]

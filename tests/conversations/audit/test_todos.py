@@ -1,0 +1,82 @@
+"""A sentence that asks for something gives one todo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from langchain_agentmem.conversations.audit.todos import LONGEST, todo_key, todos_in
+
+SENTENCES = yaml.safe_load((Path(__file__).parent / "todo_sentences.yaml").read_text(encoding="utf-8"))
+
+
+def test_sentences_that_ask_are_told_from_those_that_do_not():
+    asked = [bool(todos_in(sentence["text"])) for sentence in SENTENCES]
+    meant = [sentence["todo"] for sentence in SENTENCES]
+    right = sum(a and m for a, m in zip(asked, meant, strict=True))
+    assert right >= 0.95 * sum(asked)
+    assert right >= 0.95 * sum(meant)
+
+
+@pytest.mark.parametrize("text", [sentence["text"] for sentence in SENTENCES if sentence["todo"]])
+def test_a_sentence_is_given_whole(text):
+    assert todos_in(f"Good morning. {text}") == [text]
+
+
+def test_each_sentence_gives_one():
+    text = (
+        "I want to add a new feature and fix bugs. It rains. Please test it, e.g. on https://example.org/?c. Build it!"
+    )
+    assert todos_in(text) == [
+        "I want to add a new feature and fix bugs.",
+        "Please test it, e.g. on https://example.org/?c.",
+        "Build it!",
+    ]
+
+
+def test_the_items_of_a_list_give_one_each():
+    text = "1. Fix the login\n2) add a button\n- [ ] Test it\n- [x] Create it\n* Nothing here"
+    assert todos_in(text) == ["Fix the login", "add a button", "Test it"]
+
+
+def test_items_that_say_only_what_say_it_with_the_line_above():
+    assert todos_in("Please add:\n- a search box\n- a clear button\n\nThanks") == [
+        "Please add: a search box",
+        "Please add: a clear button",
+    ]
+
+
+def test_code_gives_none():
+    assert todos_in("Look:\n```python\nfix()\n# should add a test\n```\nFix it") == ["Fix it"]
+
+
+def test_none_is_there_twice():
+    assert todos_in("Fix the  build. fix the BUILD!\nFix the build") == ["Fix the build."]
+    assert todo_key(" Fix  the Build!! ") == todo_key("fix the build") == "fix the build"
+
+
+@pytest.mark.parametrize(
+    "word", ["address", "latest", "needle", "wanton", "buildings", "contest", "documentary", "prefix"]
+)
+def test_a_keyword_is_a_whole_word(word):
+    assert todos_in(f"{word} is here") == []
+
+
+@pytest.mark.parametrize("text", [None, "", "   ", "\x00\x01\x02", "\ud800", 7, b"fix it"])
+def test_where_nothing_is_written_nothing_is_found(text):
+    assert todos_in(text) == []
+
+
+def test_a_todo_has_at_most_500_characters():
+    (todo,) = todos_in("Please add " + "this and that " * 100_000)
+    assert todo.startswith("Please add this")
+    assert len(todo) <= LONGEST
+
+
+@pytest.mark.parametrize(
+    "piece", ["add ", ".", "`", '"a ', "http://", "should ", "a", "1. ", "- ", "a/", "please ", "a. ", "~~"]
+)
+def test_no_text_takes_long(piece):
+    assert len(todos_in(piece * (300_000 // len(piece)))) < 10

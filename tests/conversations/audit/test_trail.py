@@ -1,0 +1,560 @@
+"""An audit trail keeps every prompt and reply: nothing is lost, nothing changes, and what is junk is only hidden."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.conversations.audit.chain import Head
+from langchain_agentmem.conversations.audit.junk import RULES, JunkRule
+from langchain_agentmem.conversations.audit.trail import AuditTrail
+from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClosed
+
+HEARTBEAT = JunkRule(name="heartbeat", pattern=r"^heartbeat \d+$", field="prompt")
+
+
+@pytest.fixture
+def trail(memory):
+    return memory.audit
+
+
+@pytest.fixture
+def ann(memory):
+    return AuditTrail(memory, ("ann",))
+
+
+@pytest.fixture
+def bob(memory):
+    return AuditTrail(memory, ("bob",))
+
+
+def said(entries):
+    return [(each.prompt, each.reply) for each in entries]
+
+
+def ask(trail, *names, conversation=None):
+    return [trail.add(f"Where is {each}?", f"{each} is at home.", conversation) for each in names]
+
+
+class TestAddAndLast:
+    def test_what_was_added_is_given_back(self, trail, clock):
+        begun = clock.now
+        entry = trail.add("How many trees are there?", "42", conversation_id="monday")
+
+        assert (entry.id, entry.kind, entry.prompt, entry.reply) == (
+            "id-1",
+            "exchange",
+            "How many trees are there?",
+            "42",
+        )
+        assert (entry.conversation_id, entry.namespace, entry.junk) == ("monday", (), ())
+        assert entry.created_at == begun + timedelta(seconds=1)
+        assert trail.last() == [entry]
+        assert trail.get("id-1") == entry
+
+    def test_the_last_come_from_the_oldest_to_the_newest(self, trail):
+        added = ask(trail, *map(str, range(8)))
+
+        assert trail.last() == added[-5:]
+        assert trail.last(2) == added[-2:]
+        assert trail.last(8) == trail.last(9) == trail.last(10**30) == added
+        assert trail.last(0) == []
+
+    @pytest.mark.parametrize("n", [-1, 2.0, "3", None, True])
+    def test_how_many_is_a_number(self, trail, n):
+        with pytest.raises(InvalidInput, match="whole number"):
+            trail.last(n)
+
+    def test_of_a_conversation(self, trail):
+        one = ask(trail, "a", "b", conversation="one")
+        two = ask(trail, "c", conversation="two")
+        none = ask(trail, "d")
+
+        assert trail.last(9, "one") == one
+        assert trail.last(1, conversation_id="one") == one[1:]
+        assert trail.last(9, "two") == two
+        assert trail.last(9, "three") == []
+        assert trail.last(9) == one + two + none
+
+    def test_entries_of_one_moment_keep_their_order(self, url):
+        noon = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+        with AgentMemory(url, clock=lambda: noon) as memory:
+            added = ask(memory.audit, *map(str, range(300)))
+            assert memory.audit.last(300) == added
+            assert list(memory.audit.entries()) == added
+
+    def test_every_entry_can_be_walked_along(self, trail):
+        added = [trail.add(f"Question {number}?", "ok" if number % 3 else "42", "c") for number in range(450)]
+        junk = [each for each in added if each.junk]
+
+        assert [each.id for each in trail.entries()] == [each.id for each in added]
+        assert [each.id for each in trail.entries(include_junk=False)] == [e.id for e in added if not e.junk]
+        assert list(trail.entries("other")) == []
+        assert len(junk) < len(added)
+
+    def test_arguments_of_a_walk_are_checked_before_it_begins(self, trail):
+        with pytest.raises(InvalidInput, match="no kind of entry"):
+            trail.entries(kinds=["letter"])
+        with pytest.raises(InvalidInput, match="no kind of entry"):
+            trail.aentries(kinds=["letter"])
+
+    def test_of_some_kinds(self, trail):
+        exchange = trail.add("Why?", "Because of the rain.")
+        (todo,) = trail.add_todo_from_chat("Fix the build.")
+        note = trail.add_self_reflection("I fixed the build and learned how it works.")
+
+        assert trail.last(kinds=["todo"]) == trail.last(kinds="todo") == [todo]
+        assert trail.last(kinds=("reflection", "exchange")) == [exchange, note]
+        assert trail.last(kinds=[]) == []
+        for wrong in ("letter", ["todo", "letter"], 7):
+            with pytest.raises(InvalidInput, match="no kind of entry"):
+                trail.last(kinds=wrong)
+
+    def test_an_id_that_is_not_there_gives_nothing(self, trail):
+        assert trail.get("nobody") is None
+
+    async def test_all_of_it_can_be_awaited(self, trail, tmp_path):
+        one = await trail.aadd("Where is Ann?", "At home.", "c")
+        (todo,) = await trail.aadd_todo_from_chat("Please fix the build.")
+        note = await trail.aadd_self_reflection("I looked for Ann, and found her at home.")
+        guide = await trail.aadd_reference("Be kind.", "Manners")
+        head = await trail.ahead()
+
+        assert await trail.alast() == [one, todo, note, guide] == [each async for each in trail.aentries()]
+        assert await trail.aget(one.id) == one
+        assert [each.value for each in await trail.asearch("home", conversation_id="c")] == [one]
+        await trail.acomplete(todo.id)
+        assert [each.id for each in await trail.atodos("done")] == [todo.id]
+        await trail.areopen(todo.id)
+        assert await trail.atodos() == [todo]
+        assert await trail.afilter_junk() == 0
+        assert (await trail.averify(head)).ok
+        assert await trail.aarchive(datetime.max) == await trail.aunarchive() == 4
+        assert await trail.aexport_document(tmp_path / "m.json") == 4
+        assert (await AuditTrail(trail._database, ("b",)).aimport_document(tmp_path / "m.json")).added == 4
+        (tmp_path / "rules.md").write_text("Be quick.")
+        assert (await trail.aadd_best_practices_reference(tmp_path / "rules.md")).reply == "Be quick."
+
+
+class TestJunk:
+    def test_what_says_nothing_is_hidden_with_its_reason(self, trail):
+        junk = trail.add("", "")
+        kept = trail.add("What is 6 times 7?", "42")
+
+        assert junk.junk == ("empty",)
+        assert trail.last() == [kept]
+        assert trail.last(include_junk=True) == [junk, kept]
+        assert trail.get(junk.id) == junk
+
+    def test_a_rule_of_ones_own(self, trail):
+        trail.rules = [*RULES, HEARTBEAT]
+        junk = trail.add("Heartbeat 7", "The agent is alive and well, with 3 tasks.")
+
+        assert junk.junk == ("heartbeat",)
+        assert trail.last() == []
+
+    def test_rules_given_at_the_beginning(self, memory):
+        trail = AuditTrail(memory, rules=iter([HEARTBEAT]))
+        assert trail.rules == (HEARTBEAT,)
+        assert trail.add("", "").junk == ()
+
+    def test_what_is_there_already_is_judged_by_hand(self, memory, trail):
+        for number in range(600):
+            trail.add(f"heartbeat {number}", "The agent is alive and well, with 3 tasks.")
+        kept = trail.add("Where is Ann?", "At home.")
+        link = trail.head()
+
+        trail.rules = [*RULES, HEARTBEAT]
+        assert trail.last(1000) == trail.last(1000, include_junk=False)
+        assert (trail.filter_junk(), trail.filter_junk()) == (600, 0)
+        assert trail.last(1000) == [kept]
+        assert {each.junk for each in trail.last(600, include_junk=True)[:-1]} == {("heartbeat",)}
+        assert trail.search("alive agent") == []
+        assert memory.verify().ok
+
+        trail.rules = RULES
+        assert (trail.filter_junk(), trail.filter_junk()) == (600, 0)
+        assert len(trail.last(1000)) == 601
+        assert trail.search("alive agent", 1)[0].value.junk == ()
+        assert trail.verify(link).ok
+        assert trail.head() == link
+
+    def test_a_rule_is_a_rule(self, trail):
+        for wrong in (None, "ok", [r"^ok$"], [None]):
+            with pytest.raises(InvalidInput, match="JunkRules"):
+                trail.rules = wrong
+        assert trail.rules == RULES
+
+    def test_judging_leaves_other_namespaces_alone(self, ann, bob):
+        for each in (ann, bob):
+            each.add("heartbeat 1", "The agent is alive and well, with 3 tasks.")
+        ann.rules = [HEARTBEAT]
+
+        assert ann.filter_junk() == 1
+        assert (ann.last(), len(bob.last())) == ([], 1)
+
+
+class TestTodos:
+    def test_one_for_each_sentence_that_asks(self, trail):
+        text = "I want to add a new feature and fix bugs. It is late. Please test the address book!"
+        todos = trail.add_todo_from_chat(text)
+
+        assert [each.prompt for each in todos] == [
+            "[TODO] I want to add a new feature and fix bugs.",
+            "[TODO] Please test the address book!",
+        ]
+        assert {(each.kind, each.status, each.reply, each.conversation_id) for each in todos} == {
+            ("todo", "open", "", "todo-capture")
+        }
+        assert trail.todos() == todos == trail.last(conversation_id="todo-capture")
+
+    def test_where_nothing_is_asked_nothing_is_added(self, trail):
+        for text in ("The latest address is on the needle.", "", None, "What a day."):
+            assert trail.add_todo_from_chat(text) == []
+        assert trail.head().sequence == 0
+
+    def test_an_open_one_is_not_added_twice(self, trail, bob):
+        (todo,) = trail.add_todo_from_chat("Fix the build.")
+
+        assert trail.add_todo_from_chat("fix  the BUILD! Fix the build") == []
+        assert trail.todos() == [todo]
+        assert len(bob.add_todo_from_chat("Fix the build.")) == 1
+
+    def test_done_and_open_again(self, trail):
+        build, tests = trail.add_todo_from_chat("Fix the build. Add tests for it.")
+        head = trail.head()
+        trail.complete(build.id)
+        trail.complete(build.id)
+
+        assert trail.todos() == [tests]
+        assert trail.todos("done") == [replace(build, status="done")]
+        assert len(trail.add_todo_from_chat("Fix the build.")) == 1
+        trail.reopen(build.id)
+        assert build in trail.todos()
+        assert trail.verify(head).ok
+
+    def test_only_a_todo_can_be_done(self, trail, bob):
+        other = trail.add("Where is Ann?", "At home.")
+        (foreign,) = bob.add_todo_from_chat("Fix the build.")
+        for key in (other.id, foreign.id, "nobody"):
+            for method in (trail.complete, trail.reopen):
+                with pytest.raises(InvalidInput, match="no todo"):
+                    method(key)
+        for key in (None, "", 1.5, "\0"):
+            with pytest.raises(InvalidInput, match="cannot be the id"):
+                trail.complete(key)
+        with pytest.raises(InvalidInput, match="'open' or 'done'"):
+            trail.todos("all")
+
+
+class TestReflectionsAndReferences:
+    def test_what_an_agent_says_of_its_work(self, trail):
+        entry = trail.add_self_reflection("I answered 3 questions and learned where Ann lives.")
+
+        assert (entry.prompt, entry.conversation_id) == ("[SELF-REFLECTION] Agent status report", "self-reflection")
+        assert trail.last() == [entry]
+
+    @pytest.mark.parametrize("summary", [None, "", " \n", "Done.", "x" * 20])
+    def test_one_that_says_next_to_nothing_is_junk(self, trail, summary):
+        assert trail.add_self_reflection(summary).junk == ("incomplete reflection",)
+
+    def test_a_file_is_updated_in_its_place(self, trail, tmp_path):
+        path = tmp_path / "style.md"
+        path.write_text("Use tabs.", encoding="utf-8")
+        old = trail.add_reference(path)
+        assert (old.prompt, old.reply, old.title, old.kind) == (
+            "[REFERENCE] style.md",
+            "Use tabs.",
+            "style.md",
+            "reference",
+        )
+        assert trail.add_reference(str(path)) == old
+
+        path.write_text("\ufeffUse spaces.", encoding="utf-8")
+        new = trail.add_reference(path)
+        assert (new.reply, trail.last(kinds=["reference"])) == ("Use spaces.", [new])
+        assert [each.value for each in trail.search("spaces tabs")] == [new]
+        assert trail.get(old.id).reply == "Use tabs."
+        assert trail.head().sequence == 2
+        assert trail.verify().ok
+
+    def test_a_text_needs_a_title(self, trail):
+        entry = trail.add_reference("Be kind.", title="Manners")
+
+        assert (entry.prompt, entry.reply) == ("[REFERENCE] Manners", "Be kind.")
+        with pytest.raises(InvalidInput, match="title"):
+            trail.add_reference("Be kind.")
+        for title in ("", "  ", 7):
+            with pytest.raises(InvalidInput, match="title"):
+                trail.add_reference("Be kind.", title)
+
+    def test_the_guidelines_of_a_project(self, trail, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(InvalidInput, match="AI_GUI_BEST_PRACTICES"):
+            trail.add_best_practices_reference()
+        (tmp_path / "AI_GUI_BEST_PRACTICES.md").write_text("# Checklist\n- Buttons have labels.")
+        entry = trail.add_best_practices_reference()
+
+        assert entry.prompt == "[REFERENCE] GUI Best Practices Checklist"
+        assert (entry.conversation_id, entry.reply) == ("best-practices", "# Checklist\n- Buttons have labels.")
+        assert trail.add_best_practices_reference() == entry
+        assert trail.head().sequence == 1
+
+    def test_a_path_that_cannot_be_read(self, trail, tmp_path):
+        for path in (tmp_path, tmp_path / "nothing.md", tmp_path / ("x" * 300)):
+            with pytest.raises(InvalidInput):
+                trail.add_reference(path, "A title")
+
+
+class TestNamespaces:
+    def test_each_sees_its_own(self, trail, ann, bob):
+        below = AuditTrail(ann._database, ("ann", "work"))
+        for each, name in ((trail, "root"), (ann, "ann"), (bob, "bob"), (below, "below")):
+            each.add("Who are you?", f"I am {name} herself.", "c")
+            each.add_todo_from_chat(f"Fix {name}.")
+
+        for each, name in ((trail, "root"), (ann, "ann"), (bob, "bob"), (below, "below")):
+            assert said(each.last(9, "c")) == [("Who are you?", f"I am {name} herself.")]
+            assert [todo.prompt for todo in each.todos()] == [f"[TODO] Fix {name}."]
+            assert [found.value.reply for found in each.search("herself")] == [f"I am {name} herself."]
+            assert len(list(each.entries())) == 2
+
+    def test_a_run_says_whose_it_is(self, trail, ann):
+        def node(_):
+            trail.add("Where is Ann?", "At home.")
+            return trail.last()
+
+        entries = RunnableLambda(node).invoke(1, {"configurable": {"agentmem_namespace": ("ann",)}})
+        assert entries == ann.last()
+        assert trail.last() == []
+
+    def test_an_id_of_another_namespace_is_not_there(self, ann, bob):
+        assert bob.get(ann.add("Where is Ann?", "At home.").id) is None
+
+    @pytest.mark.parametrize("wrong", ["ann", ("a\x1fb",), 7])
+    def test_a_namespace_is_checked_at_once(self, memory, wrong):
+        with pytest.raises(InvalidInput):
+            AuditTrail(memory, wrong)
+
+
+class TestSearch:
+    def test_entries_are_found_when_asked_for(self, memory, trail):
+        memory.conversation("c").add_message(HumanMessage("The heron nests by the lake."))
+        entry = trail.add("Where does the heron nest?", "By the lake.", "c")
+
+        assert [each.kind for each in memory.search("heron nest lake")] == ["message"]
+        (found,) = memory.search("heron nest", kinds=["audit"])
+        assert (found.value, found.id, found.text) == (entry, entry.id, "Where does the heron nest?\nBy the lake.")
+        assert trail.search("heron")[0].value == entry
+        assert [each.value for each in trail.search("heron", conversation_id="other")] == []
+
+    def test_a_retriever(self, memory, trail):
+        for number in range(200):
+            trail.add(f"What is bird {number}?", f"A heron, by the look of number {number}.")
+
+        found = memory.retriever(kinds=["audit"], k=3).invoke("heron number 77")
+        assert len(found) == 3
+        assert found[0].page_content.startswith("What is bird 77?")
+
+    def test_what_is_hidden_is_not_found(self, trail):
+        trail.add("heron", "lol")
+        assert trail.search("heron") == []
+
+    def test_archived_entries_are_found(self, trail, clock):
+        old = trail.add("Where does the heron nest?", "By the lake. " * 50)
+        clock.pass_time(days=31)
+        new = trail.add("Where does the heron sleep?", "By the lake too. " * 50)
+
+        assert (trail.archive(), trail.archive()) == (1, 0)
+        kept = replace(old, archived=True)
+        assert trail.last() == [kept, new]
+        assert kept in [each.value for each in trail.search("heron nest")]
+        assert trail.archive(datetime.max) == 1
+        assert trail.verify().ok
+        assert (trail.unarchive(), trail.last()) == (2, [old, new])
+
+    def test_limits(self, trail):
+        ask(trail, "heron", "herons")
+        assert trail.search("heron", 0) == []
+        assert len(trail.search("heron", 10**30)) == 2
+        for wrong in (-1, None, 1.0):
+            with pytest.raises(InvalidInput, match="limit"):
+                trail.search("heron", wrong)
+
+    def test_when_is_a_time(self, trail):
+        with pytest.raises(InvalidInput, match="datetime"):
+            trail.archive("yesterday")
+
+
+class TestErasing:
+    @pytest.mark.parametrize("how", [{"namespace": ("ann",)}, {"conversation_id": "c", "namespace": ("ann",)}])
+    def test_what_is_erased_leaves_no_trace_and_the_chain_holds(self, memory, ann, bob, how):
+        ask(bob, "Bob")
+        ask(ann, "Zanzibar", conversation="c")
+        (todo,) = ann.add_todo_from_chat("Fix the hat.")
+        head = memory.audit.head()
+        ask(bob, "Rob")
+
+        gone = 2 if how == {"namespace": ("ann",)} else 1
+        assert memory.erase(**how).audit == gone
+        assert len(bob.last()) == 2
+        assert ann.last() == ([] if gone == 2 else [todo])
+        report = memory.audit.verify(head)
+        assert (report.ok, report.entries, report.erased) == (True, 4, gone)
+        assert memory.verify().ok
+        if not memory.database.engine.path.startswith("postgresql://"):
+            memory.close()
+            for file in memory_files(memory):
+                assert b"Zanzibar" not in file.read_bytes()
+
+    def test_the_whole_database(self, memory, ann):
+        ask(ann, "Ann")
+        assert memory.erase(namespace=()).audit == 1
+        assert memory.audit.verify().ok
+        assert memory.stats()["audit"] == 0
+        assert ask(ann, "Ann again") == ann.last()
+
+
+def memory_files(memory):
+    path = Path(memory.database.engine.path)
+    return [each for each in path.parent.iterdir() if each.name.startswith(path.name)]
+
+
+class TestTheChain:
+    """Whatever is done with SQL behind the back of the trail is noticed."""
+
+    @pytest.fixture
+    def filled(self, trail):
+        ask(trail, *map(str, range(10)), conversation="c")
+        trail.add("", "")
+        trail.add_todo_from_chat("Fix the build.")
+        assert trail.last(99)
+        return trail
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "update audit set body = (select body from audit where sequence = 4) where sequence = 3",
+            "update audit set created_at = created_at + 1 where sequence = 3",
+            "update audit set conversation = 'd' where sequence = 3",
+            "update audit set key = 'mine' where sequence = 3",
+            "update audit set kind = 'reflection' where sequence = 3",
+            "update audit set link = (select link from audit where sequence = 2) where sequence = 3",
+            "update audit set digest = (select digest from audit where sequence = 2) where sequence = 3",
+            "update audit set salt = (select salt from audit where sequence = 2) where sequence = 3",
+            "delete from audit where sequence = 3",
+        ],
+    )
+    def test_a_change_is_found(self, memory, filled, raw, sql):
+        head = filled.head()
+        raw(memory, sql)
+
+        report = filled.verify()
+        assert not report.ok
+        assert "3" in report.problems[0]
+        assert not filled.verify(head).ok
+        assert not memory.verify().ok
+
+    def test_entries_that_were_swapped_are_found(self, memory, filled, raw):
+        raw(memory, "delete from audit_document")
+        for there, then in ((3, 99), (4, 3), (99, 4)):
+            raw(memory, "update audit set sequence = :then where sequence = :there", there=there, then=then)
+        assert len(filled.verify().problems) >= 2
+
+    def test_an_end_that_was_cut_off_is_found(self, memory, filled, raw):
+        raw(memory, "delete from audit where sequence > 10")
+        assert "cut off" in filled.verify().problems[0]
+
+    def test_a_head_that_was_moved_is_found(self, memory, filled, raw):
+        raw(memory, "update audit_head set sequence = 5")
+        assert not filled.verify().ok
+        raw(memory, "update audit_head set sequence = 99")
+        assert not filled.verify().ok
+        raw(memory, "update audit_head set sequence = 12, link = (select link from audit where sequence = 11)")
+        assert not filled.verify().ok
+        raw(memory, "delete from audit_head")
+        assert not filled.verify().ok
+
+    def test_what_may_change_is_no_part_of_it(self, memory, filled, raw):
+        raw(memory, "update audit set junk = null, hidden = 0 where junk is not null")
+        assert filled.verify().ok
+
+    def test_a_head_that_was_kept_proves_what_was_before_it(self, memory, filled, raw):
+        kept = str(filled.head())
+        ask(filled, "later")
+
+        assert Head.of(kept).sequence == 12
+        assert filled.verify(kept).ok
+        assert filled.verify(Head.of(kept)).ok
+        raw(memory, "delete from audit where sequence >= 12")
+        raw(memory, "update audit_head set sequence = 11, link = (select link from audit where sequence = 11)")
+        assert filled.verify().ok
+        assert not filled.verify(kept).ok
+
+    @pytest.mark.parametrize("wrong", ["", "12", "x:y", 7, b"1:00", (1, b"")])
+    def test_a_head_is_a_head(self, trail, wrong):
+        with pytest.raises(InvalidInput, match="no head"):
+            trail.verify(wrong)
+
+
+class TestTheWholeMemory:
+    @pytest.mark.parametrize("other", ["sqlite", "postgres"])
+    def test_it_moves_to_another_database_once(self, memory, ann, new_database, tmp_path, other):
+        ask(ann, "Ann", "Bob", conversation="c")
+        ann.add("", "")
+        (todo,) = ann.add_todo_from_chat("Fix the build.")
+        ann.complete(todo.id)
+        path = tmp_path / "export.jsonl"
+        assert memory.export(path).audit == 4
+        with AgentMemory(new_database(other)) as target:
+            assert [target.import_(path).audit for _ in range(2)] == [4, 0]
+            there = AuditTrail(target, ("ann",))
+            assert there.last(9, include_junk=True) == ann.last(9, include_junk=True)
+            assert [each.id for each in there.search("home")] == [each.id for each in ann.search("home")] != []
+            assert target.verify().ok
+            assert target.stats()["audit"] == 4
+
+    def test_a_backup_holds_what_waits_for_the_indexes(self, memory, trail, tmp_path):
+        added = ask(trail, "Ann", "Bob")
+        path = memory.backup(tmp_path / "backup")
+        if not memory.database.engine.path.startswith("postgresql://"):
+            with AgentMemory(path) as copy:
+                assert copy.audit.last() == added
+                assert copy.audit.verify(trail.head()).ok
+                assert len(copy.audit.search("home")) == 2
+
+    def test_counts(self, memory, trail):
+        ask(trail, "Ann", "Bob")
+        assert memory.stats()["audit"] == 2
+        assert memory.verify().checked["audit"] == 2
+
+    def test_after_the_end_nothing_is_written(self, memory, trail):
+        memory.close()
+        with pytest.raises(MemoryClosed):
+            trail.add("Where is Ann?", "At home.")
+
+    def test_a_trail_of_its_own(self, url):
+        trail = AuditTrail(url, ("ann",))
+        added = ask(trail, "Ann")
+        with AgentMemory(url) as memory:
+            assert AuditTrail(memory, ("ann",)).last() == added
+
+    def test_a_file_that_may_only_be_read(self, new_database):
+        path = new_database("sqlite")
+        with AgentMemory(path) as memory:
+            added = ask(memory.audit, "Ann", "Bob")
+        with AgentMemory(f"file:{path}?mode=ro") as memory:
+            trail = memory.audit
+            assert trail.last() == added
+            assert trail.verify().ok
+            assert trail.todos() == []
+            assert trail.search("home") == []  # what waits for the search cannot enter it
+            for write in (lambda: trail.add("Why?", "Because it rains."), lambda: trail.archive(datetime.max)):
+                with pytest.raises(DatabaseReadOnly):
+                    write()

@@ -1,0 +1,185 @@
+"""An audit trail leaves one database and enters another, whatever the engines."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.conversations.audit import check, keeping, reading, records
+from langchain_agentmem.conversations.audit.rows import Draft
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.namespaces import range_of
+
+from .entries import BEGIN, add, call, entry, read, todo, write
+
+EVERYWHERE = range_of(())
+
+
+def fill(memory):
+    history = ["hello", "hi", "more", "less", "again"]
+    add(
+        memory,
+        entry("the heron", "nests", conversation_id="c", junk=("filler",), extra={"raw": b"\0"}),
+        call(history[:1], "hi", conversation_id="c", thread_id="t", model="m", input_tokens=3),
+        call(history[:3], "less", conversation_id="c"),
+    )
+    add(memory, call(history, "bye"), path="team\x1f")
+    add(memory, todo("fix it", status="done"), mark="fix it")
+    for text in ("old rules", "new rules"):
+        draft = Draft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")
+        write(memory, records.put_reference, "", draft)
+    add(memory, entry("gone", "away", conversation_id="gone"))
+    write(memory, keeping.erase, *EVERYWHERE, "gone")
+    write(memory, keeping.archive, *EVERYWHERE, 2**62, limit=2)
+
+
+def everything(memory):
+    shown = {path: read(memory, reading.last, path, 99, include_junk=True) for path in ("", "team\x1f")}
+    return shown, read(memory, reading.versions, "", "rules")
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write_lines(path, records_):
+    path.write_text("".join(json.dumps(each) + "\n" for each in records_), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def exported(memory, tmp_path):
+    fill(memory)
+    path = tmp_path / "export.jsonl"
+    assert memory.export(path).audit == 7
+    return path
+
+
+class TestThereAndBack:
+    @pytest.mark.parametrize("other", ["sqlite", "postgres"])
+    def test_everything_arrives_and_twice_adds_nothing(self, memory, exported, new_database, other, tmp_path):
+        with AgentMemory(new_database(other)) as there:
+            add(there, entry("was here", "before"))
+            head = read(there, reading.head)
+            assert there.import_(exported).audit == 7
+            assert there.import_(exported).audit == 0
+            shown, versions = everything(there)
+            expected, expected_versions = everything(memory)
+            assert shown[""][1:] == expected[""]
+            assert (shown["team\x1f"], versions) == (expected["team\x1f"], expected_versions)
+            report = read(there, check.verify, head)
+            assert (report.problems, report.entries, report.erased) == ((), 8, 0)
+            assert there.verify().ok
+            assert there.search("heron", kinds=["audit"]) == []
+            assert there.search("hello", kinds=["audit"], namespace=("team",)) == []
+            assert len(there.search("bye", kinds=["audit"], namespace=("team",))) == 1
+            assert write(there, records.add_once, "", [Draft(todo("fix it"), "fix it")]) == []
+            assert there.erase(namespace=()).audit == 8
+            assert there.stats()["contents"] == 0
+
+    def test_a_message_leaves_once_however_many_calls_name_it(self, exported):
+        told = [each for each in lines(exported) if each.get("record") == "audit_message"]
+        assert [(each["shelf"], each["number"]) for each in told] == [
+            (1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (2, 3), (2, 4), (2, 5), (2, 6),
+        ]  # fmt: skip
+
+    def test_what_was_erased_does_not_leave(self, exported):
+        assert "gone" not in exported.read_text(encoding="utf-8")
+
+    def test_pages_of_one_entry_arrive_alike(self, memory, exported, new_database, monkeypatch, tmp_path):
+        from langchain_agentmem.conversations.audit import transfer
+
+        monkeypatch.setattr(transfer, "PAGE", 1)
+        path = tmp_path / "slow.jsonl"
+        memory.export(path)
+        with AgentMemory(new_database("sqlite")) as there:
+            assert there.import_(path).audit == 7
+            assert everything(there) == everything(memory)
+
+    def test_what_is_newer_here_stays_shown(self, exported, new_database):
+        def reference(text, at):
+            one = entry("[REFERENCE] Rules", text, kind="reference", title="Rules", created_at=at)
+            return Draft(one, "rules")
+
+        for at, shown in ((BEGIN.replace(year=2030), "ours"), (BEGIN.replace(year=2020), "new rules")):
+            with AgentMemory(new_database("sqlite")) as there:
+                write(there, records.put_reference, "", reference("ours", at))
+                there.import_(exported)
+                assert read(there, reading.marked, "", "reference", "rules").reply == shown
+                assert [each.reply for each in read(there, reading.last, "", 9, kinds=["reference"])] == [shown]
+                assert len(read(there, reading.versions, "", "rules")) == 3
+                assert there.verify().ok
+
+    def test_messages_whose_entries_are_here_already_leave_nothing_behind(self, exported, new_database):
+        with AgentMemory(new_database("sqlite")) as there:
+            there.import_(exported)
+            before = there.stats()["contents"]
+            there.erase(thread_id="t")
+            assert there.import_(exported).audit == 1
+            assert there.stats()["contents"] == before
+            assert there.verify().ok
+
+
+class TestDamage:
+    DAMAGE = (
+        {"id": ""}, {"id": None}, {"kind": "x"}, {"created_at": 2**70}, {"created_at": "now"},
+        {"conversation": "a\0b"}, {"thread": ""}, {"junk": [1]}, {"junk": "filler"}, {"status": "open"},
+        {"mark": "xyz"}, {"mark": "00"}, {"shelf": 99}, {"messages": [[1, 99]]}, {"messages": [[0, 1]]},
+        {"messages": "1"}, {"body": None}, {"body": {}}, {"body": {"prompt": 1, "reply": ""}},
+        {"body": {"said": 9, "answered": 1}}, {"body": {"prompt": "a", "said": 0, "reply": "b"}},
+        {"body": {"prompt": "a", "reply": "b", "extra": [1]}}, {"body": {"prompt": "a", "reply": "b", "tokens": 5}},
+    )  # fmt: skip
+
+    @pytest.fixture
+    def told(self, new_database, tmp_path):
+        path = tmp_path / "export.jsonl"
+        with AgentMemory(new_database("sqlite")) as memory:
+            fill(memory)
+            memory.export(path)
+        return lines(path)
+
+    @pytest.mark.parametrize("damage", DAMAGE, ids=str)
+    def test_a_damaged_entry_imports_nothing(self, told, new_database, tmp_path, damage):
+        at = next(n for n, each in enumerate(told) if each.get("kind") == "call")
+        told[at] |= damage
+        self.refused(told, new_database, tmp_path)
+
+    @pytest.mark.parametrize(
+        "damage",
+        [{"number": "1"}, {"shelf": None}, {"id": None}, {"id": "a\0"}, {"body": 1}, {"body": {"role": ""}}],
+        ids=str,
+    )
+    def test_a_damaged_message_imports_nothing(self, told, new_database, tmp_path, damage):
+        at = next(n for n, each in enumerate(told) if each.get("record") == "audit_message")
+        told[at] |= damage
+        self.refused(told, new_database, tmp_path)
+
+    def test_a_missing_message_or_field_imports_nothing(self, told, new_database, tmp_path):
+        at = next(n for n, each in enumerate(told) if each.get("record") == "audit_message")
+        self.refused(told[:at] + told[at + 1 :], new_database, tmp_path)
+        for name in ("id", "junk", "messages", "body", "mark", "replaced"):
+            cut = [
+                {key: value for key, value in each.items() if key != name or each["record"] != "audit_entry"}
+                for each in told
+            ]
+            self.refused(cut, new_database, tmp_path)
+
+    @staticmethod
+    def refused(told, new_database, tmp_path):
+        path = write_lines(tmp_path / "damaged.jsonl", told)
+        with AgentMemory(new_database("sqlite")) as there:
+            with pytest.raises(InvalidInput):
+                there.import_(path)
+            stats = there.stats()
+            assert (stats["audit"], stats["contents"], stats["namespaces"]) == (0, 0, 0)
+            assert read(there, reading.head).sequence == 0
+
+
+def test_only_new_entries_are_added(memory):
+    one, two = entry("a", "b"), entry("c", "d")
+    drafts = [Draft(one), Draft(two), Draft(replace(one, reply="other"))]
+    assert write(memory, records.add_new, "", drafts) == [one, two]
+    assert write(memory, records.add_new, "", drafts) == []
+    assert write(memory, records.add_new, "other\x1f", drafts[:1]) == [one]
+    assert read(memory, reading.last, "", 9) == [one, two]

@@ -1,0 +1,108 @@
+"""A folder of experiences, a memory without a server, and models that say what a test wants."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import Field
+
+from langchain_agentmem import AgentMemory, Experience, ExperienceLibrary
+
+FILES = Experience(
+    "files",
+    ["CodeInterpreter"],
+    "Use when the user asks for a file operation, or FileNotFoundError occurred.",
+    "Check os.path.exists() before a file is read.",
+)
+CHARTS = Experience("charts", ["Planner"], "Use when a chart or plot is wanted.", "Label both axes of every chart.")
+REFUNDS = Experience("refunds", [], "Use when a customer wants a refund.", "Never promise a refund: open a ticket.")
+
+PLOT, LOAD, WEATHER = "Draw a chart or plot of the sales.", "Do a file operation: load sales.csv", "How do bees sleep?"
+
+
+class Shelf:
+    """A folder, and the files that a test puts into it."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir()
+        self.path = path
+
+    def put(self, name: str, text: str | bytes) -> Path:
+        """Write a file, whatever it is called, with exactly this in it."""
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return file
+
+    def write(self, *experiences: Experience, below: str = "") -> None:
+        """Write experiences, each to the file that is called after it."""
+        for each in experiences:
+            self.put(f"{below}handcrafted_exp_{each.exp_id}.yaml", each.to_yaml())
+
+
+class Picky(BaseChatModel):
+    """A model that selects by a table from id to answer, or says what it is told to; it keeps what it was asked."""
+
+    answers: Any = None
+    asked: list[Any] = Field(default_factory=list)
+
+    def __init__(self, answers: Any = None, **fields: Any) -> None:
+        super().__init__(answers=answers, **fields)
+
+    @property
+    def _llm_type(self) -> str:
+        return "picky"
+
+    @property
+    def shown(self) -> list[str]:
+        """The ids that it was shown the last time."""
+        return re.findall(r"--- Experience \d+ \(ID: (.*)\) ---", self.asked[-1][0].text)
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any) -> ChatResult:
+        self.asked.append(messages)
+        said = self.answers(messages) if callable(self.answers) else self.answers
+        if isinstance(said, BaseException):
+            raise said
+        if not isinstance(said, str):
+            said = json.dumps({name: name in (said or ()) for name in self.shown})
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    """An empty folder."""
+    return Shelf(tmp_path / "experience")
+
+
+@pytest.fixture
+def filled(shelf: Shelf) -> Shelf:
+    """A folder with three experiences."""
+    shelf.write(FILES, CHARTS, REFUNDS)
+    return shelf
+
+
+@pytest.fixture
+def events() -> list[Any]:
+    """What `quick` has told its hooks."""
+    return []
+
+
+@pytest.fixture
+def quick(events: list[Any]) -> Iterator[AgentMemory]:
+    """A memory in memory, for what has nothing to do with engines."""
+    with AgentMemory(":memory:", hooks=[events.append]) as memory:
+        yield memory
+
+
+@pytest.fixture
+def library(quick: AgentMemory, filled: Shelf) -> ExperienceLibrary:
+    """The three experiences, with a memory in memory."""
+    return quick.experiences(filled.path)

@@ -1,0 +1,410 @@
+"""A folder of experiences: every selection sees it as it is, and a bad file costs only itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.experience.experience import LONGEST, Experience
+from langchain_agentmem.memory.experience.files import LARGEST, Folder
+
+from .conftest import CHARTS, FILES, REFUNDS
+
+GOOD = "exp_id: good\nwho: [Planner]\nwhen: Use when all is well.\nwhat: Go on.\n"
+
+
+def written(exp_id, what="Go on.", more=""):
+    return f"exp_id: {exp_id}\nwhen: Use when all is well.\nwhat: {what}\n{more}"
+
+
+def ids(folder):
+    return [each.exp_id for each in folder.look().experiences]
+
+
+def problems(folder):
+    return {problem.path: problem.reason for problem in folder.look().problems}
+
+
+class TestAnExperience:
+    def test_its_fields_stand_in_the_order_of_document_000(self):
+        experience = Experience("a", ["Planner"], "Use when it rains.", "Take a coat.")
+        assert experience == Experience(exp_id="a", who=("Planner",), when="Use when it rains.", what="Take a coat.")
+        assert hash(experience)
+        assert experience.to_dict() == {
+            "exp_id": "a", "who": ["Planner"], "when": "Use when it rains.", "what": "Take a coat."
+        }  # fmt: skip
+
+    @given(
+        st.builds(
+            Experience,
+            st.from_regex(r"[^\W_][\w .'\"{}:#&*!|>%@`-]{0,20}", fullmatch=True),
+            st.lists(st.text(st.characters(codec="utf-8", categories=["L", "P", "Zs"]), max_size=9), max_size=3),
+            st.text(min_size=1, max_size=60).filter(str.strip),
+            st.text(min_size=1, max_size=60).filter(str.strip),
+        )
+    )
+    def test_it_comes_back_from_every_form_as_it_was(self, experience):
+        assert Experience.from_dict(experience.to_dict()) == experience
+        assert Experience.from_json(experience.to_json()) == experience
+        assert Experience.from_yaml(experience.to_yaml()) == experience
+
+    @pytest.mark.parametrize("who", [None, (), [], "", [""], " "])
+    def test_whoever_is_not_named_leaves_it_to_all(self, who):
+        experience = Experience.from_dict({"exp_id": "a", "who": who, "when": "b", "what": "c"})
+        assert experience.who == ()
+        assert experience.is_for("Planner")
+        assert experience.is_for(None)
+
+    @pytest.mark.parametrize("who", ["Planner", ["Planner"], ("Planner", " Planner "), {"Planner"}, iter(["Planner"])])
+    def test_one_name_is_a_list_of_one(self, who):
+        experience = Experience("a", who, "b", "c")
+        assert experience.who == ("Planner",)
+        assert experience.is_for("Planner")
+        assert experience.is_for("")  # who has no role is given everything
+        assert not experience.is_for("CodeInterpreter")
+        assert not experience.is_for("planner")
+
+    @pytest.mark.parametrize(("given", "text"), [(1, "1"), (-7, "-7"), (1.5, "1.5"), (" a ", "a")])
+    def test_numbers_are_ids(self, given, text):
+        assert Experience(given, (), "b", "c").exp_id == text
+
+    def test_the_older_form_stands_for_both_parts(self):
+        old = Experience.from_dict({"exp_id": 1, "experience_text": "Label the axes.", "raw_experience_path": ["x"]})
+        assert (old.exp_id, old.when, old.what) == ("1", "Label the axes.", "Label the axes.")
+        both = Experience.from_dict({"exp_id": 1, "experience_text": "old", "when": None, "what": "new"})
+        assert (both.when, both.what) == ("old", "new")
+
+    @pytest.mark.parametrize(
+        ("fields", "said"),
+        [
+            ({}, "exp_id"),
+            ({"exp_id": ""}, "id"),
+            ({"exp_id": True}, "id"),
+            ({"exp_id": "a\nb", "when": "b", "what": "c"}, "control"),
+            ({"exp_id": ["a"]}, "id"),
+            ({"exp_id": "a", "when": "b"}, "'what' is missing"),
+            ({"exp_id": "a", "what": "b"}, "'when' is missing"),
+            ({"exp_id": "a", "when": " \n", "what": "b"}, "'when'"),
+            ({"exp_id": "a", "when": "b", "what": ["c"]}, "'what'"),
+            ({"exp_id": "a", "when": "b", "what": "c" * (LONGEST + 1)}, "100,001"),
+            ({"exp_id": "a", "when": "b", "what": "c", "who": {"Planner": 1}}, "roles"),
+            ({"exp_id": "a", "when": "b", "what": "c", "who": [["Planner"]]}, "roles"),
+            ({"exp_id": "a", "when": "b", "what": "c", "who": 3}, "roles"),
+        ],
+    )
+    def test_what_is_wrong_is_said(self, fields, said):
+        with pytest.raises(InvalidInput, match=said):
+            Experience.from_dict(fields)
+
+
+class TestWhatCounts:
+    def test_files_of_the_name_and_no_others(self, shelf):
+        shelf.write(FILES)
+        shelf.put("raw_exp_session.yaml", "init_plan: !!python/object:os.system [x]")
+        shelf.put("exp_legacy.yaml", "{")
+        shelf.put("notes.md", "hello")
+        shelf.put(".handcrafted_exp_half.yaml.x1", "exp")
+        shelf.put("handcrafted_exp_a.yaml.bak", "{")
+        shelf.put("below/handcrafted_exp_b.yaml", written("b"))
+        look = Folder(shelf.path).look()
+        assert look.experiences == (FILES,)
+        assert look.problems == ()
+        assert look.files == {"files": "handcrafted_exp_files.yaml"}
+
+    def test_folders_below_count_if_wanted_and_after_their_own(self, shelf):
+        for name in ("b/handcrafted_exp_1", "a/z/handcrafted_exp_1", "handcrafted_exp_2", "a/handcrafted_exp_2"):
+            shelf.put(f"{name}.yaml", written(name.replace("/", ".")))
+        assert ids(Folder(shelf.path)) == ["handcrafted_exp_2"]
+        assert ids(Folder(shelf.path, subfolders=True)) == [
+            "handcrafted_exp_2", "a.handcrafted_exp_2", "b.handcrafted_exp_1", "a.z.handcrafted_exp_1"
+        ]  # fmt: skip
+
+    def test_of_two_with_one_id_the_first_counts_and_the_other_is_reported(self, shelf):
+        # Written in the reverse order, so that the order of a listing does not decide.
+        for name, what in (("x/handcrafted_exp_0", "third"), ("handcrafted_exp_b", "second")):
+            shelf.put(f"{name}.yaml", written("same", what))
+        shelf.put("handcrafted_exp_a.yaml", written("same", "first"))
+        folder = Folder(shelf.path, subfolders=True)
+        assert [each.what for each in folder.look().experiences] == ["first"]
+        assert list(problems(folder)) == ["handcrafted_exp_b.yaml", "x/handcrafted_exp_0.yaml"]
+        assert all("'handcrafted_exp_a.yaml'" in reason for reason in problems(folder).values())
+
+    def test_links_to_folders_are_no_way_round_in_circles(self, shelf):
+        shelf.write(FILES)
+        (shelf.path / "again").symlink_to(shelf.path, target_is_directory=True)
+        assert ids(Folder(shelf.path, subfolders=True)) == ["files"]
+
+    @pytest.mark.parametrize(
+        ("written_id", "text"),
+        [("1", "1"), ("no", "no"), ("2026-01-02", "2026-01-02"), ("1e3", "1e3"), ("0x1f", "0x1f"), ("007", "007")],
+    )
+    def test_ids_are_what_is_written(self, shelf, written_id, text):
+        shelf.put("handcrafted_exp_a.yaml", written(written_id))
+        assert ids(Folder(shelf.path)) == [text]
+
+    @pytest.mark.parametrize(("who", "roles"), [("null", ()), ("", ()), ("~", ()), ("Planner", ("Planner",))])
+    def test_roles_in_every_way_of_writing(self, shelf, who, roles):
+        shelf.put("handcrafted_exp_a.yaml", written("a", more=f"who: {who}\n"))
+        [experience] = Folder(shelf.path).look().experiences
+        assert experience.who == roles
+
+    def test_older_files_load(self, shelf):
+        shelf.put("handcrafted_exp_a.yaml", "exp_id: 3\nexperience_text: |-\n  Label: axes\n")
+        assert Folder(shelf.path).look() == (
+            (Experience("3", (), "Label: axes", "Label: axes"),), (), {"3": "handcrafted_exp_a.yaml"}
+        )  # fmt: skip
+
+    def test_a_mark_of_byte_order_is_no_part_of_it(self, shelf):
+        shelf.put("handcrafted_exp_a.yaml", b"\xef\xbb\xbf" + GOOD.encode())
+        assert ids(Folder(shelf.path)) == ["good"]
+
+    def test_what_nobody_reads_is_reported_and_counts_nevertheless(self, shelf):
+        shelf.put("handcrafted_exp_a.yaml", written("a", more="role: Planner\nwho_: []\n"))
+        [problem] = Folder(shelf.path).look().problems
+        assert problem.is_loaded
+        assert "'role', 'who_'" in problem.reason
+        assert str(problem) == f"handcrafted_exp_a.yaml: {problem.reason}"
+        assert ids(Folder(shelf.path)) == ["a"]
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{to}: &{to} [{', '.join([f'*{of}'] * 9)}]\n" for of, to in zip("abcdefghijk", "bcdefghijkl", strict=True)
+)
+BAD = {
+    "empty": "",
+    "nothing": "# nothing\n",
+    "tab": "exp_id: a\n\twhen: b\n",
+    "unclosed": "exp_id: [a\n",
+    "text": "just a text",
+    "list": "- exp_id: a\n- exp_id: b\n",
+    "two": f"{GOOD}---\n{GOOD}",
+    "twice": f"{GOOD}when: Use never.\n",
+    "python": 'exp_id: !!python/object/apply:os.system ["touch /tmp/owned"]\nwhen: b\nwhat: c\n',
+    "own-tag": "!experience\nexp_id: a\nwhen: b\nwhat: c\n",
+    "bytes": "exp_id: !!binary aGk=\nwhen: b\nwhat: c\n",
+    "bool": "exp_id: a\nwhen: b\nwhat: !!bool maybe\n",
+    "int": 'exp_id: !!int ""\nwhen: b\nwhat: c\n',
+    "float": 'exp_id: !!float ""\nwhen: b\nwhat: c\n',
+    "long-int": f"exp_id: !!int {'9' * 5_000}\nwhen: b\nwhat: c\n",
+    "time": "exp_id: !!timestamp x\nwhen: b\nwhat: c\n",
+    "no-time": "exp_id: !!timestamp 2026-99-99\nwhen: b\nwhat: c\n",
+    "set": "exp_id: a\nwhen: !!set {b, c}\nwhat: c\n",
+    "bomb": BOMB + "exp_id: bomb\nwhen: *l\nwhat: c\n",
+    "bomb-who": BOMB + "exp_id: bomb\nwho: *l\nwhen: b\nwhat: c\n",
+    "round": "exp_id: a\nwho: &a [*a]\nwhen: b\nwhat: c\n",
+    "deep": "exp_id: " + "[" * 3_000,
+    "deep-map": "{a: " * 3_000,
+    "key": "? [a, b]\n: c\nexp_id: a\nwhen: b\nwhat: c\n",
+    "unknown-name": "exp_id: *nobody\n",
+    "control": "exp_id: a\x07\nwhen: b\nwhat: c\n",
+    "nul": "exp_id: a\nwhen: b\nwhat: \x00\n",
+    "latin": "exp_id: a\nwhen: caf\xe9\nwhat: c\n".encode("latin-1"),
+    "utf16": GOOD.encode("utf-16"),
+    "no-when": "exp_id: a\nwhat: c\n",
+    "no-id": "when: b\nwhat: c\n",
+    "null-id": "exp_id: null\nwhen: b\nwhat: c\n",
+    "empty-what": 'exp_id: a\nwhen: b\nwhat: ""\n',
+    "list-what": "exp_id: a\nwhen: b\nwhat: [c]\n",
+    "huge": "exp_id: a\nwhen: b\nwhat: " + "c" * LARGEST,
+    "long": "exp_id: a\nwhen: b\nwhat: " + "c" * (LONGEST + 1),
+    "long-id": f"exp_id: {'a' * 2_000}\nwhen: b\nwhat: c\n",
+}
+
+
+class TestBadFiles:
+    def test_each_is_reported_with_its_reason_and_the_others_load(self, shelf):
+        shelf.put("handcrafted_exp_0.yaml", GOOD)
+        for name, text in BAD.items():
+            shelf.put(f"handcrafted_exp_{name}.yaml", text)
+        shelf.put("handcrafted_exp_zz.yaml", written("last"))
+        look = Folder(shelf.path).look()
+        assert [each.exp_id for each in look.experiences] == ["good", "last"]
+        assert [problem.path for problem in look.problems] == sorted(f"handcrafted_exp_{name}.yaml" for name in BAD)
+        for problem in look.problems:
+            assert not problem.is_loaded
+            assert 10 < len(problem.reason) < 500, problem
+            assert "\n" not in problem.reason
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("tab", r"YAML.*line 2"),
+            ("twice", "'when' stands twice"),
+            ("python", "could not determine a constructor"),
+            ("latin", "UTF-8"),
+            ("no-when", "'when' is missing"),
+            ("huge", "300,000 are allowed"),
+            ("list", "no mapping"),
+        ],
+    )
+    def test_the_reason_tells_what_it_is(self, shelf, name, said):
+        file = shelf.put(f"handcrafted_exp_{name}.yaml", BAD[name])
+        [reason] = problems(Folder(shelf.path)).values()
+        assert re.search(said, reason), reason
+        assert str(file.parent) not in reason
+
+    def test_what_is_no_file_is_not_waited_for(self, shelf):
+        shelf.write(FILES)
+        (shelf.path / "handcrafted_exp_folder.yaml").mkdir()
+        os.mkfifo(shelf.path / "handcrafted_exp_pipe.yaml")
+        (shelf.path / "handcrafted_exp_link.yaml").symlink_to(shelf.path / "nowhere")
+        (shelf.path / "handcrafted_exp_loop.yaml").symlink_to(shelf.path / "handcrafted_exp_loop.yaml")
+        (shelf.path / "handcrafted_exp_zero.yaml").symlink_to("/dev/zero")
+        folder = Folder(shelf.path)
+        assert ids(folder) == ["files"]
+        assert list(problems(folder)) == [
+            f"handcrafted_exp_{name}.yaml" for name in ("folder", "link", "loop", "pipe", "zero")
+        ]
+
+    def test_a_file_that_may_not_be_read_is_reported_until_it_may(self, shelf, monkeypatch):
+        shelf.write(FILES, CHARTS)
+        read = type(shelf.path).read_bytes
+
+        def refused(path):
+            if "charts" in path.name:
+                raise PermissionError(13, "Permission denied")
+            return read(path)
+
+        folder = Folder(shelf.path)
+        monkeypatch.setattr(type(shelf.path), "read_bytes", refused)
+        assert ids(folder) == ["files"]
+        assert problems(folder) == {"handcrafted_exp_charts.yaml": "It cannot be read: Permission denied."}
+        monkeypatch.undo()
+        assert ids(folder) == ["charts", "files"]
+
+    def test_a_folder_below_that_may_not_be_read_costs_only_itself(self, shelf, monkeypatch):
+        shelf.write(FILES)
+        shelf.write(CHARTS, below="locked/")
+        shelf.write(REFUNDS, below="open/")
+        scan = os.scandir
+
+        def refused(path):
+            if str(path).endswith("locked"):
+                raise PermissionError(13, "Permission denied")
+            return scan(path)
+
+        monkeypatch.setattr(os, "scandir", refused)
+        folder = Folder(shelf.path, subfolders=True)
+        assert ids(folder) == ["files", "refunds"]
+        assert problems(folder) == {"locked": "The folder cannot be read: Permission denied."}
+
+    @pytest.mark.parametrize("name", ["handcrafted_exp_a.yml", "handcrafted_exp_a.YAML", "handcrafted_exp_a.Yml"])
+    def test_a_name_that_was_meant_is_reported(self, shelf, name):
+        shelf.put(name, GOOD)
+        folder = Folder(shelf.path)
+        assert ids(folder) == []
+        assert "'.yaml'" in problems(folder)[name]
+
+
+class TestChanges:
+    @pytest.mark.parametrize("coarse", [False, True])
+    def test_an_edit_is_seen_within_the_same_moment_and_at_the_same_size(self, shelf, monkeypatch, coarse):
+        stat = type(shelf.path).stat
+        noon = time.time_ns()
+
+        def rounded(path, **options):
+            about = stat(path, **options)
+            return SimpleNamespace(
+                st_mode=about.st_mode, st_size=about.st_size, st_ino=1, st_mtime_ns=noon, st_ctime_ns=noon
+            )
+
+        if coarse:  # a file system whose clock has not moved on
+            monkeypatch.setattr(type(shelf.path), "stat", rounded)
+        folder = Folder(shelf.path)
+        for number in range(100, 130):
+            shelf.put("handcrafted_exp_a.yaml", written("a", f"Do {number}."))
+            assert [each.what for each in folder.look().experiences] == [f"Do {number}."]
+
+    def test_an_edit_that_keeps_the_time_of_the_file_is_seen(self, shelf):
+        file = shelf.put("handcrafted_exp_a.yaml", written("a", "first"))
+        long_ago = time.time() - 1_000
+        os.utime(file, (long_ago, long_ago))
+        folder = Folder(shelf.path)
+        assert [each.what for each in folder.look().experiences] == ["first"]
+        shelf.put("handcrafted_exp_a.yaml", written("a", "other"))
+        os.utime(file, (long_ago, long_ago))
+        assert [each.what for each in folder.look().experiences] == ["other"]
+
+    def test_a_file_from_the_future_is_read_each_time(self, shelf):
+        file = shelf.put("handcrafted_exp_a.yaml", written("a", "first"))
+        later = time.time() + 100_000
+        os.utime(file, (later, later))
+        folder = Folder(shelf.path)
+        folder.look()
+        shelf.put("handcrafted_exp_a.yaml", written("a", "other"))
+        os.utime(file, (later, later))
+        assert [each.what for each in folder.look().experiences] == ["other"]
+
+    def test_files_come_go_and_are_renamed(self, shelf):
+        folder = Folder(shelf.path)
+        assert ids(folder) == []
+        shelf.write(FILES, CHARTS)
+        assert ids(folder) == ["charts", "files"]
+        (shelf.path / "handcrafted_exp_charts.yaml").rename(shelf.path / "handcrafted_exp_z.yaml")
+        assert ids(folder) == ["files", "charts"]
+        (shelf.path / "handcrafted_exp_files.yaml").unlink()
+        assert ids(folder) == ["charts"]
+        shelf.put("handcrafted_exp_z.yaml", "{")
+        assert ids(folder) == []
+        assert list(problems(folder)) == ["handcrafted_exp_z.yaml"]
+        shelf.put("handcrafted_exp_z.yaml", GOOD)
+        assert ids(folder) == ["good"]
+        assert problems(folder) == {}
+
+    def test_the_folder_may_go_and_come_back(self, shelf):
+        shelf.write(FILES)
+        folder = Folder(shelf.path)
+        folder.look()
+        shelf.path.rename(shelf.path.with_name("elsewhere"))
+        assert folder.look().experiences == ()
+        assert "cannot be read" in problems(folder)["."]
+        shelf.path.with_name("elsewhere").rename(shelf.path)
+        assert ids(folder) == ["files"]
+
+    def test_what_has_not_changed_is_not_read_again(self, shelf, monkeypatch):
+        long_ago = time.time() - 1_000
+        for number in range(500):
+            file = shelf.put(f"handcrafted_exp_{number:03}.yaml", written(number))
+            os.utime(file, (long_ago, long_ago))
+        folder = Folder(shelf.path)
+        monkeypatch.setattr(time, "time_ns", lambda: 4 * 10**18)  # far from any edit
+        assert len(ids(folder)) == 500
+        read = []
+        real = type(shelf.path).read_bytes
+        monkeypatch.setattr(type(shelf.path), "read_bytes", lambda path: read.append(path.name) or real(path))
+        assert len(ids(folder)) == 500
+        assert read == []
+        shelf.put("handcrafted_exp_007.yaml", written("seven"))
+        assert "seven" in ids(folder)
+        assert read == ["handcrafted_exp_007.yaml"]
+
+    def test_threads_see_whole_files(self, shelf):
+        folder = Folder(shelf.path)
+        done = threading.Event()
+
+        def edit():
+            for number in range(60):
+                temporary = shelf.put("new", written("a", f"Do {number}. " * 50))
+                temporary.replace(shelf.path / "handcrafted_exp_a.yaml")
+            done.set()
+
+        def look():
+            seen = []
+            while not done.is_set():
+                seen += [len(each.what.split()) for each in folder.look().experiences]
+                assert not folder.look().problems
+            return seen
+
+        with ThreadPoolExecutor(4) as pool:
+            looking = [pool.submit(look) for _ in range(3)]
+            pool.submit(edit).result()
+            assert {words for each in looking for words in each.result()} <= {100}

@@ -1,0 +1,256 @@
+"""Lexical selection: what a query has in common with a condition, what speaks against, and what went before."""
+
+from __future__ import annotations
+
+import pytest
+
+from langchain_agentmem.memory.experience.lexical import THRESHOLD, UNSURE, judged
+
+FILES = "Use when user requests file operations (read, write, rename, delete) or FileNotFoundError occurred."
+REFUND = "Customer wants their money back, disputes a charge, or was billed twice."
+CHART = "Use when a chart or any other visualization is to be drawn."
+POD = "A pod keeps restarting, is in CrashLoopBackOff, or a service runs out of memory."
+GIT = "Use when the user wants to undo commits or resolve merge conflicts."
+ALL = (FILES, REFUND, CHART, POD, GIT)
+ERROR = "Error: FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'"
+
+
+def score(query, condition, context="", others=ALL):
+    """Of one condition among others."""
+    return judged(query, context, [condition, *(each for each in others if each != condition)])[0].score
+
+
+def chosen(query, context="", conditions=ALL):
+    found = judged(query, context, conditions)
+    return [condition for condition, each in zip(conditions, found, strict=True) if each.score >= THRESHOLD]
+
+
+# What it says
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("delete the old logs folder and rename that file", [FILES]),
+        ("you billed me twice, I want my money back", [REFUND]),
+        ("draw a bar chart", [CHART]),
+        ("my pod keeps restarting", [POD]),
+        ("there is a merge conflict", [GIT]),
+        ("draw a chart of the refunds where we billed somebody twice", [REFUND, CHART]),
+        ("who wrote Middlemarch?", []),
+    ],
+)
+def test_what_applies_is_chosen(query, expected):
+    assert chosen(query) == expected
+
+
+def test_a_condition_with_nothing_in_common_scores_zero_and_gives_no_reason():
+    for each in judged("who painted the night watch?", "User: hello\nExecution: done", ALL):
+        assert each == (0.0, {})
+
+
+def test_the_words_by_which_conditions_are_phrased_say_nothing():
+    assert all(each.score == 0 for each in judged("When the user asks for help, use it if they want to.", "", ALL))
+
+
+def test_a_word_that_only_shares_its_stem_with_them_says_something():
+    assert score("my personal things", "A person mentions personal data.") > score(
+        "a person", "A person mentions data."
+    )
+    assert score("important imports", "An import fails.") > THRESHOLD / 2
+
+
+def test_a_common_word_alone_is_not_enough():
+    assert 0 < score("what day is it in Peru?", "Use for questions about the opening day of the shop.") < THRESHOLD
+
+
+def test_a_word_that_many_conditions_have_tells_less_than_a_rare_one():
+    conditions = [f"The customer has a question about {thing}." for thing in ("toasters", "kettles", "lamps", "fans")]
+    customer, kettle = judged("customer", "", conditions)[1], judged("kettle", "", conditions)[1]
+    assert customer.score < kettle.score
+    assert kettle.score >= THRESHOLD
+
+
+def test_the_reasons_are_words_as_they_were_written_and_add_up_to_the_score():
+    found = judged("Draw charts, I was billed twice", "", ALL)
+    assert set(found[2].terms) >= {"draw", "charts"}
+    assert {"billed", "twice"} <= set(found[1].terms)
+    for each in found:
+        assert sum(each.terms.values()) == pytest.approx(each.score)
+
+
+def test_one_situation_of_many_is_enough():
+    many = "Use when:\n- a kettle leaks\n- the toaster smokes\n- a lamp flickers\n- the oven door sticks"
+    assert chosen("my lamp flickers", conditions=(many, REFUND, GIT)) == [many]
+
+
+def test_the_situation_that_is_met_best_counts_and_not_the_one_with_most_words():
+    found = judged("a new day for kettles", "", ("Use on a new day. Use for kettles.", *ALL))[0]
+    assert set(found.terms) == {"kettles"}
+
+
+def test_words_of_one_situation_count_more_than_half_of_two():
+    whole = "Use for stock prices."
+    halves = "Use for stock rooms or for oil prices."
+    assert score("stock prices", whole, others=[halves, *ALL]) > score("stock prices", halves, others=[whole, *ALL])
+
+
+def test_two_situations_that_are_met_in_part_are_less_than_one_that_is_met():
+    together, apart = "Use for kettles with lamps.", "Use for kettles. Use for lamps."
+    assert score("lamps and then kettles", together) > score("lamps and then kettles", apart)
+
+
+def test_a_word_counts_for_the_condition_that_explains_it_better():
+    package = "A parcel or package was lost on its way."
+    python = "A Python package must be installed."
+    both = (package, python, *ALL)
+    assert chosen("my package was lost on its way to me", conditions=both) == [package]
+    assert chosen("install that python package", conditions=both) == [python]
+
+
+# How words are spelled
+
+
+@pytest.mark.parametrize(
+    ("query", "condition"),
+    [
+        ("it says file not found error", "FileNotFoundError occurred."),
+        ("FileNotFoundError again", "Somebody got a file not found error."),
+        ("i get filenotfounderror", "FileNotFoundError occurred."),
+        ("what is a crash loop back off", "A pod is in CrashLoopBackOff."),
+        ("cuda is out of memory, an error", "OutOfMemoryError occurred."),
+        ("pd.read_csv does nothing", "Use when pandas' read_csv is called."),
+        ("read csv does nothing", "Use when pandas' read_csv is called."),
+        ("total_price is off", "Something about the total price."),
+        ("roll back that version", "A rollback is wanted."),
+        ("a rollback, please", "Something has to be rolled back."),
+        ("visualise it", "A visualization is wanted."),
+        ("the colour of the centre", "Use for the color of the center."),
+        ("when is the delivery", "Something was not delivered."),
+        ("what is the departure", "Somebody departs."),
+        ("I forgot", "The user has forgotten something."),
+        ("give me my money back", "The customer asks for a refund."),
+        ("I cannot log in", "Somebody has trouble with login."),
+        ("how naive are NaNs", "Use when NaN values are there."),
+    ],
+)
+def test_spellings_of_the_same_thing_meet(query, condition):
+    assert score(query, condition, others=(REFUND, GIT) if "refund" not in condition else (GIT,)) >= UNSURE[0]
+
+
+def test_the_name_of_an_error_says_more_than_the_words_it_is_made_of():
+    assert score("FileNotFoundError", FILES) > score("the file", FILES)
+
+
+@pytest.mark.parametrize(
+    ("query", "condition"),
+    [
+        ("请帮我删除这个文件", "用户想删除文件时使用"),
+        ("Wo ist mein Paket geblieben?", "Der Kunde fragt, wo sein Paket ist."),
+        ("¿dónde está mi pedido?", "El cliente pregunta por un pedido."),
+        ("удали этот файл", "Пользователь хочет удалить файл."),
+    ],
+)
+def test_other_languages_are_found_by_their_words(query, condition):
+    first, *others = judged(query, "", (condition, *ALL))
+    assert first.score > 0.3
+    assert all(each.score == 0 for each in others)
+
+
+def test_words_that_only_look_alike_do_not_meet():
+    assert score("the planet", "The plants need water.") == 0
+    assert score("a battle", "A bottle is empty.") == 0
+
+
+def test_a_word_that_only_means_the_same_says_less_than_the_word_itself():
+    assert 0 < score("an overview", "A summary is wanted.") < score("a summary", "A summary is wanted.")
+    assert 0 < score("the delivery", "Something was not delivered.") < score("the delivery", "A delivery is late.")
+
+
+# What speaks against
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [
+        "Not when the tests are A/B tests.",
+        "Do not use for A/B tests.",
+        "Don't use it for A/B tests.",
+        "Never use for A/B tests.",
+        "Must not be used for A/B tests.",
+        "Unless they are A/B tests.",
+        "Except for A/B tests.",
+        "Not for:\n- surveys\n- A/B tests",
+    ],
+)
+def test_what_a_condition_is_not_for_speaks_against_it(denial):
+    condition, plain = f"Use when tests fail. {denial}", "Use when tests fail."
+    for_it, against = "my tests fail", "our A/B tests"
+    assert score(for_it, condition) >= THRESHOLD
+    assert score(against, condition) < score(against, plain)
+    assert score(against, condition) < THRESHOLD
+
+
+def test_a_denial_ends_with_its_sentence_or_its_brackets_or_its_list():
+    assert score("sort the kettles", "Not for lamps. Use for kettles.") >= THRESHOLD
+    assert score("sort the kettles", "Use (not for lamps) for kettles.") >= THRESHOLD
+    assert score("sort the kettles", "Not for:\n- lamps\n\nUse for kettles.") >= THRESHOLD
+
+
+def test_only_the_denial_in_common_scores_zero():
+    assert score("our surveys", "Use when tests fail. Not for surveys.") == 0
+
+
+def test_a_not_that_is_part_of_the_situation_is_no_denial():
+    assert score("the printer does not print", "Use when the printer does not print.") >= THRESHOLD
+    assert score("I want to avoid luggage fees", "Use when somebody wants to avoid luggage fees.") >= THRESHOLD
+
+
+def test_what_the_query_says_it_does_not_mean_counts_for_nothing():
+    assert score("I don't want a kettle", "A kettle leaks.") == 0 < score("I want a kettle", "A kettle leaks.")
+    assert score("I don't want a refund, I have another question", REFUND) < score("I want a refund", REFUND) / 2
+
+
+# What went before
+
+
+def test_an_error_of_the_last_round_counts():
+    context = f"User: read it\nExecution: open('a.csv')\n{ERROR}"
+    assert chosen("try again") == []
+    assert chosen("try again", context) == [FILES]
+
+
+def test_the_name_of_an_error_is_found_at_the_end_of_a_long_traceback():
+    frames = "\n".join(f'  File "/srv/step{number}.py", line {number}, in run' for number in range(2_000))
+    context = f"User: go\nError: Traceback (most recent call last):\n{frames}\nFileNotFoundError: gone"
+    assert FILES in chosen("and now?", context)
+
+
+def test_errors_of_older_rounds_are_over():
+    context = f"User: read it\n{ERROR}\nUser: never mind\nExecution: ok"
+    assert chosen("thank you, that worked", context) == []
+    assert score("do it again", FILES, context) == 0 < score("do it again", FILES, f"User: read it\n{ERROR}")
+
+
+def test_what_was_run_says_nothing_of_what_is_asked():
+    assert score("do it again", CHART, "User: go on\nExecution: draw a chart") == 0
+
+
+def test_the_query_at_the_end_of_the_context_opens_no_new_round():
+    assert FILES in chosen("try again", f"User: read it\n{ERROR}\nUser: try again")
+
+
+def test_a_query_that_says_nothing_itself_is_about_what_was_asked_before():
+    assert chosen("the same once more", "User: draw a chart\nExecution: done") == [CHART]
+    assert chosen("no, check its colours first", "User: draw a chart\nExecution: done") == [CHART]
+    assert chosen("undo those commits", "User: draw a chart\nExecution: done") == [GIT]
+
+
+def test_a_query_about_something_else_leaves_what_went_before():
+    context = f"User: draw a chart\n{ERROR}"
+    assert chosen("great, now tell me a joke about penguins", context) == []
+    assert chosen("do that again", context) == [FILES, CHART]
+
+
+def test_context_without_labels_is_no_error():
+    assert len(judged("draw", "whatever was there\nand more", ALL)) == len(ALL)

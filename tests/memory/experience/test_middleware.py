@@ -1,0 +1,220 @@
+"""`ExperienceMiddleware`: an agent's model is given the instructions that apply, the agent's state never holds them."""
+
+from __future__ import annotations
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+
+from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory import ExperienceMiddleware, LayeredMemory, MemoryMiddleware
+from langchain_agentmem.memory.experience.sections import section
+from langchain_agentmem.memory.injection.injected import MARK, is_injected
+from langchain_agentmem.testing import assert_valid_for_providers
+from tests.compaction.test_middleware import Scripted
+
+from .conftest import CHARTS, FILES, LOAD, PLOT, WEATHER, Picky
+
+BRIEF = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+
+
+@tool
+def look(place: str) -> str:
+    """Look somewhere."""
+    return f"nothing in {place}"
+
+
+@tool
+def load(name: str) -> str:
+    """Load a file."""
+    raise FileNotFoundError(name)
+
+
+def calling(tool_name, number=1, **arguments):
+    return AIMessage("", tool_calls=[{"name": tool_name, "args": arguments, "id": f"call-{number}"}])
+
+
+def answers(*replies):
+    """A model that gives these replies, one after the other, and the last one for ever."""
+    left = list(replies)
+    return Scripted(lambda messages: (left.pop(0) if len(left) > 1 else left[0]).model_copy())
+
+
+def shown(messages):
+    return [message.additional_kwargs.get(MARK, message.type) for message in messages]
+
+
+def at(thread="t"):
+    return {"configurable": {"thread_id": thread}}
+
+
+class TestTheRequest:
+    def test_the_model_is_shown_them_and_the_state_is_not(self, memory, filled):
+        model = answers(calling("look", place="here"), AIMessage("a chart"))
+        middleware = ExperienceMiddleware(memory.experiences(filled.path).selector())
+        agent = create_agent(
+            model, [look], system_prompt="Be kind.", middleware=[middleware], checkpointer=memory.checkpointer
+        )
+        state = agent.invoke({"messages": [HumanMessage(PLOT)]}, at())
+        assert shown(model.shown[0]) == ["system", "human"]
+        assert model.shown[0][0].content == "Be kind.\n\n" + section([CHARTS])
+        assert shown(model.shown[1]) == ["system", "human", "ai", "tool"]
+        assert model.shown[1][:2] == model.shown[0]
+        assert shown(state["messages"]) == ["human", "ai", "tool", "ai"]
+        assert not any(is_injected(each) for each in agent.get_state(at()).values["messages"])
+        for messages in model.shown:
+            assert_valid_for_providers(messages)
+
+    async def test_awaited_and_streamed_it_is_the_same(self, library):
+        model = answers(AIMessage("a chart"))
+        agent = create_agent(model, middleware=[ExperienceMiddleware(library.selector())])
+        given = {"messages": [HumanMessage(PLOT, id="q")]}
+        agent.invoke(given)
+        await agent.ainvoke(given)
+        streamed = [message for message, _ in agent.stream(given, stream_mode="messages")]
+        streamed += [message async for message, _ in agent.astream(given, stream_mode="messages")]
+        assert "".join(message.text for message in streamed) == "a chart" * 2
+        assert model.shown == [model.shown[0]] * 4
+
+    def test_they_follow_what_is_asked(self, memory, filled):
+        model = answers(AIMessage("done"))
+        middleware = ExperienceMiddleware(memory.experiences(filled.path), rounds=0)
+        agent = create_agent(model, middleware=[middleware], checkpointer=memory.checkpointer)
+        for query in (PLOT, LOAD, WEATHER):
+            agent.invoke({"messages": [HumanMessage(query)]}, at())
+        assert [shown(messages) for messages in model.shown] == [
+            ["system", "human"],
+            ["system", "human", "ai", "human"],
+            ["human", "ai", "human", "ai", "human"],
+        ]
+        assert model.shown[1][0].content == section([FILES])
+
+    def test_a_file_that_is_edited_counts_from_the_next_call(self, library, filled):
+        model = answers(calling("look", place="here"), AIMessage("done"))
+
+        @tool
+        def look(place: str) -> str:
+            """Look somewhere."""
+            filled.put("handcrafted_exp_charts.yaml", CHARTS.to_yaml().replace(CHARTS.what, "Use no axes."))
+            return "nothing"
+
+        create_agent(model, [look], middleware=[ExperienceMiddleware(library)]).invoke({"messages": [("user", PLOT)]})
+        assert [CHARTS.what in messages[0].text for messages in model.shown] == [True, False]
+        assert "Use no axes." in model.shown[1][0].text
+
+    def test_a_model_that_selects_is_asked_again_only_when_a_tool_has_failed(self, library):
+        failed = ToolMessage("FileNotFoundError: x", tool_call_id="call-2", status="error")
+
+        def broken(request, handler):
+            return failed if request.tool_call["name"] == "load" else handler(request)
+
+        from langchain.agents.middleware import wrap_tool_call
+
+        picky = Picky(lambda messages: '["files"]' if "Error: FileNotFound" in messages[0].text else '["charts"]')
+        model = answers(
+            calling("look", place="x"), calling("load", 2, name="y"), calling("look", 3, place="z"), AIMessage(".")
+        )
+        agent = create_agent(
+            model,
+            [look, load],
+            middleware=[ExperienceMiddleware(library.selector(model=picky)), wrap_tool_call(broken)],
+        )
+        agent.invoke({"messages": [HumanMessage(PLOT)]})
+        assert [messages[0].content for messages in model.shown] == [
+            section([each]) for each in (CHARTS, CHARTS, FILES, FILES)
+        ]
+        assert len(picky.asked) == 2
+
+    def test_the_model_that_selects_says_nothing_in_the_stream(self, library):
+        middleware = ExperienceMiddleware(library.selector(model=Picky(["charts"])))
+        agent = create_agent(answers(AIMessage("done")), middleware=[middleware])
+        streamed = agent.stream({"messages": [HumanMessage(PLOT)]}, stream_mode="messages")
+        assert [message.text for message, _ in streamed] == ["done"]
+
+    def test_a_thread_has_its_own_situation(self, memory, filled):
+        """The session of the running thread is found from within the agent."""
+        library = memory.experiences(filled.path)
+        session = memory.session("t")
+        made = session.create_round(LOAD)
+        session.add_post(made.id, send_from="User", send_to="Planner", message=LOAD)
+        session.fail_round(made.id)
+        middleware = ExperienceMiddleware(
+            library, session=lambda config: memory.session(config["configurable"]["thread_id"])
+        )
+        model = answers(AIMessage("done"))
+        agent = create_agent(model, middleware=[middleware], checkpointer=memory.checkpointer)
+        agent.invoke({"messages": [HumanMessage(PLOT)]}, at())
+        assert model.shown[0][0].content == section([CHARTS])
+
+    def test_one_that_is_off_changes_nothing(self, library):
+        model = answers(AIMessage("done"))
+        middleware = ExperienceMiddleware(library, role="Planner", enabled={"Planner": False})
+        create_agent(model, middleware=[middleware]).invoke({"messages": [HumanMessage(PLOT)]})
+        assert shown(model.shown[0]) == ["human"]
+
+
+class TestBesideOthers:
+    @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 0, 1)])
+    async def test_compaction_and_memory(self, quick, library, order):
+        LayeredMemory(quick, "user-42").core.set("name", "Ada")
+        each = [
+            CompactionMiddleware(quick, None, BRIEF),
+            MemoryMiddleware(quick, "user-42"),
+            ExperienceMiddleware(library),
+        ]
+        model = answers(AIMessage("this many are in it " * 10))
+        agent = create_agent(
+            model,
+            system_prompt="Be kind.",
+            middleware=[each[place] for place in order],
+            checkpointer=quick.checkpointer,
+        )
+        for turn in range(12):
+            given = {"messages": [HumanMessage(f"{PLOT} {turn} " + "how many are in it " * 3)]}
+            state = agent.invoke(given, at()) if turn % 2 else await agent.ainvoke(given, at())
+        assert len(model.shown[-1]) < len(state["messages"])
+        for messages in model.shown:
+            assert messages[0].content == "Be kind.\n\n" + section([CHARTS])
+            assert shown(messages).count("core") == 1
+            assert_valid_for_providers(messages)
+        assert not any(is_injected(message) for message in state["messages"])
+        assert CHARTS.what not in "\n".join(message.text for message in quick.conversation("t").messages)
+
+
+class TestHowItIsMade:
+    def test_of_a_selector_or_of_a_library_with_options(self, library):
+        for middleware in (
+            ExperienceMiddleware(library.selector(role="Planner")),
+            ExperienceMiddleware(library, role="Planner"),
+        ):
+            model = answers(AIMessage("done"))
+            create_agent(model, middleware=[middleware]).invoke({"messages": [HumanMessage(f"{PLOT} {LOAD}")]})
+            assert model.shown[0][0].content == section([CHARTS])
+
+    def test_anything_else_is_refused(self, library, filled):
+        for wrong, options in (
+            (filled.path, {}),
+            (None, {}),
+            (library, {"rule": "Planner"}),
+            (library, {"role": 3}),
+            (library.selector(), {"role": "Planner"}),
+        ):
+            with pytest.raises(InvalidInput):
+                ExperienceMiddleware(wrong, **options)
+
+    def test_what_the_agent_asks_is_not_changed(self, library):
+        seen = []
+        middleware = ExperienceMiddleware(library)
+        from langchain.agents.middleware import ModelRequest
+
+        messages = [HumanMessage(PLOT)]
+        request = ModelRequest(
+            model=answers(AIMessage(".")), messages=messages, system_message=SystemMessage("Be kind.")
+        )
+        middleware.wrap_model_call(request, seen.append)
+        assert request.messages == messages == [HumanMessage(PLOT)]
+        assert seen[0].messages == messages
+        assert seen[0].system_message.content == "Be kind.\n\n" + section([CHARTS])
+        assert request.system_message.content == "Be kind."

@@ -1,0 +1,678 @@
+"""How experiences are selected: by words, by a model, by both; from a session's situation; what is logged of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import ClassVar
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import AgentMemory, Experience, ExperienceSelector
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.events import ExperienceSelectionFellBack
+from langchain_agentmem.memory import SelectionTemplate
+from langchain_agentmem.memory.experience.choosing import _REMEMBERED
+from langchain_agentmem.memory.experience.lexical import UNSURE
+from langchain_agentmem.model import Attachment, AttachmentType, SharedMemoryEntry
+
+from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
+
+ALL = ("charts", "files", "refunds")
+NO_FILE = "FileNotFoundError: sales.csv"
+
+
+def fell_back(events):
+    return [event for event in events if isinstance(event, ExperienceSelectionFellBack)]
+
+
+@pytest.fixture
+def unsure(monkeypatch):
+    """Makes scores between these two unsure for "auto"."""
+    return lambda low, high: monkeypatch.setattr("langchain_agentmem.memory.experience.choosing.UNSURE", (low, high))
+
+
+class TestByWords:
+    def test_only_what_applies_is_chosen_and_the_reason_told(self, library):
+        selection = library.selector().select(PLOT)
+        assert selection.experiences == (CHARTS,)
+        assert (selection.query, selection.strategy, selection.candidates) == (PLOT, "lexical", ALL)
+        assert selection.asked == ()
+        assert selection.fell_back == ""
+        assert "chart" in selection.reasons["charts"]
+        assert selection.scores["charts"] > selection.scores["refunds"] == 0
+
+    def test_nothing_is_chosen_where_nothing_applies(self, library):
+        selection = library.selector().select(WEATHER)
+        assert (selection.ids, selection.section, dict(selection.reasons)) == ((), "", {})
+
+    @pytest.mark.parametrize("query", ["", " \n", []])
+    def test_nothing_is_chosen_for_nothing(self, library, query):
+        picky = Picky(ALL)
+        selection = library.selector(model=picky).select(query)
+        assert (selection.ids, selection.candidates, picky.asked) == ((), ALL, [])
+
+    def test_the_threshold_decides(self, library):
+        assert set(library.selector(threshold=0).select(PLOT).ids) == set(ALL)
+        assert library.selector(threshold=1).select(PLOT).ids == ()
+
+    def test_the_best_are_kept(self, library):
+        both = library.selector().select(f"{PLOT} {LOAD}")
+        assert set(both.ids) == {"charts", "files"}
+        assert library.selector(max_selected=1).select(f"{PLOT} {LOAD}").ids == both.ids[:1]
+
+    def test_an_error_of_the_context_counts(self, library):
+        selector = library.selector()
+        assert selector.select("Go on.", context=f"User: Load it.\nExecution: FAILURE\nError: {NO_FILE}").ids == (
+            "files",
+        )
+        assert selector.select("Go on.", context="").ids == ()
+
+
+class TestByAModel:
+    def test_it_sees_the_conditions_only_as_document_000_has_it(self, library):
+        picky = Picky(["files"])
+        selection = library.selector(model=picky).select(LOAD, context="User: Load it.\nExecution: SUCCESS")
+        assert selection.ids == ("files",)
+        assert (selection.strategy, selection.asked) == ("model", ALL)
+        [[system, human]] = picky.asked
+        assert isinstance(system, SystemMessage)
+        assert isinstance(human, HumanMessage)
+        assert human.content == f"Select relevant experiences for: {LOAD}"
+        for number, each in enumerate((CHARTS, FILES, REFUNDS), 1):
+            assert f"--- Experience {number} (ID: {each.exp_id}) ---\n{each.when}" in system.text
+            assert each.what not in system.text
+        assert "\n\nConversation Context:\nUser: Load it.\nExecution: SUCCESS" in system.text
+
+    def test_without_a_context_its_heading_is_not_shown(self, library):
+        picky = Picky([])
+        library.selector(model=picky).select(LOAD)
+        assert "Conversation Context" not in picky.asked[0][0].text
+
+    def test_words_decide_neither_for_nor_against_what_it_says(self, library):
+        assert library.selector(model=Picky(["refunds"])).select(PLOT).ids == ("refunds",)
+        assert library.selector(model=Picky([])).select(PLOT).ids == ()
+
+    def test_its_reason_is_kept(self, library):
+        said = json.dumps({"files": {"relevant": True, "reason": "it reads"}, "charts": False})
+        selection = library.selector(model=lambda messages: said).select(LOAD)
+        assert selection.reasons == {"files": "it reads"}
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_models_of_every_kind_can_be_asked(self, library, asynchronous):
+        async def awaited(messages):
+            await asyncio.sleep(0)
+            return AIMessage('{"files": true}')
+
+        models = [
+            lambda messages: '```json\n{"files": true, "charts": false}\n```',
+            lambda messages: AIMessage([{"type": "text", "text": '["files"]'}]),
+            RunnableLambda(lambda messages: {"content": "x"} and '{"files": "true"}'),
+            awaited,
+        ]
+        for model in models:
+            selector = library.selector(model=model)
+            selection = await selector.aselect(LOAD) if asynchronous else selector.select(LOAD)
+            assert (selection.ids, selection.fell_back) == (("files",), "")
+
+    def test_the_template_is_ones_own(self, library):
+        picky = Picky([])
+        template = "{{literal}} {experiences} | {user_query} | {context}{context}"
+        library.selector(model=picky, template=template).select("a {b} {{c}}", context="{d}")
+        text = picky.asked[0][0].text
+        assert text.startswith("{literal} --- Experience 1")
+        assert text.endswith(" | a {b} {{c}} | \n\nConversation Context:\n{d}\n\nConversation Context:\n{d}")
+        library.selector(model=picky, template=SelectionTemplate("{experiences}")).select("x")
+        assert picky.asked[1][0].text.startswith("--- Experience 1")
+
+    @pytest.mark.parametrize(
+        "template", ["", "no place", "{experiences", "{experiences} {nobody}", "{experiences!r}", 3]
+    )
+    def test_a_template_that_cannot_work_is_refused_when_built(self, library, template):
+        with pytest.raises(InvalidInput):
+            library.selector(model=Picky(), template=template)
+
+    def test_at_most_so_many_are_chosen_the_best_by_words_first(self, library):
+        assert library.selector(model=Picky(ALL), max_selected=1).select(LOAD).ids == ("files",)
+
+
+class TestWhatIsRemembered:
+    def test_the_same_question_is_asked_once(self, library):
+        picky = Picky(["files"])
+        selector = library.selector(model=picky)
+        assert {selector.select(LOAD).ids for _ in range(3)} == {("files",)}
+        assert asyncio.run(selector.aselect(LOAD)).ids == ("files",)
+        assert len(picky.asked) == 1
+
+    def test_another_query_situation_or_condition_asks_anew(self, library, filled):
+        picky = Picky(["files"])
+        selector = library.selector(model=picky)
+        selector.select(LOAD)
+        selector.select(PLOT)
+        selector.select(LOAD, context="User: Hello")
+        filled.write(Experience("files", FILES.who, "Use when it is about files.", FILES.what))
+        selector.select(LOAD)
+        filled.write(Experience("new", (), "Use when new.", "New."))
+        selector.select(LOAD)
+        (filled.path / "handcrafted_exp_charts.yaml").unlink()
+        selector.select(LOAD)
+        assert len(picky.asked) == 6
+
+    def test_an_edited_instruction_asks_nobody_and_is_injected_as_it_is_now(self, library, filled):
+        picky = Picky(["files"])
+        selector = library.selector(model=picky)
+        selector.select(LOAD)
+        filled.write(Experience("files", FILES.who, FILES.when, "Something else."))
+        assert [each.what for each in selector.select(LOAD).experiences] == ["Something else."]
+        assert len(picky.asked) == 1
+
+    def test_a_failure_is_not_remembered(self, library):
+        answers = iter([RuntimeError("down"), "What?", '["refunds"]'])
+        selector = library.selector(model=Picky(lambda messages: next(answers)))
+        assert [selector.select(LOAD).ids for _ in range(4)] == [("files",), ("files",), ("refunds",), ("refunds",)]
+
+    def test_it_is_no_leak(self, library):
+        picky = Picky([])
+        selector = library.selector(model=picky)
+        for number in range(_REMEMBERED + 1):
+            selector.select(f"{number}")
+        asked = len(picky.asked)
+        selector.select(f"{_REMEMBERED}")
+        assert len(picky.asked) == asked
+        selector.select("0")
+        assert len(picky.asked) == asked + 1
+
+    def test_what_one_selector_was_told_another_asks_for_itself(self, library):
+        one, other = Picky(["files"]), Picky(["charts"])
+        assert library.selector(model=one).select(LOAD).ids == ("files",)
+        assert library.selector(model=other).select(LOAD).ids == ("charts",)
+
+
+class TestAuto:
+    def test_where_all_is_clear_nobody_is_asked(self, library, unsure):
+        unsure(0.001, 0.002)
+        picky = Picky(["refunds"])
+        selection = library.selector(model=picky, strategy="auto").select(PLOT)
+        assert (selection.ids, selection.asked, picky.asked) == (("charts",), (), [])
+
+    def test_only_what_is_unsure_is_asked_about(self, library, unsure):
+        score = library.selector().select(f"{PLOT} {LOAD}").scores["charts"]
+        unsure(score, score + 1e-9)
+        for said, chosen in ((["charts"], {"charts", "files"}), ([], {"files"}), (["files", "refunds"], {"files"})):
+            picky = Picky(said)
+            selection = library.selector(model=picky, strategy="auto").select(f"{PLOT} {LOAD}")
+            assert set(selection.ids) == chosen
+            assert (selection.asked, picky.shown) == (("charts",), ["charts"])
+
+    def test_a_model_may_choose_what_the_words_would_not(self, library, unsure):
+        unsure(0, 0.1)
+        picky = Picky(["refunds"])
+        selection = library.selector(model=picky, strategy="auto").select(PLOT)
+        assert set(selection.ids) == {"charts", "refunds"}
+        assert picky.shown == ["files", "refunds"]
+
+    def test_a_failure_leaves_it_to_the_words(self, library, unsure, events):
+        unsure(0, 1.1)
+        selector = library.selector(model=Picky(RuntimeError("down")), strategy="auto")
+        assert selector.select(PLOT).ids == ("charts",)
+        assert len(fell_back(events)) == 1
+
+    def test_its_bounds_stand_around_the_threshold(self):
+        low, high = UNSURE
+        assert 0 < low < high < 1
+
+
+class TestFallingBack:
+    @pytest.mark.parametrize(
+        ("answer", "reason", "error"),
+        [
+            (ValueError("secret"), "The model failed: ValueError.", ValueError),
+            ("", "understood", None),
+            ("I am sorry, I cannot help with that.", "understood", None),
+            ("<html>502 Bad Gateway</html>", "understood", None),
+        ],
+    )
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_the_words_decide_and_an_event_says_so(self, library, events, answer, reason, error, asynchronous):
+        selector = library.selector(role="Planner", model=Picky(lambda messages: answer))
+        selection = await selector.aselect(PLOT) if asynchronous else selector.select(PLOT)
+        assert selection.ids == ("charts",)
+        assert reason in selection.fell_back
+        [event] = fell_back(events)
+        assert (event.role, event.query, event.reason) == ("Planner", PLOT, selection.fell_back)
+        assert (event.error is None) if error is None else isinstance(event.error, error)
+        assert "secret" not in event.reason
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_a_model_that_hangs_is_left_in_time(self, library, events, asynchronous):
+        released = threading.Event()
+
+        async def hang(messages):
+            await asyncio.to_thread(released.wait)
+
+        model = hang if asynchronous else lambda messages: released.wait()
+        selector = library.selector(model=model, timeout=0.05)
+        try:
+            selection = await selector.aselect(PLOT) if asynchronous else selector.select(PLOT)
+        finally:
+            released.set()
+        assert selection.ids == ("charts",)
+        assert isinstance(fell_back(events)[0].error, TimeoutError)
+
+    def test_one_who_goes_away_is_not_taken_for_a_failure(self, library, events):
+        async def cancelled():
+            begun = asyncio.Event()
+
+            async def hang(messages):
+                begun.set()
+                await asyncio.sleep(60)
+
+            task = asyncio.create_task(library.selector(model=hang).aselect(PLOT))
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(cancelled())
+        assert fell_back(events) == []
+
+    def test_ids_that_nobody_knows_are_an_answer(self, library, events):
+        assert library.selector(model=Picky(lambda messages: '{"nobody": true}')).select(PLOT).ids == ()
+        assert fell_back(events) == []
+
+    def test_a_hook_that_fails_changes_nothing(self, filled):
+        def hook(event):
+            raise RuntimeError("no")
+
+        with AgentMemory(":memory:", hooks=[hook]) as memory:
+            selector = memory.experiences(filled.path).selector(model=Picky(ValueError()))
+            assert selector.select(PLOT).ids == ("charts",)
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"role": 3},
+            {"model": 3},
+            {"strategy": "best"},
+            {"strategy": "model"},
+            {"strategy": "auto"},
+            {"max_selected": 0},
+            {"max_selected": True},
+            {"max_selected": 1.5},
+            {"threshold": -0.1},
+            {"threshold": 1.1},
+            {"threshold": float("nan")},
+            {"threshold": "high"},
+            {"rounds": -1},
+            {"timeout": -1},
+            {"timeout": "soon"},
+            {"timeout": float("inf")},
+            {"session": 3},
+            {"session": ""},
+            {"query": "input"},
+            {"enabled": "yes"},
+            {"enabled": {"Planner": 1}, "role": "Planner"},
+            {"models": []},
+            {"llm_alias": "fast"},
+            {"llm_alias": "fast", "models": {"slow": Picky()}},
+            {"models": {"fast": 3}, "llm_alias": "fast"},
+            {"prompt_log": 3},
+            {"prompt_log": ""},
+            {"messages_key": ""},
+            {"output_messages_key": "messages"},
+            {"experiences_key": 3},
+        ],
+    )
+    def test_wrong_ones_are_refused_when_built(self, library, options):
+        with pytest.raises(InvalidInput):
+            ExperienceSelector(library, **options)
+
+    def test_the_strategy_follows_the_model(self, library):
+        assert library.selector().strategy == "lexical"
+        assert library.selector(model=Picky()).strategy == "model"
+        assert library.selector(model=Picky(), strategy="lexical").strategy == "lexical"
+
+    def test_a_model_that_need_not_be_asked_is_not(self, library):
+        picky = Picky(["refunds"])
+        assert library.selector(model=picky, strategy="lexical").select(PLOT).ids == ("charts",)
+        assert picky.asked == []
+
+    def test_an_alias_names_the_model(self, library):
+        slow, fast = Picky(["charts"]), Picky(["files"])
+        options = {"model": slow, "models": {"fast": fast, "slow": slow}}
+        assert library.selector(**options, llm_alias="fast").select(PLOT).ids == ("files",)
+        assert library.selector(**options, llm_alias="").select(PLOT).ids == ("charts",)
+
+    @pytest.mark.parametrize(
+        ("enabled", "on"), [(True, True), (False, False), ({"Planner": False}, False), ({"x": False}, True)]
+    )
+    async def test_a_role_may_go_without(self, library, enabled, on):
+        picky = Picky(["charts"])
+        selector = library.selector(role="Planner", model=picky, enabled=enabled)
+        assert (selector.invoke(PLOT) != PLOT) is on
+        assert (await selector.ainvoke(PLOT) != PLOT) is on
+        assert selector.invoke({"input": PLOT})["experiences"] == (selector.select(PLOT).section if on else "")
+        assert bool(picky.asked) is on
+
+
+class TestTheConfigurationOfDocument000:
+    CONFIG: ClassVar = {"planner.use_experience": True, "code_generator.use_experience": True, "other.key": 3}
+
+    def test_its_four_keys_count(self, library, tmp_path):
+        (tmp_path / "prompt.yaml").write_text("content: 'MINE {experiences} {user_query} {context}'\n")
+        config = {
+            "planner.use_experience": True,
+            "code_generator.use_experience": False,
+            "experience.selection_prompt_path": str(tmp_path / "prompt.yaml"),
+            "experience.llm_alias": "fast",
+        }
+        fast = Picky(["charts"])
+        planner = ExperienceSelector.from_config(config, library, role="Planner", models={"fast": fast})
+        assert planner.select(PLOT).ids == ("charts",)
+        assert fast.asked[0][0].text.startswith("MINE --- Experience 1 (ID: charts) ---")
+        for role in ("CodeInterpreter", "CodeGenerator", "code_generator", "WebExplorer"):
+            selector = ExperienceSelector.from_config(config, library, role=role, models={"fast": fast})
+            assert not selector.enabled
+            assert selector.role == role
+
+    @pytest.mark.parametrize("role", ["CodeInterpreter", "CodeGenerator", "code_generator", "Code Interpreter"])
+    def test_the_interpreter_goes_by_the_name_of_the_generator(self, library, role):
+        config = {"code_generator.use_experience": True}
+        assert ExperienceSelector.from_config(config, library, role=role).enabled
+
+    def test_without_a_key_nobody_is_given_any(self, library):
+        assert not ExperienceSelector.from_config({}, library, role="Planner").enabled
+
+    def test_an_empty_alias_and_path_stand_for_the_default(self, library):
+        config = {**self.CONFIG, "experience.llm_alias": "", "experience.selection_prompt_path": ""}
+        picky = Picky(["charts"])
+        selector = ExperienceSelector.from_config(config, library, role="Planner", model=picky, max_selected=1)
+        assert selector.strategy == "model"
+        assert selector.select(PLOT).ids == ("charts",)
+
+    def test_other_roles_have_switches_of_their_own(self, library):
+        selector = ExperienceSelector.from_config({"web_explorer.use_experience": True}, library, role="WebExplorer")
+        assert selector.enabled
+
+    @pytest.mark.parametrize(
+        ("config", "options"),
+        [
+            ([], {}),
+            ({"planner.use_experience": "yes"}, {}),
+            ({"experience.llm_alias": "fast"}, {}),
+            ({"experience.llm_alias": 3}, {}),
+            ({"experience.selection_prompt_path": "/nowhere/prompt.yaml"}, {}),
+            ({"experience.selection_prompt_path": 3}, {}),
+            ({}, {"role": ""}),
+            ({}, {"role": None}),
+            ({}, {"nonsense": 1}),
+        ],
+    )
+    def test_what_is_wrong_is_refused_when_built(self, library, config, options):
+        with pytest.raises(InvalidInput):
+            ExperienceSelector.from_config(config, library, **{"role": "Planner", **options})
+
+
+def told(session, *rounds, state="finished"):
+    """Write rounds: a query, to whom it went, and attachments."""
+    for query, role, *attachments in rounds:
+        made = session.create_round(query)
+        session.add_post(made.id, send_from="User", send_to="Planner", message=query)
+        if attachments:
+            session.add_post(made.id, send_from=role, send_to="User", message="done", attachments=attachments)
+        if state == "failed":
+            session.fail_round(made.id)
+        else:
+            session.finish_round(made.id)
+
+
+def status(text):
+    return Attachment.create(AttachmentType.execution_status, text)
+
+
+def error(text):
+    return Attachment.create(AttachmentType.code_error, text)
+
+
+def sub_path(path, scope="conversation"):
+    return Attachment.create(
+        AttachmentType.shared_memory_entry, "", extra=SharedMemoryEntry.create("experience_sub_path", scope, path)
+    )
+
+
+class TestTheSituationOfASession:
+    @pytest.fixture
+    def session(self, memory):
+        return memory.session("s")
+
+    @pytest.fixture
+    def library(self, memory, filled):
+        return memory.experiences(filled.path)
+
+    async def test_the_last_three_rounds_are_told_as_the_role_saw_them(self, library, session):
+        told(session, ("one", "CodeInterpreter", status("SUCCESS")), ("two", "CodeInterpreter", status("SUCCESS")))
+        told(session, ("dead", "CodeInterpreter", error("boom")), state="failed")
+        told(session, ("three", "Planner", error("hidden")))
+        told(session, ("four", "CodeInterpreter", status("FAILURE"), error("line 1\n  FileNotFoundError: x")))
+        context = (
+            "User: two\nExecution: SUCCESS\nUser: three\nUser: four\n"
+            "Execution: FAILURE\nError: line 1 FileNotFoundError: x"
+        )
+        for given in (session, "s", lambda config: session):
+            picky = Picky([])
+            selector = library.selector(role="CodeInterpreter", model=picky, session=given)
+            selector.select(PLOT)
+            await selector.aselect(f"{PLOT} again")
+            for [system, _] in picky.asked:
+                assert system.text.count("Conversation Context:") == 1
+                assert f"Conversation Context:\n{context}" in system.text
+
+    def test_without_a_role_all_that_did_not_fail_is_told(self, library, session):
+        told(session, ("one", "CodeInterpreter", status("SUCCESS")), ("two", "Planner", error("seen")))
+        told(session, ("dead", "Planner", error("boom")), state="failed")
+        picky = Picky([])
+        library.selector(model=picky, session=session, rounds=5).select(PLOT)
+        assert "Context:\nUser: one\nExecution: SUCCESS\nUser: two\nError: seen" in picky.asked[0][0].text
+        assert "boom" not in picky.asked[0][0].text
+
+    def test_how_many_rounds_is_an_option(self, library, session):
+        told(session, ("one", "Planner"), ("two", "Planner"))
+        for rounds, seen in ((0, []), (1, ["two"]), (9, ["one", "two"])):
+            picky = Picky([])
+            library.selector(model=picky, session=session, rounds=rounds).select(PLOT)
+            assert [text for text in ("one", "two") if f"User: {text}" in picky.asked[0][0].text] == seen
+
+    def test_an_error_of_the_session_selects(self, library, session):
+        selector = library.selector(role="CodeInterpreter", session=session)
+        assert selector.select("Go on.").ids == ()
+        told(session, ("Load it.", "CodeInterpreter", status("FAILURE"), error(NO_FILE)))
+        assert selector.select("Go on.").ids == ("files",)
+
+    def test_its_last_question_is_the_query_where_there_is_none(self, library, session):
+        told(session, (PLOT, "Planner"))
+        selector = library.selector(session=session)
+        assert selector.select("").query == PLOT
+        assert selector.invoke({"style": "a", "tone": "b"})["experiences"] == selector.select(PLOT).section != ""
+
+    async def test_a_shared_entry_names_the_folder(self, library, session, filled):
+        filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
+        selector = library.selector(session=session)
+        told(session, ("hello", "Planner"))
+        assert selector.select(PLOT).candidates == ALL
+        told(session, ("dig", "Planner", sub_path("mine")))
+        assert selector.select(PLOT).ids == ("deep",)
+        assert (await selector.aselect(PLOT)).candidates == ("deep",)
+        filled.write(Experience("deeper", (), "Use when a chart is wanted.", "Dig."), below="mine/")
+        assert selector.select(PLOT).candidates == ("deep", "deeper")
+
+    @pytest.mark.parametrize(("path", "candidates"), [("", ALL), (" \n", ALL), (" mine\n", ("deep",))])
+    def test_blanks_around_an_entry_mean_nothing(self, library, session, filled, path, candidates):
+        filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
+        told(session, ("dig", "Planner", sub_path(path)))
+        assert library.selector(session=session).select(PLOT).candidates == candidates
+
+    def test_an_entry_of_a_round_is_over_with_it(self, library, session, filled):
+        filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
+        selector = library.selector(session=session)
+        told(session, ("dig", "Planner", sub_path("mine", "round")))
+        assert selector.select(PLOT).candidates == ("deep",)
+        told(session, ("hello", "Planner"))
+        assert selector.select(PLOT).candidates == ALL
+
+    @pytest.mark.parametrize("path", ["..", "../experience/..", "/etc", "nowhere", "mine/../../x"])
+    async def test_an_entry_that_leaves_the_library_is_refused(self, library, session, filled, path):
+        filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
+        told(session, ("dig", "Planner", sub_path(path)))
+        selector = library.selector(session=session)
+        with pytest.raises(InvalidInput, match="older"):
+            selector.select(PLOT)
+        with pytest.raises(InvalidInput, match="older"):
+            await selector.ainvoke(PLOT)
+
+    def test_a_session_is_looked_for_in_the_namespace_of_the_run(self, memory, library):
+        told(memory.session("s", ("acme",)), ("Load it.", "CodeInterpreter", error(NO_FILE)))
+        selector = library.selector(role="CodeInterpreter", session="s")
+        assert selector.select("Go on.").ids == ()
+        acme = {"configurable": {"agentmem_namespace": ("acme",)}}
+        assert selector.select("Go on.", config=acme).ids == ("files",)
+
+    def test_a_function_must_give_one(self, library):
+        with pytest.raises(InvalidInput, match="SessionMemory"):
+            library.selector(session=lambda config: "s").select(PLOT)
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_a_thread_has_its_own(self, memory, library, filled, asynchronous):
+        filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
+        selector = library.selector(role="CodeInterpreter", session=memory.session)
+        seen = []
+
+        def work(state, config):
+            attachments = [sub_path("mine")] if "dig" in state["messages"][-1].text else [error(NO_FILE)]
+            told(memory.session(config), (state["messages"][-1].text, "CodeInterpreter", *attachments))
+
+        def select(state, config):
+            seen.append(selector.select("Go on: chart or plot", config=config))
+
+        async def aselect(state, config):
+            seen.append(await selector.aselect("Go on: chart or plot", config=config))
+
+        builder = StateGraph(MessagesState).add_node("work", work)
+        builder.add_node("select", RunnableLambda(select, aselect)).add_edge(START, "work").add_edge("work", "select")
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        for thread, text in (("one", "load"), ("two", "dig")):
+            config = {"configurable": {"thread_id": thread}}
+            given = {"messages": [HumanMessage(text)]}
+            await graph.ainvoke(given, config) if asynchronous else graph.invoke(given, config)
+        assert [each.candidates for each in seen] == [("files", "refunds"), ("deep",)]
+        assert seen[0].ids == ("files",)
+
+
+class TestTheSituationOfMessages:
+    def test_failures_of_tools_are_told_and_what_went_well_is_not(self, library):
+        call = {"name": "load", "args": {}, "id": "c"}
+        history = [
+            HumanMessage("zero"),
+            HumanMessage("one"),
+            AIMessage("answer"),
+            HumanMessage("two"),
+            AIMessage("", tool_calls=[call]),
+            ToolMessage("went well", tool_call_id="c"),
+            HumanMessage("Go on."),
+            AIMessage("", tool_calls=[{**call, "id": "d"}]),
+            ToolMessage(NO_FILE, tool_call_id="d", status="error"),
+        ]
+        picky = Picky(["files"])
+        assert library.selector(model=picky).select(history).query == "Go on."
+        told = f"User: one\nUser: two\nUser: Go on.\nExecution: FAILURE\nError: {NO_FILE}"
+        assert f"Conversation Context:\n{told}" in picky.asked[0][0].text
+        assert library.selector().select(history).ids == ("files",)
+        assert library.selector().select(history[:-2]).ids == ()
+
+    def test_long_ones_are_shown_in_part(self, library):
+        history = [HumanMessage("x" * 5_000), ToolMessage("y" * 5_000 + "the end", tool_call_id="c", status="error")]
+        picky = Picky([])
+        library.selector(model=picky, query=lambda given: "q").select(history)
+        text = picky.asked[0][0].text
+        assert text.count("x" * 1_000) == 1
+        assert "x" * 1_001 not in text
+        assert "yyythe end" in text
+        assert "y" * 1_001 not in text
+
+
+class TestLogs:
+    def files(self, folder):
+        return sorted(path.name for path in folder.iterdir())
+
+    def test_a_folder_is_given_one_file_for_each_round_and_post(self, library, tmp_path):
+        logs = tmp_path / "logs" / "session"
+        picky = Picky(["files"])
+        selector = library.selector(role="CodeInterpreter", model=picky, prompt_log=str(logs))
+        history = [HumanMessage("one"), AIMessage("1"), HumanMessage("two")]
+        selector.invoke(history)
+        selector.invoke([*history, AIMessage("2"), ToolMessage("x", tool_call_id="c", status="error")])
+        assert self.files(logs) == [f"code_interpreter_experience_selection_log_1_{post}.json" for post in (0, 2)]
+        logged = json.loads((logs / "code_interpreter_experience_selection_log_1_0.json").read_text())
+        [system, human] = picky.asked[0]
+        assert logged == [{"role": "system", "content": system.text}, {"role": "user", "content": human.text}]
+
+    def test_texts_are_counted(self, library, tmp_path):
+        selector = library.selector(model=Picky([]), prompt_log=tmp_path / "logs")
+        for query in ("a", "b"):
+            selector.invoke(query)
+        assert self.files(tmp_path / "logs") == [
+            f"agent_experience_selection_log_{number}_0.json" for number in (0, 1)
+        ]  # fmt: skip
+
+    def test_a_session_tells_the_numbers(self, library, quick, tmp_path):
+        session = quick.session("s")
+        told(session, ("one", "Planner"), ("two", "Planner", status("SUCCESS")))
+        selector = library.selector(role="Planner", model=Picky([]), session=session, prompt_log=tmp_path / "logs")
+        selector.select("x")
+        assert self.files(tmp_path / "logs") == ["planner_experience_selection_log_1_2.json"]
+
+    async def test_it_stands_beside_the_main_prompts(self, library, tmp_path):
+        main = tmp_path / "planner_prompt_log_0_1.json"
+        main.write_text("mine")
+        selector = library.selector(role="Planner", model=Picky([]))
+        selector.select("x", prompt_log_path=main)
+        beside = tmp_path / "planner_experience_selection_log_0_1.json"
+        assert json.loads(beside.read_text())
+        beside.unlink()
+        await library.selector(model=Picky([]), prompt_log=lambda config: main).ainvoke("x")
+        assert json.loads(beside.read_text())
+        assert main.read_text() == "mine"
+        with pytest.raises(InvalidInput, match="prompt_log"):
+            selector.select("x", prompt_log_path=tmp_path / "other.json")
+
+    def test_where_no_model_is_asked_nothing_is_logged(self, library, tmp_path):
+        library.selector(prompt_log=tmp_path / "logs").invoke(PLOT)
+        assert not (tmp_path / "logs").exists()
+
+    @pytest.mark.parametrize("where", ["file/logs", "file"])
+    async def test_a_folder_that_cannot_be_written_does_not_fail_the_selection(self, library, tmp_path, caplog, where):
+        (tmp_path / "file").write_text("")
+        selector = library.selector(model=Picky(["files"]), prompt_log=tmp_path / where)
+        assert selector.select(PLOT).ids == ("files",)
+        assert (await selector.aselect(LOAD)).ids == ("files",)
+        assert [record.message for record in caplog.records] == [
+            "What a model is asked cannot be logged. This is logged once."
+        ]
+
+    @pytest.mark.parametrize("role", ["../../etc", "a/b", "..", "x" * 500, "Ärger\n", "con"])
+    def test_a_role_names_no_file_elsewhere(self, library, tmp_path, role):
+        library.selector(role=role, model=Picky([]), prompt_log=tmp_path / "logs").select("x")
+        [name] = self.files(tmp_path / "logs")
+        assert name.endswith("_experience_selection_log_0_0.json")
+        assert [path.name for path in tmp_path.iterdir() if path.name not in ("logs", "experience")] == []
+
+    def test_odd_texts_are_logged(self, library, tmp_path):
+        library.selector(model=Picky([]), prompt_log=tmp_path / "logs").select("half \ud83d a { } \x00")
+        [name] = self.files(tmp_path / "logs")
+        logged = json.loads((tmp_path / "logs" / name).read_text())
+        assert logged[1]["content"] == "Select relevant experiences for: half \ud83d a { } \x00"

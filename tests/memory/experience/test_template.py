@@ -1,0 +1,140 @@
+"""A selection prompt is checked when it is built, and what is filled in is only ever text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.experience.template import DEFAULT, SelectionTemplate
+
+
+def filled(text, experiences="E", user_query="Q", context="C"):
+    return SelectionTemplate(text).fill(experiences=experiences, user_query=user_query, context=context)
+
+
+class TestFilling:
+    def test_puts_each_value_in_its_places(self):
+        assert filled("{context}|{experiences}|{user_query}|{experiences}") == "C|E|Q|E"
+
+    def test_only_the_experiences_are_required(self):
+        assert filled("x{experiences}") == "xE"
+
+    @pytest.mark.parametrize(
+        ("text", "meant"),
+        [
+            ('{{"a": true}} {experiences}', '{"a": true} E'),
+            ("{{{experiences}}}", "{E}"),
+            ("{{experiences}} {experiences}", "{experiences} E"),
+            ("{{{{}}}}{experiences}", "{{}}E"),
+        ],
+    )
+    def test_doubled_braces_are_single_ones(self, text, meant):
+        assert filled(text) == meant
+
+    @given(st.text(), st.text(alphabet="{}user_qycontxpi.[]!:0"), st.text(alphabet="{}%$\\n"))
+    def test_what_is_filled_in_is_never_formatted_again(self, experiences, query, context):
+        text = filled("<{experiences}|{user_query}|{context}>", experiences, query, context)
+        assert text == f"<{experiences}|{query}|{context}>"
+
+    def test_a_query_reaches_nothing(self):
+        query = "{context} {experiences.__class__} {0} {{}} %s"
+        assert filled("{experiences}{user_query}{context}", user_query=query) == f"E{query}C"
+
+
+class TestChecking:
+    @pytest.mark.parametrize(
+        ("text", "named"),
+        [
+            ("{experiences} {query}", r"\{query\}"),
+            ("{experiences} {}", r"\{\}"),
+            ("{experiences} {0}", r"\{0\}"),
+            ("{experiences} {context.x}", r"context\.x"),
+            ("{experiences[0]} {experiences}", r"experiences\[0\]"),
+            ("{experiences} {context!r}", "context!r"),
+            ("{experiences} {context:>9}", "context:>9"),
+            ("{experiences} { context }", "no place"),
+            ("{experiences} {Context}", "no place"),
+            ("{experiences}\n\n{ and so on", "line 3.*stands alone"),
+            ("{experiences} }", "stands alone"),
+            ('{experiences} {"id": true}', "double the braces"),
+            ("{{experiences}}", "needs {experiences}"),
+            ("{user_query}", "needs {experiences}"),
+            ("", "needs {experiences}"),
+        ],
+    )
+    def test_refuses_what_it_cannot_fill_and_says_what_to_do(self, text, named):
+        with pytest.raises(InvalidInput, match=named) as raised:
+            SelectionTemplate(text)
+        assert "{experiences}, {user_query} and {context}" in str(raised.value)
+
+    @pytest.mark.parametrize("text", [None, 7, b"{experiences}", ["{experiences}"]])
+    def test_refuses_what_is_no_text(self, text):
+        with pytest.raises(InvalidInput, match="is a text, not"):
+            SelectionTemplate(text)
+
+    @given(st.text(alphabet="{}experiencs user_qy.[]!:0"))
+    def test_any_text_is_taken_or_refused(self, text):
+        try:
+            template = SelectionTemplate(text)
+        except InvalidInput:
+            return
+        assert "E" in template.fill(experiences="E", user_query="", context="")
+
+    def test_templates_of_the_same_text_are_equal(self):
+        assert SelectionTemplate("{experiences}") == SelectionTemplate("{experiences}")
+        assert len({SelectionTemplate("{experiences}"), SelectionTemplate("{experiences}"), DEFAULT}) == 2
+        assert DEFAULT.text != DEFAULT
+
+
+class TestFiles:
+    @pytest.mark.parametrize("key", ["content", "prompt", "template"])
+    @pytest.mark.parametrize("name", ["prompt.yaml", "prompt.YML"])
+    def test_yaml_holds_the_text_under_a_key(self, tmp_path, key, name):
+        path = tmp_path / name
+        path.write_text(f"version: 0.1\n{key}: |-\n  Größe: {{experiences}}\n  {{{{}}}}\n", encoding="utf-8")
+        assert SelectionTemplate.from_file(path).text == "Größe: {experiences}\n{{}}"
+
+    @pytest.mark.parametrize("name", ["prompt.txt", "prompt.md", "prompt"])
+    def test_any_other_file_is_the_text(self, tmp_path, name):
+        path = tmp_path / name
+        path.write_bytes("\ufeffcontent: {experiences}\n".encode())
+        assert SelectionTemplate.from_file(str(path)).text == "content: {experiences}\n"
+
+    @pytest.mark.parametrize(
+        ("name", "data", "said"),
+        [
+            ("a.yaml", b"content: {experiences", "no YAML"),
+            ("a.yaml", b"text: '{experiences}'", "no text under content"),
+            ("a.yaml", b"content: 7", "no text under content"),
+            ("a.yaml", b"- '{experiences}'", "no text under content"),
+            ("a.yaml", b"", "no text under content"),
+            ("a.yaml", b"content: !!python/object/apply:os.getcwd []", "no YAML"),
+            ("a.yaml", b"content: 'no place'", "needs {experiences}"),
+            ("a.txt", b"{experiences} {x}", "no place"),
+            ("a.txt", b"\xff{experiences}", "cannot be read"),
+            ("b/a.txt", None, "cannot be read"),
+            ("", None, "cannot be read"),
+            ("a\0.txt", None, "cannot be read"),
+        ],
+    )
+    def test_a_file_that_will_not_do_is_named(self, tmp_path, name, data, said):
+        path = tmp_path / name
+        if data is not None:
+            path.write_bytes(data)
+        with pytest.raises(InvalidInput, match=said) as raised:
+            SelectionTemplate.from_file(path)
+        assert str(path) in str(raised.value)
+
+    def test_what_is_no_path_is_refused(self):
+        with pytest.raises(InvalidInput, match="cannot be read"):
+            SelectionTemplate.from_file(7)
+
+
+class TestTheOneThatIsUsedByDefault:
+    def test_shows_everything_and_asks_for_an_object_of_booleans(self):
+        text = DEFAULT.fill(experiences="<<E>>", user_query="<<Q>>", context="<<C>>")
+        assert all(text.count(each) == 1 for each in ("<<E>>", "<<Q>>", "<<C>>"))
+        assert '{"first-id": true, "second-id": false}' in text
+        assert "only the conditions" in text
