@@ -63,7 +63,7 @@ class TestReport:
         assert lines[0].startswith("5 entries, ")
         assert "1 open todo:" in lines
         assert any("done, it seems: id-4 says: I fixed the gate." in line for line in lines)
-        assert any(line.startswith("Success: 100.0% of the 1 of 3 prompts") for line in lines)
+        assert any(line.startswith("Success: 100.0%; 1 of 3 prompts have an end") for line in lines)
 
     def test_of_a_namespace_only_what_is_there_and_below(self, agentmem, database):
         for path in ("ada", "ada/private"):

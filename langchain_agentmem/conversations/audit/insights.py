@@ -55,7 +55,7 @@ class ModelUse:
     def __str__(self) -> str:
         took = "" if self.median_duration is None else f", median {self.median_duration:,.2f} s"
         return (
-            f"{self.model or 'unknown'}: {self.calls:,} calls, {self.errors:,} failed, "
+            f"{self.model or 'unknown'}: {self.calls:,} call{'s' * (self.calls != 1)}, {self.errors:,} failed, "
             f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out{took}"
         )
 
@@ -97,10 +97,10 @@ class Insights:
         """The report, line by line."""
         success = self.success
         if success.turns:
-            rate = "not known" if success.rate is None else f"{100 * success.rate:.1f}%"
             told = "".join(f"; {name} {count:,}" for name, count in success.because.items())
             known = success.succeeded + success.failed
-            yield f"Success: {rate} of the {known:,} of {success.turns:,} prompts whose end is known{told}."
+            of = f"{known:,} of {success.turns:,} prompts have an end that is known{told}."
+            yield f"Success: {of}" if success.rate is None else f"Success: {100 * success.rate:.1f}%; {of}"
             hours = ", ".join(f"{hour:02d}:00" for hour in self.busiest_hours)
             yield f"Busiest: {hours}; {', '.join(self.busiest_weekdays)} ({self.timezone})."
         for title, items in (("Common topics", self.topics), ("Models", self.models)):

@@ -226,11 +226,6 @@ def by_conversation(low: str, high: str, *, since: int = EVER, limit: int = _END
     return (yield from _counts(query.audit_count_conversations(low=low, high=high, since=since, limit=limit)))
 
 
-def by_kind(low: str, high: str, *, since: int = EVER) -> Steps[list[Count]]:
-    """Counts by kind; arguments as for `by_conversation`."""
-    return (yield from _counts(query.audit_count_kinds(low=low, high=high, since=since, limit=_END)))
-
-
 def by_time(low: str, high: str, *, width: int = DAY, since: int = EVER, limit: int = _END) -> Steps[list[Count]]:
     """Counts by spans of time, the newest first; spans without entries are left out.
 

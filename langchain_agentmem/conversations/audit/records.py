@@ -13,7 +13,7 @@ whether they are archived. Everything here is written as steps and does no I/O.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from langchain_agentmem.conversations.audit import chain, reading, rows, shelf
@@ -148,21 +148,6 @@ def put_reference(path: str, draft: Draft) -> Steps[tuple[AuditEntry, bool]]:
         yield from _change([(found[0], REPLACED, found[0]["junk"])])
     yield from _append(path, end, [draft])
     return draft.entry, True
-
-
-def set_junk(path: str, reasons: Mapping[str, Sequence[str]]) -> Steps[int]:
-    """Say by which rules entries are junk: those that are leave the search, those that are not any more return.
-
-    Args:
-        path: The path of the namespace.
-        reasons: The names of the rules by the ids of the entries; none for an entry that is to be shown.
-
-    Returns:
-        How many entries this changes. Ids that are not there are ignored.
-    """
-    yield from _settled(path)
-    found = yield query.audit_named(path=path, keys=json.dumps(list(reasons)))
-    return (yield from _judged([(row, reasons[row["key"]]) for row in found]))
 
 
 def judge(

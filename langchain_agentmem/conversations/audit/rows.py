@@ -322,5 +322,5 @@ def _made(row: Row, body: Mapping[str, Any], prompt: str, reply: str, messages: 
 def _damaged(row: Row) -> DatabaseUnreadable:
     return DatabaseUnreadable(
         f"The entry {row['key']!r:.100} of the audit trail, number {row['sequence']}, is damaged. Restore it from a "
-        "backup, or erase it."
+        "backup, or erase its conversation or namespace."
     )

@@ -325,6 +325,8 @@ class AuditTrail(Adding):
     def export_document(self, path: str | os.PathLike[str]) -> int:
         """Write the entries in the form of document 002, hidden ones included. Of model calls it has prompt and reply.
 
+        That form has no ids: read back into the same trail, its entries are new ones. `memory.export` keeps everything.
+
         Args:
             path: Where to. A file that is there is replaced, when the new one is whole.
 

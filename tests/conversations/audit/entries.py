@@ -47,3 +47,12 @@ def read(memory, operation, *arguments, **named):
 
 def write(memory, operation, *arguments, **named):
     return memory.database.engine.write(lambda: operation(*arguments, **named))
+
+
+def hide(memory, prompt, *rules):
+    """Have an entry judged junk by some rules, or by none; says how many entries that changes."""
+
+    def reasons(_kind, asked, _reply):
+        return rules if asked == prompt else ()
+
+    return write(memory, records.judge, "", reasons).changed

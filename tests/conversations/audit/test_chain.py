@@ -10,7 +10,7 @@ from langchain_agentmem.conversations.audit.chain import Head
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.namespaces import range_of
 
-from .entries import add, call, entry, read, todo, write
+from .entries import add, call, entry, hide, read, todo, write
 
 EVERYWHERE = range_of(())
 
@@ -38,7 +38,7 @@ def problems(memory, since=None):
 class TestWhatIsWhole:
     def test_nothing_is_wrong_with_what_was_only_used(self, filled):
         ids = {each.prompt: each.id for each in read(filled, reading.last, "", 9)}
-        write(filled, records.set_junk, "", {ids["second"]: ["rule"]})
+        assert hide(filled, "second", "rule") == 1
         write(filled, records.set_status, "", [ids["[TODO] third"]], "done")
         write(filled, keeping.archive, *EVERYWHERE, 2**62)
         report = read(filled, check.verify)

@@ -64,7 +64,7 @@ class TestSuccess:
         found = learned(memory).success
         assert (found.turns, found.succeeded, found.failed, found.unknown) == (6, 3, 1, 2)
         assert (found.rate, found.because) == (0.75, {"corrected": 1, "thanked": 1, "went on": 2})
-        assert "Success: 75.0% of the 4 of 6 prompts whose end is known; corrected 1;" in str(learned(memory))
+        assert "Success: 75.0%; 4 of 6 prompts have an end that is known; corrected 1;" in str(learned(memory))
 
     @pytest.mark.parametrize(
         "complaint",

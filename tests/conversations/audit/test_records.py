@@ -21,7 +21,7 @@ from langchain_agentmem.finding import TEXTS, USUAL_KINDS, stored_as
 from langchain_agentmem.messages import Message
 from langchain_agentmem.namespaces import range_of
 
-from .entries import BEGIN, add, call, entry, read, todo, write
+from .entries import BEGIN, add, call, entry, hide, read, todo, write
 
 EVERYWHERE = range_of(())
 ALL_KINDS = {
@@ -192,13 +192,13 @@ class TestJunk:
         kept, other = add(memory, entry("the heron", "nests"), entry("the other", "one"))
         if settled:
             settle(memory)
-        assert write(memory, records.set_junk, "", {kept.id: ["filler", "short"], "nobody": ["x"]}) == 1
+        assert hide(memory, "the heron", "filler", "short") == 1
         assert read(memory, reading.last, "", 5) == [other]
         hidden = replace(kept, junk=("filler", "short"))
         assert read(memory, reading.last, "", 5, include_junk=True) == [hidden, other]
         assert memory.search("heron", kinds=["audit"]) == []
-        assert write(memory, records.set_junk, "", {kept.id: ()}) == 1
-        assert write(memory, records.set_junk, "", {kept.id: ()}) == 0
+        assert hide(memory, "the heron") == 1
+        assert hide(memory, "the heron") == 0
         assert read(memory, reading.last, "", 5) == [kept, other]
         assert [each.value for each in memory.search("heron", kinds=["audit"])] == [kept]
         assert memory.verify().ok
@@ -465,7 +465,7 @@ class TestSearch:
 
 
 class TestReports:
-    def test_counts_by_conversation_kind_and_day(self, memory):
+    def test_counts_by_conversation_and_day(self, memory):
         at = datetime(2026, 4, 1, 8, tzinfo=UTC)
         add(
             memory,
@@ -481,9 +481,6 @@ class TestReports:
         by_name = read(memory, reading.by_conversation, *mine)
         assert by_name[0] == reading.Count("a", 2, 1, first, second)
         assert set(by_name[1:]) == {reading.Count("b", 1, 0, third, third), reading.Count(None, 1, 0, third, third)}
-        assert [(each.name, each.entries) for each in read(memory, reading.by_kind, *mine)] == [
-            ("exchange", 3), ("todo", 1),
-        ]  # fmt: skip
         days = read(memory, reading.by_time, *mine)
         assert [(each.name, each.entries, each.junk) for each in days] == [
             (micros(datetime(2026, 4, 3, tzinfo=UTC)), 2, 0), (micros(datetime(2026, 4, 1, tzinfo=UTC)), 2, 1),
@@ -491,7 +488,7 @@ class TestReports:
         hours = read(memory, reading.by_time, *mine, width=reading.DAY // 24, since=second, limit=5)
         assert [each.entries for each in hours] == [2, 1]
         assert len(read(memory, reading.by_conversation, *EVERYWHERE, limit=1)) == 1
-        assert sum(each.entries for each in read(memory, reading.by_kind, *EVERYWHERE)) == 5
+        assert sum(each.entries for each in read(memory, reading.by_conversation, *EVERYWHERE)) == 5
 
     def test_sizes_tell_what_there_is(self, memory):
         add(memory, entry("x" * 1000, "y", junk=("z",)), call(["hello"], "hi"))
@@ -517,7 +514,7 @@ class TestArchive:
         assert found == [*(replace(each, archived=True) for each in made[:3]), *made[3:]]
         assert memory.search("heron 1", kinds=["audit"], limit=1)[0].id == made[1].id
         assert memory.verify().ok
-        write(memory, records.set_junk, "", {made[0].id: ["old"]})
+        assert hide(memory, made[0].prompt, "old") == 1
         assert memory.verify().ok
         back = write(memory, keeping.unarchive, *EVERYWHERE)
         assert (back.entries, back.saved) == (3, -done.saved)
