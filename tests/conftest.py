@@ -31,8 +31,8 @@ gc.disable()  # until all tests are collected
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """`-n auto` means two workers a core: many tests wait, for a disk, a server, or another process."""
-    return 2 * (os.cpu_count() or 1)
+    """`-n auto` means one worker more than there are cores: some tests wait, for a disk, a server, or a process."""
+    return 1 + (os.cpu_count() or 1)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
