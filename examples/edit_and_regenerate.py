@@ -1,7 +1,9 @@
 """Edit and regenerate, as a chat user does it: what the agent remembered of the old message is gone with it.
 
 The same agent keeps what it learns twice: in the thread's memory, which is rewound with the thread, and in a LangGraph
-store, as agents do today. Run it with `python examples/edit_and_regenerate.py`. It needs no key.
+store, as agents do today.
+
+Run it with `python examples/edit_and_regenerate.py`. It needs no extra and no key.
 """
 
 import tempfile

@@ -1,7 +1,7 @@
 """What an agent should do, and when: experiences that a team writes as files, of which a prompt gets those that apply.
 
-Run it with `python examples/experiences.py`. It needs no key: in place of a model a function answers, and experiences
-are chosen by the words of their conditions. With `library.selector(model="openai:…")` a model chooses them.
+Run it with `python examples/experiences.py`. It needs no extra and no key: in place of a model a function answers, and
+experiences are chosen by the words of their conditions. With `library.selector(model="openai:…")` a model chooses them.
 """
 
 import tempfile

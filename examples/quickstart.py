@@ -1,6 +1,7 @@
 """A LangGraph agent that remembers: what it is told in one conversation, it recalls in the next, and says why.
 
-Run it with `python examples/quickstart.py`. It needs no key: in place of a model it answers with what it recalled.
+Run it with `python examples/quickstart.py`. It needs no extra and no key: in place of a model it answers with what
+it recalled.
 """
 
 import tempfile

@@ -1,7 +1,7 @@
 """Where someone lived in March, where now, and how we know: facts that have the time in which they held.
 
-Run it with `python examples/where_in_march.py`. It needs no key: in place of a model a few rules read the messages, and
-the answers are put together from facts. With `memory.remember_facts("openai:…")` a model extracts the facts.
+Run it with `python examples/where_in_march.py`. It needs no extra and no key: in place of a model a few rules read the
+messages, and answers are put together from facts. With `memory.remember_facts("openai:…")` a model extracts the facts.
 """
 
 import json

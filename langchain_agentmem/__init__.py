@@ -1,7 +1,36 @@
 """One database for everything a LangChain or LangGraph agent remembers.
 
-`AgentMemory` opens it and hands out its parts; `python -m langchain_agentmem demo` shows it at work. Names are
-loaded when they are first used, so that importing this package is quick and pulls in nothing.
+`AgentMemory` opens it and hands out its parts:
+
+    from langchain_agentmem import AgentMemory
+
+    with AgentMemory("agent.db") as memory:
+        memory.conversation("monday", namespace=("alice",)).add_user_message("My sister Ana lives in Lisbon.")
+        [found] = memory.search("Where does Ana live?", namespace=("alice",), limit=1)
+        print(found.text, "|", found.why)
+
+`python -m langchain_agentmem demo` shows an agent that uses it. Chapters, each to be read with `python -m pydoc`:
+
+    langchain_agentmem.agent_memory                 the facade, and what it hands out
+    langchain_agentmem.conversations.history        chat histories that can be edited
+    langchain_agentmem.conversations.sessions       rounds of posts between roles
+    langchain_agentmem.stores.retriever             finding what was said, and why it was found
+    langchain_agentmem.stores.checkpoints           the checkpoints of LangGraph's threads
+    langchain_agentmem.stores.items                 long-term items, LangGraph's store
+    langchain_agentmem.stores.thread_items          the same, rewound with the thread
+    langchain_agentmem.stores.blobs                 bytes by key
+    langchain_agentmem.compaction                   contexts that fit, and nothing lost
+    langchain_agentmem.memory.layers                core, recall and archival memory, with branches
+    langchain_agentmem.memory.injection.inject      memory in a prompt
+    langchain_agentmem.memory.facts.kg              facts that know when they were true
+    langchain_agentmem.memory.experience.library    what to do, and when
+    langchain_agentmem.conversations.audit.trail    every prompt and reply
+    langchain_agentmem.tracing                      every step, in LangSmith and elsewhere
+    langchain_agentmem.care                         backup, verification, erasure, export
+    langchain_agentmem.testing                      suites for your own tests
+    langchain_agentmem.errors                       what can go wrong
+
+Names are loaded when they are first used, so that importing this package is quick and pulls in nothing.
 """
 
 from __future__ import annotations

@@ -16,30 +16,41 @@ import asyncio
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_agentmem import care
+from langchain_agentmem import care, overview, stats
 from langchain_agentmem.care import EraseReport, TransferReport, VerifyReport
-from langchain_agentmem.clock import Clock, NewId, new_uuid, utc_now
+from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.closing import Closing
+from langchain_agentmem.conversations import listing
 from langchain_agentmem.conversations.bound import is_of_thread
 from langchain_agentmem.conversations.history import ConversationMemory
+from langchain_agentmem.conversations.listing import Listed
 from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.conversations.saved import checked_retention
 from langchain_agentmem.conversations.sessions import SessionMemory
+from langchain_agentmem.copying import CopyReport, Progress, copy, place_of
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import ConversationErased, Hook, MessagesStored
 from langchain_agentmem.files import path_of_file
+from langchain_agentmem.finding import TEXTS
 from langchain_agentmem.model import Retention
-from langchain_agentmem.namespaces import Namespace, id_of, namespace_of, resolve
+from langchain_agentmem.namespaces import Namespace, id_of, namespace_of, range_of, resolve
+from langchain_agentmem.overview import BranchSummary, ThreadList
+from langchain_agentmem.pruning import PruneReport, pruned
+from langchain_agentmem.restoring import RestoreReport, restore
 from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
 from langchain_agentmem.retrieval.search import Recollection
-from langchain_agentmem.searches import checked_weights, shown, sought
+from langchain_agentmem.searches import checked_weights, sought
+from langchain_agentmem.stats import Stats
 from langchain_agentmem.storage import Operation
+from langchain_agentmem.tracing import Content, Step, documents
+from langchain_agentmem.work import Shown, Work, aperform, perform
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -75,6 +86,10 @@ class AgentMemory(Closing):
     Args:
         url: A path, ":memory:", or "postgresql://…" (extra `[postgres]`). Default: a database in memory.
         hooks: Functions that are called with every event. What they raise is logged and goes no further.
+        trace_content: How traces, hooks' steps and streams show what was said and remembered: True as it is, False not
+            at all, else as this function from text to text gives it. Ids, names, counts, scores and times are always
+            shown. What the agent's own runs show, such as the messages given to its model, is LangChain's to hide.
+        trace_checkpoints: Whether the checkpointer's reads and writes are steps too. Default: not, as there are many.
         retention: Which messages conversations keep after each addition. Default: all, for ever.
         index: What a search goes by beside words, as LangGraph's stores take it: "embed", LangChain `Embeddings`, a
             function or "provider:model", and "dims", the numbers of a vector (extra `[vectors]`); "fields", the fields
@@ -98,6 +113,8 @@ class AgentMemory(Closing):
         url: str | os.PathLike[str] = ":memory:",
         *,
         hooks: Sequence[Hook] = (),
+        trace_content: Content = True,
+        trace_checkpoints: bool = False,
         retention: Retention | None = None,
         index: Mapping[str, Any] | None = None,
         weights: Weights = WEIGHTS,
@@ -109,7 +126,14 @@ class AgentMemory(Closing):
         self.retention = checked_retention(retention)
         self.weights = checked_weights(weights)
         self.database = Database(
-            url, hooks=hooks, synchronous=synchronous, busy_timeout=busy_timeout, clock=clock, new_id=new_id
+            url,
+            hooks=hooks,
+            trace_content=trace_content,
+            trace_checkpoints=trace_checkpoints,
+            synchronous=synchronous,
+            busy_timeout=busy_timeout,
+            clock=clock,
+            new_id=new_id,
         )
         self._index: Any = index
         if index is not None:
@@ -520,28 +544,20 @@ class AgentMemory(Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        given = sought(
-            self.database,
-            self.weights,
-            query,
-            namespace,
-            limit,
-            kinds,
-            conversation_id,
-            roles,
-            before,
-            after,
-            config,
-            weights,
-        )
-        with self.database.tracing.step(
-            "memory.search",
-            run_type="retriever",
-            inputs=lambda: {"query": query, "limit": limit},
-            config=config,
-        ) as step:
+        asked: dict[str, Any] = {
+            "query": query,
+            "namespace": namespace,
+            "limit": limit,
+            "kinds": kinds,
+            "conversation_id": conversation_id,
+            "roles": roles,
+            "before": before,
+            "after": after,
+        }
+        with self._searching(asked, config) as step:
+            given = sought(self.database, self.weights, **asked, config=config, weights=weights)
             found = self.database.find(**given)
-            step.finish(lambda: shown(found))
+            step.finish(lambda: documents(found))
         return found
 
     async def asearch(
@@ -559,29 +575,50 @@ class AgentMemory(Closing):
         weights: Weights | None = None,
     ) -> list[Recollection]:
         """`search`, awaited."""
-        given = sought(
-            self.database,
-            self.weights,
-            query,
-            namespace,
-            limit,
-            kinds,
-            conversation_id,
-            roles,
-            before,
-            after,
-            config,
-            weights,
-        )
-        async with self.database.tracing.step(
-            "memory.search",
-            run_type="retriever",
-            inputs=lambda: {"query": query, "limit": limit},
-            config=config,
-        ) as step:
+        asked: dict[str, Any] = {
+            "query": query,
+            "namespace": namespace,
+            "limit": limit,
+            "kinds": kinds,
+            "conversation_id": conversation_id,
+            "roles": roles,
+            "before": before,
+            "after": after,
+        }
+        async with self._searching(asked, config) as step:
+            given = sought(self.database, self.weights, **asked, config=config, weights=weights)
             found = await self.database.afind(**given)
-            step.finish(lambda: shown(found))
+            step.finish(lambda: documents(found))
         return found
+
+    def conversations(
+        self, namespace: Sequence[str] | None = None, *, limit: int = 100, offset: int = 0
+    ) -> list[Listed]:
+        """Which conversations there are, the one that was spoken in last first.
+
+        Args:
+            namespace: Whose: this namespace and all below it. Default: the running config's, else the root, which is
+                every namespace.
+            limit: Most conversations. Default: 100.
+            offset: How many of the first to leave out. Default: 0.
+
+        Returns:
+            Their ids and namespaces, how many messages each has, and when the first and the last of them were said.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        make = listing.conversations(resolve(namespace), limit, offset)
+        inputs = partial(_given_only, {"namespace": namespace, "limit": limit, "offset": offset})
+        return self.database.read("conversation.list", make, inputs, listing.told)
+
+    async def aconversations(
+        self, namespace: Sequence[str] | None = None, *, limit: int = 100, offset: int = 0
+    ) -> list[Listed]:
+        """`conversations`, awaited."""
+        make = listing.conversations(resolve(namespace), limit, offset)
+        inputs = partial(_given_only, {"namespace": namespace, "limit": limit, "offset": offset})
+        return await self.database.aread("conversation.list", make, inputs, listing.told)
 
     def retriever(self, **search_arguments: Any) -> AgentMemoryRetriever:
         """The search as a LangChain retriever, for chains: `memory.retriever(namespace=("alice",), limit=4) | …`.
@@ -610,26 +647,117 @@ class AgentMemory(Closing):
         """`settle`, awaited."""
         await self.database.worker.asettle()
 
+    # -- what there is -----------------------------------------------------------------------------------------
+
+    def threads(
+        self, namespace: Sequence[str] | None = None, *, thread_id: str | None = None, limit: int | None = None
+    ) -> ThreadList:
+        """What threads and conversations there are, how large they are, and when they changed last.
+
+        Args:
+            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
+            thread_id: Only those of this id. Default: all.
+            limit: Most of them. Default: all.
+
+        Returns:
+            Those that changed last first, and how many there are in all.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        where = resolve(namespace)
+        return self.database.read(
+            "care.threads",
+            lambda: overview.threads(where, thread_id=thread_id, limit=limit),
+            lambda: _given_only({"namespace": where, "thread_id": thread_id, "limit": limit}),
+            _threads_shown,
+        )
+
+    async def athreads(
+        self, namespace: Sequence[str] | None = None, *, thread_id: str | None = None, limit: int | None = None
+    ) -> ThreadList:
+        """`threads`, awaited."""
+        where = resolve(namespace)
+        return await self.database.aread(
+            "care.threads",
+            lambda: overview.threads(where, thread_id=thread_id, limit=limit),
+            lambda: _given_only({"namespace": where, "thread_id": thread_id, "limit": limit}),
+            _threads_shown,
+        )
+
+    def branches(self, namespace: Sequence[str] | None = None) -> list[BranchSummary]:
+        """What branches of layered memory and facts there are that have a name.
+
+        Args:
+            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
+
+        Returns:
+            By namespace, each branch before its forks.
+
+        Raises:
+            InvalidInput: This is no namespace.
+        """
+        where = resolve(namespace)
+        return self.database.read("care.branches", lambda: overview.branches(where), lambda: {"namespace": where})
+
+    async def abranches(self, namespace: Sequence[str] | None = None) -> list[BranchSummary]:
+        """`branches`, awaited."""
+        where = resolve(namespace)
+        return await self.database.aread(
+            "care.branches", lambda: overview.branches(where), lambda: {"namespace": where}
+        )
+
     # -- care --------------------------------------------------------------------------------------------------
 
-    def stats(self) -> dict[str, int]:
-        """Counts of everything stored, and bytes: "bytes", "free_bytes", "log_bytes", "content_bytes"."""
-        return _with_sizes(self.database.read("care.stats", care.statistics), self.database.engine.sizes())
+    def stats(self) -> Stats:
+        """Counts of everything stored, bytes by part, tokens kept out of prompts, cache hits, slowest operations.
 
-    async def astats(self) -> dict[str, int]:
+        What was measured is that of every process that used the database and of this one: each writes it when the
+        memory is closed, and every ten minutes, if it wrote anything else. What nobody has written yet is known to the
+        process alone that measured it. Exports leave it out, and `erase(namespace=())` deletes it.
+
+        On SQLite the whole file is read twice: 1 GB takes about a second where the system has it at hand. On PostgreSQL
+        the bodies of messages are counted, and sizes come from the server's own books.
+
+        Returns:
+            A dictionary, see `Stats`: "messages", "bytes" and other numbers; "bytes_by_part", "caches" and
+            "operations", the one with the slowest call first.
+
+        Raises:
+            StorageError: The database cannot be read.
+        """
+        counted = self.database.read("care.stats", stats.counting, outputs=_counts)
+        return stats.told(counted, self.database.engine.sizes(), self.database.measures.so_far())
+
+    async def astats(self) -> Stats:
         """`stats`, awaited."""
-        counts = await self.database.aread("care.stats", care.statistics)
-        return _with_sizes(counts, await self.database.engine.in_thread(self.database.engine.sizes, write=False))
+        counted = await self.database.aread("care.stats", stats.counting, outputs=_counts)
+        sizes = await self.database.engine.in_thread(self.database.engine.sizes, write=False)
+        return stats.told(counted, sizes, self.database.measures.so_far())
 
-    def verify(self) -> VerifyReport:
-        """Check the whole database: pages, keys, digests of every body, heads, versions and the index."""
-        own = self.database.run("care.check", self.database.engine.problems)
-        return _report(own, *self.database.read("care.verify", care.verify))
+    def verify(self, *, progress: Callable[[str], object] | None = None) -> VerifyReport:
+        """Check the whole database: pages, keys, digests of every body, heads, versions and the index.
 
-    async def averify(self) -> VerifyReport:
-        """`verify`, awaited."""
-        own = await self.database.arun("care.check", self.database.engine.problems, write=False)
-        return _report(own, *await self.database.aread("care.verify", care.verify))
+        Args:
+            progress: Is told what is looked at next: "pages", then each of `care.CHECKED`.
+        """
+        if progress is not None:
+            progress("pages")
+        with self.database.tracing.step("memory.care.verify") as step:
+            own = self.database.run("care.check", self.database.engine.problems, shown=False)
+            report = _report(own, *self.database.read("care.look", partial(care.verify, progress), shown=False))
+            step.finish(lambda: {"ok": report.ok, "problems": list(report.problems), "checked": report.checked})
+        return report
+
+    async def averify(self, *, progress: Callable[[str], object] | None = None) -> VerifyReport:
+        """`verify`, awaited. `progress` is called in another thread."""
+        if progress is not None:
+            progress("pages")
+        async with self.database.tracing.step("memory.care.verify") as step:
+            own = await self.database.arun("care.check", self.database.engine.problems, write=False, shown=False)
+            report = _report(own, *await self.database.aread("care.look", partial(care.verify, progress), shown=False))
+            step.finish(lambda: {"ok": report.ok, "problems": list(report.problems), "checked": report.checked})
+        return report
 
     def erase(
         self,
@@ -637,6 +765,7 @@ class AgentMemory(Closing):
         namespace: Sequence[str] | None = None,
         thread_id: str | None = None,
         conversation_id: str | None = None,
+        dry_run: bool = False,
     ) -> EraseReport:
         """Delete a person, thread or conversation everywhere, and leave no trace in the storage.
 
@@ -644,19 +773,26 @@ class AgentMemory(Closing):
         PostgreSQL every table is rewritten; the server's own write-ahead log and backups are the server's affair.
 
         Args:
-            namespace: This namespace and all below it; `()` is everything. With an id, only there. Default, with an
-                id: the running config's.
+            namespace: This namespace and all below it; `()` is everything, with what was measured. With an id, only
+                there. Default, with an id: the running config's.
             thread_id: What was said in this thread, in every namespace unless there is one.
             conversation_id: This conversation, in the root namespace unless there is another.
+            dry_run: Whether to tell only what would be deleted.
 
         Raises:
             InvalidInput: Nothing was named.
             StorageError: The rows are gone, but the storage could not be rewritten: erase again.
         """
         given = _to_erase(namespace, thread_id, conversation_id)
-        report, erased = self.database.write("care.erase", lambda: care.erase(**given), lambda: _shown(given))
-        self.database.run("care.scrub", self.database.engine.scrub)
-        self._let_go(erased)
+        with self.database.tracing.step("memory.care.erase", inputs=lambda: _given_only(given)) as step:
+            if dry_run:
+                rehearsed = partial(self.database.engine.rehearse, lambda: care.erase(**given))
+                report, _ = self.database.run("care.rehearse", rehearsed, shown=False)
+                return report
+            report, erased = self.database.write("care.delete", lambda: care.erase(**given), shown=False)
+            self.database.run("care.scrub", self.database.engine.scrub, shown=False)
+            step.finish(lambda: asdict(report))
+        self._let_go(erased, everything=care.is_everything(**given))
         return report
 
     async def aerase(
@@ -665,21 +801,31 @@ class AgentMemory(Closing):
         namespace: Sequence[str] | None = None,
         thread_id: str | None = None,
         conversation_id: str | None = None,
+        dry_run: bool = False,
     ) -> EraseReport:
         """`erase`, awaited."""
         given = _to_erase(namespace, thread_id, conversation_id)
-        report, erased = await self.database.awrite("care.erase", lambda: care.erase(**given), lambda: _shown(given))
-        await self.database.arun("care.scrub", self.database.engine.scrub, write=True)
-        self._let_go(erased)
+        async with self.database.tracing.step("memory.care.erase", inputs=lambda: _given_only(given)) as step:
+            if dry_run:
+                rehearsed = partial(self.database.engine.rehearse, lambda: care.erase(**given))
+                report, _ = await self.database.arun("care.rehearse", rehearsed, write=True, shown=False)
+                return report
+            report, erased = await self.database.awrite("care.delete", lambda: care.erase(**given), shown=False)
+            await self.database.arun("care.scrub", self.database.engine.scrub, write=True, shown=False)
+            step.finish(lambda: asdict(report))
+        self._let_go(erased, everything=care.is_everything(**given))
         return report
 
     def export(self, path: str | os.PathLike[str]) -> TransferReport:
-        """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database."""
-        return self.database.read("care.export", lambda: care.export(path))
+        """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database.
+
+        What was measured of this database (`stats`) stays with it.
+        """
+        return self.database.read("care.export", lambda: care.export(path), lambda: {"path": path}, asdict)
 
     async def aexport(self, path: str | os.PathLike[str]) -> TransferReport:
         """`export`, awaited."""
-        return await self.database.aread("care.export", lambda: care.export(path))
+        return await self.database.aread("care.export", lambda: care.export(path), lambda: {"path": path}, asdict)
 
     def import_(self, path: str | os.PathLike[str]) -> TransferReport:
         """Add what an export holds to this database, all of it or nothing.
@@ -690,13 +836,15 @@ class AgentMemory(Closing):
             InvalidInput: The file is missing, damaged or of another kind.
             MessageError: A conversation holds other content under one of the ids.
         """
-        report, written = self.database.write("care.import", self._importing(path))
+        report, written = self.database.write("care.import", self._importing(path), lambda: {"path": path}, _imported)
         self._announce_imported(written)
         return report
 
     async def aimport_(self, path: str | os.PathLike[str]) -> TransferReport:
         """`import_`, awaited."""
-        report, written = await self.database.awrite("care.import", self._importing(path))
+        report, written = await self.database.awrite(
+            "care.import", self._importing(path), lambda: {"path": path}, _imported
+        )
         self._announce_imported(written)
         return report
 
@@ -716,16 +864,172 @@ class AgentMemory(Closing):
             InvalidInput: The file cannot be written.
         """
         target = path_of_file(path)
-        if not self.database.run("care.backup", lambda: self.database.engine.backup(target)):
-            self.export(target)
+        with self.database.tracing.step("memory.care.backup", inputs=lambda: {"path": path}) as step:
+            if self.database.run("care.copy", lambda: self.database.engine.backup(target), shown=False):
+                step.finish(lambda: {"type": "database"})
+            else:
+                report = self.database.read("care.export", lambda: care.export(target), shown=False)
+                step.finish(lambda: {"type": "export", **asdict(report)})
         return target
 
     async def abackup(self, path: str | os.PathLike[str]) -> Path:
         """`backup`, awaited."""
-        copied: Path = await self.database.engine.in_thread(self.backup, path, write=False)
-        return copied
+        target = path_of_file(path)
+        copy = partial(self.database.engine.backup, target)
+        async with self.database.tracing.step("memory.care.backup", inputs=lambda: {"path": path}) as step:
+            if await self.database.arun("care.copy", copy, write=False, shown=False):
+                step.finish(lambda: {"type": "database"})
+            else:
+                report = await self.database.aread("care.export", lambda: care.export(target), shown=False)
+                step.finish(lambda: {"type": "export", **asdict(report)})
+        return target
+
+    def copy(
+        self, target: str | os.PathLike[str], *, force: bool = False, progress: Progress | None = None
+    ) -> CopyReport:
+        """Copy everything into another place, of the same engine or of the other one, as of one moment.
+
+        What the copy holds is what is here, vectors, jobs and measures included; words are indexed anew. It is made
+        beside its place, every row of it is read again and compared, and only then it takes its place. After an
+        interruption, of whatever kind, the same call goes on where it was, and brings up to date what has changed here.
+        Where what is stored there is replaced, nobody else should have it open.
+
+        Args:
+            target: A path or a "postgresql://…" URL, where nothing is stored yet.
+            force: Whether what is stored there is replaced.
+            progress: Is told how far it has come.
+
+        Raises:
+            InvalidInput: Something is stored there, or the other engine cannot store a value.
+            StorageError: A database failed. What was copied is kept for the next call.
+        """
+        with self.database.tracing.step("memory.care.move", inputs=lambda: {"target": place_of(str(target)).name}):
+            return self.database.run("care.rows", self._copying(target, progress, force=force), shown=False)
+
+    async def acopy(
+        self, target: str | os.PathLike[str], *, force: bool = False, progress: Progress | None = None
+    ) -> CopyReport:
+        """`copy`, awaited. `progress` is called in another thread."""
+        name = "memory.care.move"
+        async with self.database.tracing.step(name, inputs=lambda: {"target": place_of(str(target)).name}):
+            return await self.database.arun(
+                "care.rows", self._copying(target, progress, force=force), write=False, shown=False
+            )
+
+    @staticmethod
+    def restore(
+        source: str | os.PathLike[str],
+        target: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        progress: Progress | None = None,
+        checking: Callable[[str], object] | None = None,
+    ) -> RestoreReport:
+        """Make a database of what `backup` or `export` wrote. It is checked as a whole before it takes its place.
+
+        Args:
+            source: The file. It is only read.
+            target: A path or a "postgresql://…" URL, where nothing is stored yet.
+            force: Whether what is stored there is replaced.
+            progress: Is told how far the copy to PostgreSQL has come.
+            checking: Is told what is being checked.
+
+        Raises:
+            InvalidInput: The file is missing or of another kind, or something is stored at the target.
+            StorageError: The file is damaged, or a database failed. The target is as it was.
+        """
+        return restore(source, target, force=force, progress=progress, checking=checking)
+
+    @staticmethod
+    async def arestore(
+        source: str | os.PathLike[str],
+        target: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        progress: Progress | None = None,
+        checking: Callable[[str], object] | None = None,
+    ) -> RestoreReport:
+        """`restore`, awaited."""
+        return await asyncio.to_thread(restore, source, target, force=force, progress=progress, checking=checking)
+
+    def prune(
+        self,
+        *,
+        namespace: Sequence[str] = (),
+        keep_checkpoints: int | None = None,
+        retention: Retention | None = None,
+        archive_before: datetime | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> PruneReport:
+        """Remove what is old, or make it smaller, in a namespace and all below it.
+
+        Args:
+            namespace: Where. Default: everywhere.
+            keep_checkpoints: How many of the newest checkpoints of each thread stay, and of each of its subgraphs;
+                threads of DeltaChannels stay whole. Default: all.
+            retention: Which messages of each conversation stay. Default: all.
+            archive_before: Entries of the audit trail that were made before are compressed. Default: none.
+            dry_run: Whether to tell only what would be done.
+            progress: Is told how many threads and conversations were looked at, and how many there are.
+
+        Raises:
+            InvalidInput: Nothing is to be pruned, or an argument is wrong.
+        """
+        work = self._pruning(namespace, keep_checkpoints, retention, archive_before, progress, dry_run=dry_run)
+        return perform(work, self.database)
+
+    async def aprune(
+        self,
+        *,
+        namespace: Sequence[str] = (),
+        keep_checkpoints: int | None = None,
+        retention: Retention | None = None,
+        archive_before: datetime | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> PruneReport:
+        """`prune`, awaited."""
+        work = self._pruning(namespace, keep_checkpoints, retention, archive_before, progress, dry_run=dry_run)
+        return await aperform(work, self.database)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
+
+    def _searching(self, asked: Mapping[str, Any], config: RunnableConfig | None) -> Step:
+        """The step of a search."""
+        name = "memory.retrieval.search"
+        return self.database.tracing.step(name, run_type="retriever", inputs=lambda: _given_only(asked), config=config)
+
+    def _copying(
+        self, target: str | os.PathLike[str], progress: Progress | None, *, force: bool
+    ) -> Callable[[], CopyReport]:
+        place = os.fspath(target)
+        if not isinstance(place, str):
+            raise InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {target!r:.100}.")
+        return partial(copy, self.database.engine, place, TEXTS, force=force, progress=progress)
+
+    def _pruning(
+        self,
+        namespace: Sequence[str],
+        keep_checkpoints: int | None,
+        retention: Retention | None,
+        archive_before: datetime | None,
+        progress: Callable[[int, int], object] | None,
+        *,
+        dry_run: bool,
+    ) -> Work[PruneReport]:
+        work = pruned(
+            self.database.engine,
+            *range_of(namespace),
+            now=self.database.now(),
+            keep_checkpoints=keep_checkpoints,
+            retention=checked_retention(retention),
+            archive_before=None if archive_before is None else micros(archive_before),
+            dry_run=dry_run,
+            progress=progress,
+        )
+        report: PruneReport = yield Shown("care.prune", work, outputs=asdict)
+        return report
 
     def _importing(
         self, path: str | os.PathLike[str]
@@ -740,8 +1044,10 @@ class AgentMemory(Closing):
                 stored = partial(MessagesStored, namespace=namespace_of(path), conversation_id=name, message_ids=ids)
                 self.database.emit(stored)
 
-    def _let_go(self, erased: Sequence[Address]) -> None:
+    def _let_go(self, erased: Sequence[Address], *, everything: bool) -> None:
         """After an erasure: this process remembers nothing either, and the hooks are told."""
+        if everything:
+            self.database.measures.take()
         if (checkpointer := self.__dict__.get("checkpointer")) is not None:
             checkpointer.drop_caches()
         if self.database.embedder is not None:
@@ -775,15 +1081,22 @@ def _to_erase(namespace: Sequence[str] | None, thread_id: str | None, conversati
     return {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
 
 
-def _with_sizes(counts: dict[str, int], sizes: Mapping[str, int]) -> dict[str, int]:
-    return counts | {"bytes": sizes["total"], "free_bytes": sizes["free"], "log_bytes": sizes["log"]}
+def _counts(counted: stats.Counted) -> dict[str, Any]:
+    """What a trace shows of statistics."""
+    return counted["counts"]
+
+
+def _threads_shown(found: ThreadList) -> dict[str, Any]:
+    return {"count": len(found.threads), "total": found.total}
 
 
 def _report(own: Sequence[str], problems: Sequence[str], checked: Mapping[str, int]) -> VerifyReport:
     return VerifyReport(problems=(*own, *problems), checked=checked)
 
 
-def _shown(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value is not None
-    }
+def _given_only(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _imported(value: tuple[TransferReport, Any]) -> dict[str, Any]:
+    return asdict(value[0])

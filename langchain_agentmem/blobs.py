@@ -13,8 +13,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from langchain_agentmem.errors import BranchMoved, InvalidInput
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.storage import Steps, query, spaces
 from langchain_agentmem.storage.content import digest
 from langchain_agentmem.storage.steps import Row
 
@@ -82,7 +82,7 @@ def put(path: str, values: Mapping[str, bytes], *, now: int) -> Steps[None]:
     """
     if not values:
         return
-    namespace = yield from _namespace(path)
+    namespace = yield from spaces.number_of(path)
     # In the order of their keys, so that two writers of the same keys never wait for each other in a circle.
     rows = [_row(namespace, place, value, now) for place, value in sorted((cut(key), values[key]) for key in values)]
     yield query.put_blob.many(rows)
@@ -167,7 +167,7 @@ def restore(path: str, records: Iterable[Mapping[str, Any]]) -> Steps[int]:
     read = sorted(_read(record) for record in records)
     if not read:
         return 0
-    namespace = yield from _namespace(path)
+    namespace = yield from spaces.number_of(path)
     added = 0
     for place, value, written in read:
         added += len((yield query.add_blob(**_row(namespace, place, value, written))))
@@ -187,17 +187,6 @@ def problems(low: str, high: str) -> Steps[list[str]]:
                 if zlib.crc32(row["value"]) != row["checksum"]:
                     found.append(f"the stored value of the key {_key(row)!r:.100} is not what was stored")
     return found
-
-
-def _namespace(path: str) -> Steps[int]:
-    """The namespace's id; it is made if it is not there."""
-    rows = yield query.blob_namespace(path=path)
-    if not rows:
-        yield query.create_namespace(path=path)
-        rows = yield query.blob_namespace(path=path)
-    if not rows:
-        raise BranchMoved  # somebody else removed it between the two: begin again
-    return int(rows[0]["id"])
 
 
 def _rows(path: str, prefix: str, start: bytes | None, limit: int) -> Steps[Sequence[Row]]:

@@ -1,19 +1,30 @@
 """Looking after a database: statistics, verification, erasure, export and import. Used through `AgentMemory`.
 
 Whatever a later part of the memory stores, these functions cover it too.
+
+    from langchain_agentmem import AgentMemory
+
+    with AgentMemory("agent.db") as memory:
+        assert memory.verify().ok
+        memory.backup("copy.db")
+        memory.export("everything.jsonl")
+        memory.erase(namespace=("alice",))  # and nothing of it is left in the file
+        print(memory.stats())
+
+The command line does it too: `agentmem --help` (extra `[cli]`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Any, TextIO
 
-from langchain_agentmem import blobs, jobs
+from langchain_agentmem import blobs, jobs, measuring
 from langchain_agentmem.compaction import records as compactions
 from langchain_agentmem.conversations import log, transfer
 from langchain_agentmem.conversations.audit import check as audit_check
@@ -138,12 +149,45 @@ def statistics() -> Steps[dict[str, int]]:
     return {name: int(row[name]) for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
 
 
-def verify() -> Steps[tuple[list[str], dict[str, int]]]:
+CHECKED = (
+    "contents",
+    "index",
+    "threads",
+    "blobs",
+    "items",
+    "jobs",
+    "compactions",
+    "memories",
+    "facts",
+    "experiences",
+    "audit",
+)
+"""What `verify` looks at, in its order."""
+_LOOKS: Sequence[Callable[[], Steps[list[str]]]] = (
+    index.problems,
+    partial(check.problems, *range_of(())),
+    partial(blobs.problems, *range_of(())),
+    partial(items.problems, *range_of(())),
+    jobs.problems,
+    compactions.problems,
+    memory_check.problems,
+    facts_check.problems,
+    partial(experience_transfer.problems, *range_of(())),
+    audit_check.problems,
+)
+
+
+def verify(checking: Callable[[str], object] | None = None) -> Steps[tuple[list[str], dict[str, int]]]:
     """Check what the database itself cannot: digests, heads, versions, the index, and the values of threads.
+
+    Args:
+        checking: Is told what is looked at next, one of `CHECKED`.
 
     Returns:
         The problems, and how much was looked at.
     """
+    tell = checking or (lambda _: None)
+    tell(CHECKED[0])
     problems: list[str] = []
     after, bodies = b"", 0
     while page := (yield query.contents_after(after=after, limit=PAGE)):
@@ -164,16 +208,9 @@ def verify() -> Steps[tuple[list[str], dict[str, int]]]:
     ]
     versions = yield query.wrong_versions()
     problems += [f"entry {row['id']} is a version of something it does not belong to" for row in versions]
-    problems += yield from index.problems()
-    problems += yield from check.problems(*range_of(()))
-    problems += yield from blobs.problems(*range_of(()))
-    problems += yield from items.problems(*range_of(()))
-    problems += yield from jobs.problems()
-    problems += yield from compactions.problems()
-    problems += yield from memory_check.problems()
-    problems += yield from facts_check.problems()
-    problems += yield from experience_transfer.problems(*range_of(()))
-    problems += yield from audit_check.problems()
+    for name, look in zip(CHECKED[1:], _LOOKS, strict=True):
+        tell(name)
+        problems += yield from look()
     counted = yield from statistics()
     checked = {"contents": bodies}
     looked_at = ["messages", "conversations", "threads", "checkpoints", "blobs", "items", "jobs", "compactions"]
@@ -182,10 +219,17 @@ def verify() -> Steps[tuple[list[str], dict[str, int]]]:
     return problems, checked
 
 
+def is_everything(
+    *, namespace: Sequence[str] | None = None, thread_id: str | None = None, conversation_id: str | None = None
+) -> bool:
+    """Whether `erase` with these arguments deletes all there is."""
+    return namespace is not None and not namespace and thread_id is None and conversation_id is None
+
+
 def erase(
     *, namespace: Sequence[str] | None = None, thread_id: str | None = None, conversation_id: str | None = None
 ) -> Steps[tuple[EraseReport, list[log.Address]]]:
-    """Delete conversations and threads with everything that belongs to them.
+    """Delete conversations and threads with everything that belongs to them; with everything, what was measured too.
 
     Args:
         namespace: This namespace and all below it; with an id, only there.
@@ -226,6 +270,8 @@ def erase(
     known = yield from experiences.erase(low, high, name)
     if name is None:
         yield from jobs.erase(low, high)
+    if is_everything(namespace=namespace, thread_id=thread_id, conversation_id=conversation_id):
+        yield from measuring.forget()
     report = EraseReport(
         conversations=len(erased),
         entries=entries,
@@ -241,7 +287,7 @@ def erase(
 
 
 def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
-    """Write everything to a file, one JSON object a line, as of one moment.
+    """Write everything to a file, one JSON object a line, as of one moment; but not what was measured of the database.
 
     Args:
         path: Where to. A file that is there is replaced, when the new one is whole.

@@ -1,10 +1,12 @@
 """The command line `agentmem`: starts the commands (`commands/app.py`) and turns errors into exit codes.
 
 0    all is well
-1    `verify` or `audit verify` found problems, `experiences check` files that do not count, or `audit import` what
-     could not be read
-2    one of our own errors, on one line of standard error; also a command that cannot be understood
+1    a check found problems, or an import what could not be read
+2    a command that cannot be understood, or that names what is not there or not installed
+3    the database cannot be opened or read, or could not do its work
 130  Ctrl-C
+
+An error is one line of standard error.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from langchain_agentmem.errors import AgentMemoryError, MissingExtra
+from langchain_agentmem.errors import AgentMemoryError, MissingExtra, StorageError
 
-FAILED, INTERRUPTED = 2, 130
+REFUSED, UNREADABLE, INTERRUPTED = 2, 3, 130
 
 
 def main() -> None:
@@ -27,7 +29,7 @@ def main() -> None:
     try:
         _app()()
     except AgentMemoryError as error:
-        _leave(" ".join(str(error).split()), FAILED)
+        _leave(" ".join(str(error).split()), UNREADABLE if isinstance(error, StorageError) else REFUSED)
     except KeyboardInterrupt:  # while the commands were being loaded; later the framework sees to it
         _leave("Interrupted.", INTERRUPTED)
 

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.conversations.audit import records as audit
@@ -21,6 +21,8 @@ from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClos
 from langchain_agentmem.events import Event, Hook, Hooks
 from langchain_agentmem.finding import TEXTS, find
 from langchain_agentmem.jobs import Job
+from langchain_agentmem.measures import Measures
+from langchain_agentmem.measuring import Keeper
 from langchain_agentmem.memory.found import Outlook
 from langchain_agentmem.retrieval import index
 from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
@@ -28,12 +30,12 @@ from langchain_agentmem.retrieval.search import Inquiry, Recollection, Walls
 from langchain_agentmem.retrieval.vectors import Near
 from langchain_agentmem.rewinding.runs import Runs
 from langchain_agentmem.storage import Engine, Operation, open_engine
-from langchain_agentmem.tracing import Tracing
+from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
 from langchain_agentmem.worker import Worker
 
 T = TypeVar("T")
 
-Details = Callable[[], Mapping[str, Any]]
+Outputs: TypeAlias = Callable[[Any], Mapping[str, Any]]
 
 
 class Remembering(Protocol):
@@ -58,12 +60,15 @@ class Database:
     Attributes:
         runs: The graph runs of this process, whose memory follows their threads.
         worker: Does the jobs of its queue, see `jobs.py`.
+        measures: What was measured and is not written yet.
         remembering: Whoever holds something that was read here, and has to `forget` it when something is erased.
         writing: Whoever still has something to write, and does so when it is told to `close`.
 
     Args:
         url: A path, ":memory:" or a `postgresql://` URL.
         hooks: Functions that are called with every event.
+        trace_content: How traces show what was said and remembered, see `Tracing`.
+        trace_checkpoints: Whether they show the checkpointer's reads and writes.
         synchronous: SQLite's durability, "NORMAL" or "FULL".
         busy_timeout: Seconds to wait for other writers.
         clock: Gives the time.
@@ -79,6 +84,8 @@ class Database:
         url: str | os.PathLike[str],
         *,
         hooks: Sequence[Hook] = (),
+        trace_content: Content = True,
+        trace_checkpoints: bool = False,
         synchronous: str = "NORMAL",
         busy_timeout: float = 60.0,
         clock: Clock = utc_now,
@@ -92,16 +99,21 @@ class Database:
             raise InvalidInput("clock and new_id must be functions.")
         if not isinstance(hooks, Iterable):
             raise InvalidInput(f"hooks must be a list of functions, not {hooks!r:.100}.")
+        self.measures = Measures()
         self.hooks = Hooks(hooks)
         self.clock = clock
         self.new_id = new_id
+        self.tracing = Tracing(
+            self.hooks, measures=self.measures, content=trace_content, checkpoints=bool(trace_checkpoints)
+        )
         self.engine: Engine = open_engine(url, synchronous=synchronous, busy_timeout=busy_timeout)
-        self.tracing = Tracing(hooks=self.hooks, metadata={"agentmem_database": self.engine.dialect})
+        self.tracing.metadata["agentmem_database"] = self.engine.dialect
         self.worker = Worker(self.engine)
         self.runs = Runs()
         self.remembering: weakref.WeakSet[Remembering] = weakref.WeakSet([self.runs])
         self.writing: weakref.WeakSet[Writing] = weakref.WeakSet()
-        self._closes_itself = weakref.finalize(self, _close, self.worker, self.engine)
+        self._keeper = Keeper(self.engine, self.measures)
+        self._closes_itself = weakref.finalize(self, _close, self.worker, self._keeper, self.engine)
         self.embedder: Embedder | None = None
         if self.engine.read(index.is_old):
             self.engine.write(lambda: index.refresh(TEXTS))
@@ -135,7 +147,7 @@ class Database:
             MissingExtra: numpy is not installed.
         """
         if self.embedder is None or self.embedder.dimensions != dimensions:
-            self.embedder = Embedder(self.engine, embeddings, dimensions, TEXTS, self.worker)
+            self.embedder = Embedder(self.engine, embeddings, dimensions, TEXTS, self.worker, self.measures)
             weakref.finalize(self, self.embedder.close).atexit = False
             self.embedder.wake()
 
@@ -203,55 +215,93 @@ class Database:
         if self.hooks:
             self.hooks.emit(event())
 
-    def read(self, name: str, make: Operation[T], inputs: Details | None = None) -> T:
+    def read(
+        self,
+        name: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
         """Run a reading operation as the step `memory.<name>`.
 
         Args:
             name: Part and verb, "conversation.add".
             make: Makes the operation.
             inputs: What a trace shows of it; called only when somebody looks.
+            outputs: What it shows of its value. Default: how much that is.
+            shown: Whether it is a step. If not, it is a detail of another, and only measured.
         """
-        with self.tracing.step(f"memory.{name}", inputs=inputs) as step:
+        with self._step(name, inputs, shown=shown) as step:
             value = self.engine.read(make)
-            step.finish(lambda: _outcome(value))
+            step.finish(lambda: (outputs or _outcome)(value))
         return value
 
-    def write(self, name: str, make: Operation[T], inputs: Details | None = None) -> T:
+    def write(
+        self,
+        name: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
         """Run a writing operation as the step `memory.<name>`; arguments as for `read`."""
-        with self.tracing.step(f"memory.{name}", inputs=inputs) as step:
+        with self._step(name, inputs, shown=shown) as step:
             value = self.engine.write(make)
-            step.finish(lambda: _outcome(value))
+            step.finish(lambda: (outputs or _outcome)(value))
         self._written()
         return value
 
-    async def aread(self, name: str, make: Operation[T], inputs: Details | None = None) -> T:
+    async def aread(
+        self,
+        name: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
         """`read`, awaited."""
-        async with self.tracing.step(f"memory.{name}", inputs=inputs) as step:
+        async with self._step(name, inputs, shown=shown) as step:
             value = await self.engine.aread(make)
-            step.finish(lambda: _outcome(value))
+            step.finish(lambda: (outputs or _outcome)(value))
         return value
 
-    async def awrite(self, name: str, make: Operation[T], inputs: Details | None = None) -> T:
+    async def awrite(
+        self,
+        name: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
         """`write`, awaited."""
-        async with self.tracing.step(f"memory.{name}", inputs=inputs) as step:
+        async with self._step(name, inputs, shown=shown) as step:
             value = await self.engine.awrite(make)
-            step.finish(lambda: _outcome(value))
+            step.finish(lambda: (outputs or _outcome)(value))
         self._written()
         return value
 
-    def run(self, name: str, function: Callable[[], T]) -> T:
+    def run(self, name: str, function: Callable[[], T], *, shown: bool = True) -> T:
         """Run blocking work on the engine that is no operation, such as a backup, as the step `memory.<name>`."""
-        with self.tracing.step(f"memory.{name}") as step:
+        with self._step(name, shown=shown) as step:
             value = function()
             step.finish(lambda: _outcome(value))
         return value
 
-    async def arun(self, name: str, function: Callable[[], T], *, write: bool) -> T:
+    async def arun(self, name: str, function: Callable[[], T], *, write: bool, shown: bool = True) -> T:
         """`run`, awaited, in a thread of the engine."""
-        async with self.tracing.step(f"memory.{name}") as step:
+        async with self._step(name, shown=shown) as step:
             value: T = await self.engine.in_thread(function, write=write)
             step.finish(lambda: _outcome(value))
         return value
+
+    def _step(self, name: str, inputs: Thunk | None = None, *, shown: bool = True) -> Step:
+        whole = f"memory.{name}"
+        return self.tracing.step(whole, inputs=inputs) if shown else self.tracing.unheard(whole)
 
     def _settle(self) -> None:
         """Have what waits of the audit trail enter the index, where somebody looks for it; a file may be read only."""
@@ -323,8 +373,9 @@ def database_of(memory: Any) -> Database:
     return database
 
 
-def _close(worker: Worker, engine: Engine) -> None:
+def _close(worker: Worker, keeper: Keeper, engine: Engine) -> None:
     worker.close()
+    keeper.close()
     engine.close()
 
 

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from langchain_agentmem import jobs
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
 from langchain_agentmem.jobs import Job, Wanted
+from langchain_agentmem.measures import Measures
 from langchain_agentmem.namespaces import path_of
 from langchain_agentmem.retrieval import vectors
 from langchain_agentmem.retrieval.english import as_spoken
@@ -53,6 +54,7 @@ class Embedder:
         dimensions: Numbers of a vector.
         texts: How to read the texts of each kind of document.
         worker: Does the jobs of the database.
+        measures: Is told how often vectors need not be read. Default: nobody is.
 
     Raises:
         InvalidInput: The database has vectors of another size.
@@ -60,7 +62,13 @@ class Embedder:
     """
 
     def __init__(
-        self, engine: Engine, embeddings: Any, dimensions: int, texts: Mapping[str, TextsOf], worker: Worker
+        self,
+        engine: Engine,
+        embeddings: Any,
+        dimensions: int,
+        texts: Mapping[str, TextsOf],
+        worker: Worker,
+        measures: Measures | None = None,
     ) -> None:
         vectors.numpy()
         if engine.read(vectors.wanted) != dimensions:
@@ -69,7 +77,7 @@ class Embedder:
         self.dimensions = dimensions
         self._engine = engine
         self._texts = texts
-        self._shelf = Shelf()
+        self._shelf = Shelf(measures)
         self._asking = _Asking(embeddings)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="agentmem-near")
         self._closed = False

@@ -21,6 +21,8 @@ Catch at the height you need. A class's docstring is its default message.
 
 from __future__ import annotations
 
+import sys
+
 
 class AgentMemoryError(Exception):
     """Something went wrong in langchain-agentmem."""
@@ -89,3 +91,9 @@ class MissingExtra(AgentMemoryError, ImportError):
             f"{feature} needs an optional dependency. Install it with: pip install 'langchain-agentmem[{extra}]'"
         )
         self.extra = extra
+
+
+def leaves_the_node(error: BaseException) -> bool:
+    """Whether LangGraph raised it to leave a node, as `interrupt` does, so that nothing has failed."""
+    errors = sys.modules.get("langgraph.errors")  # where a graph runs it is loaded
+    return errors is not None and isinstance(error, errors.GraphBubbleUp)

@@ -9,7 +9,11 @@ An event is a value; a hook is any callable that takes one:
 
 Events are told after the fact: what they speak of is already stored. What a listener raises is logged the
 first time and never reaches the agent; only what is not an `Exception`, such as a `KeyboardInterrupt`, goes
-through. What it returns to be awaited is awaited.
+through. What it returns to be awaited is awaited. Each is called in a thread of its own (`delivery.py`), and one
+that hangs is waited for a second, once.
+
+Events hold ids and numbers. Steps show content as `AgentMemory(trace_content=...)` says. Those that tell of a failure
+hold the error as it is, and one the query, which may quote what was said: they are for code of the same process.
 
 The event bus of document 003 (`set_event_context`) is one more listener, with the same protection.
 """
@@ -17,13 +21,15 @@ The event bus of document 003 (`set_event_context`) is one more listener, with t
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+from langchain_agentmem import delivery
+from langchain_agentmem.delivery import Delivery, running_loop
 from langchain_agentmem.errors import InvalidInput
 
 logger = logging.getLogger(__name__)
@@ -85,8 +91,7 @@ class CompactionEvent(Event):
         session_id: The conversation or thread.
         agent_name: Whose context it is; empty where nobody said.
         status: "started", "completed" or "failed". A stage that fails, such as a model that gives no summary, is told
-        as
-            "failed" with that stage alone in `stages_run`, and the compaction goes on without it.
+            as "failed" with that stage alone in `stages_run`, and the compaction goes on without it.
         pre_tokens: Tokens before.
         post_tokens: Tokens after; 0 as long as it is not completed.
         pre_messages: Messages before.
@@ -175,19 +180,44 @@ class ExperienceSelectionFellBack(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class StepStarted(Event):
+    """A traced operation has begun. Told only when somebody listens.
+
+    Attributes:
+        step_id: What this step is called, and no other.
+        parent_id: The step that it is a part of, or None.
+        name: `memory.<part>.<verb>`.
+        started_at: When it began, in UTC.
+        inputs: What it was given, as plain data a person can read.
+        metadata: Where it happens: the kind of database, the thread, the namespace and so on.
+    """
+
+    step_id: str
+    parent_id: str | None
+    name: str
+    started_at: datetime
+    inputs: Mapping[str, Any]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StepFinished(Event):
     """One traced operation has ended. Told only when somebody listens.
 
     Attributes:
+        step_id: What this step is called, and no other.
+        parent_id: The step that it was a part of, or None.
         name: `memory.<part>.<verb>`.
         started_at: When it began, in UTC.
         duration: How long it took, in seconds.
         inputs: What it was given, as plain data a person can read.
         outputs: What it gave back, in the same form, or None when it failed.
         error: What it raised, or None when it did not fail.
-        metadata: Where it happened: the kind of database and whatever else the operation adds.
+        metadata: Where it happened: the kind of database, the thread, the namespace and so on.
     """
 
+    step_id: str
+    parent_id: str | None
     name: str
     started_at: datetime
     duration: float
@@ -216,60 +246,16 @@ class FirstFailures:
         self._to = to
         self._known: dict[Hashable, object] = {}
 
-    def report(self, source: Hashable, message: str, *details: object, error: BaseException) -> None:
-        """Log `message % details` as a warning with its traceback, unless this source has failed before."""
+    def report(self, source: Hashable, message: str, /, *details: object, error: BaseException | None = None) -> None:
+        """Log `message % details` as a warning, with its traceback if any, unless this source has failed before."""
         this = object()
         # setdefault is atomic, so that of two threads only one speaks.
         if self._known.setdefault(source, this) is this:
             self._to.warning(
                 f"{message} This is logged once.",
                 *details,
-                exc_info=(type(error), error, error.__traceback__),
+                exc_info=error and (type(error), error, error.__traceback__),
             )
-
-
-class _Delivery:
-    """Calls listeners in such a way that what goes wrong in them stays with them."""
-
-    def __init__(self) -> None:
-        self._failures = FirstFailures(logger)
-        # A loop holds its tasks weakly: without this, a hook could be collected halfway through its work.
-        self._running: set[asyncio.Future[object]] = set()
-
-    def __call__(self, listener: object, call: Callable[[Event], object], event: Event) -> None:
-        """Give the event to `call`, which belongs to `listener`."""
-        try:
-            answer = call(event)
-            if answer is not None and inspect.isawaitable(answer):
-                self._see_through(listener, answer)
-        except Exception as error:  # noqa: BLE001 - whatever a listener raises must not reach the agent
-            self._report(listener, error)
-
-    async def settle(self) -> None:
-        """Wait for what listeners still have under way on the running loop."""
-        loop = asyncio.get_running_loop()
-        while mine := [task for task in list(self._running) if task.get_loop() is loop]:
-            await asyncio.wait(mine)
-
-    def _see_through(self, listener: object, answer: Awaitable[object]) -> None:
-        if not _a_loop_runs():
-            # Nobody else would ever run it. The factory keeps this loop from becoming the thread's own.
-            with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-                runner.run(_wait_for(answer))
-            return
-
-        def finished(task: asyncio.Future[object]) -> None:
-            self._running.discard(task)
-            error = None if task.cancelled() else task.exception()
-            if isinstance(error, Exception):
-                self._report(listener, error)
-
-        task: asyncio.Future[object] = asyncio.ensure_future(answer)
-        self._running.add(task)
-        task.add_done_callback(finished)
-
-    def _report(self, listener: object, error: Exception) -> None:
-        self._failures.report(id(listener), "The listener %r failed; memory goes on without it.", listener, error=error)
 
 
 class Hooks:
@@ -284,26 +270,28 @@ class Hooks:
         InvalidInput: One of them cannot be called.
     """
 
-    __slots__ = ("_deliver", "_hooks")
+    __slots__ = ("_deliveries", "_hooks")
 
     def __init__(self, hooks: Iterable[Hook] = ()) -> None:
         self._hooks = tuple(hooks)
         for hook in self._hooks:
             if not callable(hook):
                 raise InvalidInput(f"{hook!r} is not a hook. Give a function that takes one event.")
-        self._deliver = _Delivery()
+        self._deliveries = [(hook, Delivery(hook, FirstFailures(logger).report)) for hook in self._hooks]
 
     def emit(self, event: Event) -> None:
-        """Tell every hook. Never raises an `Exception`.
+        """Tell every hook. Never raises an `Exception`, and waits a second at most for a hook that does not answer.
 
-        A hook's awaitable is scheduled on the running loop. Where none runs, it is run to its end here.
+        A hook's awaitable is scheduled on the running loop. Where none runs, it is run to its end.
         """
-        for hook in self._hooks:
-            self._deliver(hook, hook, event)
+        for hook, each in self._deliveries:
+            each.tell(hook, event)
 
     async def settle(self) -> None:
-        """Wait until the asynchronous hooks started on the running loop are done."""
-        await self._deliver.settle()
+        """Wait until the asynchronous hooks started on the running loop are done, a second at most."""
+        until = asyncio.get_running_loop().time() + delivery.PATIENCE
+        for _, each in self._deliveries:
+            await each.settle(until)
 
     def __iter__(self) -> Iterator[Hook]:
         return iter(self._hooks)
@@ -328,7 +316,7 @@ class EventContext:
         InvalidInput: The bus offers no way to give it an event.
     """
 
-    __slots__ = ("_deliver", "agent_name", "event_bus", "session_id")
+    __slots__ = ("_delivery", "agent_name", "event_bus", "session_id")
 
     def __init__(self, agent_name: str, event_bus: object, session_id: str | None = None) -> None:
         if event_bus is not None and not _entrances(event_bus):
@@ -339,21 +327,22 @@ class EventContext:
         self.agent_name = agent_name
         self.event_bus = event_bus
         self.session_id = session_id
-        self._deliver = _Delivery()
+        self._delivery = _to_bus(event_bus)
 
     def emit(self, event: Event) -> None:
-        """Put the event on the bus. Never raises an `Exception`."""
-        if self.event_bus is None:
-            return
-        entrances = _entrances(self.event_bus)
-        preferred = ("emit_nowait", "emit") if _a_loop_runs() else ("emit", "emit_nowait")
-        call = next((entrances[name] for name in (*preferred, "call") if name in entrances), None)
-        if call is not None:
-            self._deliver(self.event_bus, call, event)
+        """Put the event on the bus. Never raises an `Exception`, and waits a second at most."""
+        if self.event_bus is not None:
+            self._delivery.tell(self._put, event)
 
     async def settle(self) -> None:
-        """Wait until the bus has taken what was put on it from the running loop."""
-        await self._deliver.settle()
+        """Wait until the bus has taken what was put on it from the running loop, a second at most."""
+        await self._delivery.settle(asyncio.get_running_loop().time() + delivery.PATIENCE)
+
+    def _put(self, event: Event) -> object:
+        entrances = _entrances(self.event_bus)
+        preferred = ("emit", "emit_nowait") if running_loop() is None else ("emit_nowait", "emit")
+        call = next((entrances[name] for name in (*preferred, "call") if name in entrances), None)
+        return None if call is None else call(event)
 
     def __bool__(self) -> bool:
         return self.event_bus is not None
@@ -369,13 +358,10 @@ def _entrances(bus: object) -> dict[str, Callable[[Event], object]]:
     return {name: way for name, way in ways.items() if callable(way)}
 
 
-def _a_loop_runs() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+_buses: weakref.WeakValueDictionary[int, Delivery] = weakref.WeakValueDictionary()
+"""By the id of a bus, which its delivery keeps in being: who opens a conversation for every request waits once."""
 
 
-async def _wait_for(answer: Awaitable[object]) -> None:
-    await answer
+def _to_bus(bus: object) -> Delivery:
+    known = _buses.get(id(bus))
+    return known or _buses.setdefault(id(bus), Delivery(bus, FirstFailures(logger).report))

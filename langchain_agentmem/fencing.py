@@ -20,6 +20,8 @@ from functools import lru_cache
 
 from langchain_agentmem.errors import InvalidInput
 
+__all__ = ["fenced", "harmless", "unfenced"]
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 

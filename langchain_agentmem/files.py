@@ -39,7 +39,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     """
     target = path_of_file(path)
     try:
-        if target.is_file() and _is_database(target):
+        if target.is_file() and is_database(target):
             raise InvalidInput(f"{str(target)!r} is a database, which a text would replace. Write elsewhere.")
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
@@ -90,7 +90,8 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise InvalidInput(f"{str(target)!r} cannot be written: {error}.") from error
 
 
-def _is_database(path: Path) -> bool:
+def is_database(path: Path) -> bool:
+    """Whether a file is a SQLite database."""
     try:
         with path.open("rb") as file:
             return file.read(len(_SQLITE_BEGINS)) == _SQLITE_BEGINS

@@ -1,4 +1,4 @@
-"""What `memory.search` is asked for, checked, and what a trace shows of what it found."""
+"""What `memory.search` is asked for, checked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from langchain_agentmem.finding import KINDS, stored_as
 from langchain_agentmem.memory.found import Outlook
 from langchain_agentmem.namespaces import id_of, range_of, resolve, running_config
 from langchain_agentmem.retrieval.ranking import Weights
-from langchain_agentmem.retrieval.search import Recollection, Walls, inquiry
+from langchain_agentmem.retrieval.search import Walls, inquiry
 from langchain_agentmem.rewinding.threads import thread_point
 
 MOST_HITS = 10_000
@@ -100,23 +100,6 @@ def checked_weights(weights: Any) -> Weights:
     if not isinstance(weights, Weights):
         raise InvalidInput(f"weights must be Weights, not {type(weights).__name__}.")
     return weights
-
-
-def shown(found: Sequence[Recollection]) -> dict[str, Any]:
-    """Results as a trace shows them."""
-    documents = [
-        {
-            "page_content": each.text,
-            "metadata": {
-                "id": each.id,
-                "kind": each.kind,
-                "score": round(each.score, 4),
-                "why": str(each.why),
-            },
-        }
-        for each in found
-    ]
-    return {"documents": documents}
 
 
 def _listed(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
@@ -25,13 +24,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import run_in_executor
 
-from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.errors import InvalidInput, MissingExtra, leaves_the_node
 from langchain_agentmem.storage import Operation
+from langchain_agentmem.tracing import RunType, Step, Thunk, Tracing, brief, documents
 
 if TYPE_CHECKING:
-    from langchain_agentmem.database import Database
+    from langchain_agentmem.database import Database, Outputs
     from langchain_agentmem.memory.found import Outlook
-    from langchain_agentmem.retrieval.search import Inquiry, Recollection, Walls
+    from langchain_agentmem.retrieval.search import Inquiry, Walls
 
 T = TypeVar("T")
 
@@ -41,6 +41,12 @@ NO_STREAM = "nostream"
 OURS = "agentmem"
 """The tag of a model's call that memory makes, and not the agent."""
 
+ASKED_FOR = "agentmem_step"
+"""What the metadata of such a call says it is made for: the name of its step."""
+
+_WITHOUT_DATABASE = Tracing()
+"""For work that needs no database."""
+
 
 class Ask(NamedTuple):
     """A question to a model; the answer is its text, unless something else is wanted.
@@ -48,9 +54,11 @@ class Ask(NamedTuple):
     Attributes:
         model: Whatever `usable_model` gives.
         messages: What it is given.
-        name: What the call is called in a trace.
+        name: What the step is called in a trace, `<part>.<verb>`. The model's own run shows beneath it.
         timeout: Seconds to wait for an answer, after which `TimeoutError` is raised; None for ever.
         read: Takes the answer out of what the model gave. Default: its text.
+        shown: Whether it is a step of its own. If not, the model's run shows beneath the step around it.
+        inputs: What a trace shows beside how much it is given.
     """
 
     model: Any
@@ -58,6 +66,8 @@ class Ask(NamedTuple):
     name: str
     timeout: float | None = None
     read: Callable[[Any], Any] | None = None
+    shown: bool = True
+    inputs: Thunk | None = None
 
 
 class Run(NamedTuple):
@@ -68,12 +78,16 @@ class Run(NamedTuple):
         make: Makes the operation.
         write: Whether it writes.
         inputs: What a trace shows of it.
+        outputs: What it shows of its value. Default: how much that is.
+        shown: Whether it is a step of its own. If not, it is a detail of the step around it.
     """
 
     name: str
     make: Operation[Any]
     write: bool = False
-    inputs: Callable[[], Mapping[str, Any]] | None = None
+    inputs: Thunk | None = None
+    outputs: Outputs | None = None
+    shown: bool = True
 
 
 class Find(NamedTuple):
@@ -85,6 +99,8 @@ class Find(NamedTuple):
         walls: Where to look.
         limit: Most results.
         outlook: Whose memory counts as it is seen from where.
+        inputs: What a trace shows beside the query and the limit.
+        shown: Whether it is a step of its own. If not, it is a detail of the step around it.
     """
 
     name: str
@@ -92,6 +108,26 @@ class Find(NamedTuple):
     walls: Walls
     limit: int
     outlook: Outlook | None = None
+    inputs: Thunk | None = None
+    shown: bool = True
+
+
+class Shown(NamedTuple):
+    """Work that a trace shows as one step, with all that it wishes for beneath it; the answer is its value.
+
+    Attributes:
+        name: What the step is called in a trace, `<part>.<verb>`.
+        work: The work.
+        inputs: What a trace shows of it.
+        outputs: What it shows of its value. Default: nothing.
+        run_type: What LangChain takes it for; see `Tracing.step`.
+    """
+
+    name: str
+    work: Work[Any]
+    inputs: Thunk | None = None
+    outputs: Outputs | None = None
+    run_type: RunType = "chain"
 
 
 class Do(NamedTuple):
@@ -106,7 +142,7 @@ class Do(NamedTuple):
     ado: Callable[[], Awaitable[Any]] | None = None
 
 
-Wish: TypeAlias = Ask | Run | Find | Do
+Wish: TypeAlias = Ask | Run | Find | Shown | Do
 
 Work: TypeAlias = Generator[Wish, Any, T]
 """Yields what it wants to know, is sent the answers, returns a `T`."""
@@ -125,7 +161,7 @@ def perform(work: Work[T], database: Database | None = None) -> T:
             try:
                 answer = _answer(wish, database)
             except Exception as error:  # it is the work's to handle
-                if _leaves_the_node(error):
+                if leaves_the_node(error):
                     raise
                 wish = work.throw(error)
             else:
@@ -144,7 +180,7 @@ async def aperform(work: Work[T], database: Database | None = None) -> T:
             try:
                 answer = await _aanswer(wish, database)
             except Exception as error:  # it is the work's to handle
-                if _leaves_the_node(error):
+                if leaves_the_node(error):
                     raise
                 wish = work.throw(error)
             else:
@@ -188,27 +224,26 @@ def usable_model(given: Any) -> Any:
     )
 
 
-def _leaves_the_node(error: Exception) -> bool:
-    """Whether LangGraph raised it to leave a node, as `interrupt` does. No model has failed then."""
-    errors = sys.modules.get("langgraph.errors")  # where a graph runs it is loaded
-    return errors is not None and isinstance(error, errors.GraphBubbleUp)
-
-
 def _answer(wish: Wish, database: Database | None) -> Any:
     if isinstance(wish, Do):
         return wish.do()
     if isinstance(wish, Run):
         run = _of(database).write if wish.write else _of(database).read
-        return run(wish.name, wish.make, wish.inputs)
+        return run(wish.name, wish.make, wish.inputs, wish.outputs, shown=wish.shown)
     if isinstance(wish, Find):
-        tracing = _of(database).tracing
-        with tracing.step(f"memory.{wish.name}", run_type="retriever", inputs=lambda: _sought(wish)) as step:
+        with _step(wish, database) as step:
             found = _of(database).find(wish.asked, wish.walls, limit=wish.limit, outlook=wish.outlook)
-            step.finish(lambda: {"documents": list(map(_document, found))})
+            step.finish(lambda: documents(found))
         return found
-    if wish.timeout is None and not _is_in_a_loop():
-        return _asked(wish)
-    return _in_time(wish, wish.timeout)
+    with _step(wish, database) as step:
+        if isinstance(wish, Shown):
+            value = perform(wish.work, database)
+            step.finish(lambda: _told(wish, value))
+            return value
+        with _tracing(database).private():
+            answer = _asked(wish) if wish.timeout is None and not _is_in_a_loop() else _in_time(wish, wish.timeout)
+        step.finish(lambda: _answered(answer))
+        return answer
 
 
 async def _aanswer(wish: Wish, database: Database | None) -> Any:
@@ -216,13 +251,24 @@ async def _aanswer(wish: Wish, database: Database | None) -> Any:
         return await (run_in_executor(None, wish.do) if wish.ado is None else wish.ado())
     if isinstance(wish, Run):
         run = _of(database).awrite if wish.write else _of(database).aread
-        return await run(wish.name, wish.make, wish.inputs)
+        return await run(wish.name, wish.make, wish.inputs, wish.outputs, shown=wish.shown)
     if isinstance(wish, Find):
-        tracing = _of(database).tracing
-        async with tracing.step(f"memory.{wish.name}", run_type="retriever", inputs=lambda: _sought(wish)) as step:
+        async with _step(wish, database) as step:
             found = await _of(database).afind(wish.asked, wish.walls, limit=wish.limit, outlook=wish.outlook)
-            step.finish(lambda: {"documents": list(map(_document, found))})
+            step.finish(lambda: documents(found))
         return found
+    async with _step(wish, database) as step:
+        if isinstance(wish, Shown):
+            value = await aperform(wish.work, database)
+            step.finish(lambda: _told(wish, value))
+            return value
+        with _tracing(database).private():
+            answer = await _awaited_answer(wish)
+        step.finish(lambda: _answered(answer))
+        return answer
+
+
+async def _awaited_answer(wish: Ask) -> Any:
     async with asyncio.timeout(wish.timeout):
         if hasattr(wish.model, "ainvoke"):
             return _read(wish, await wish.model.ainvoke(list(wish.messages), config=_config(wish)))
@@ -276,16 +322,42 @@ async def _awaited(reply: Any) -> Any:
     return await reply
 
 
+def _step(wish: Ask | Find | Shown, database: Database | None) -> Step:
+    tracing, name = _tracing(database), f"memory.{wish.name}"
+    if isinstance(wish, Shown):
+        return tracing.step(name, run_type=wish.run_type, inputs=wish.inputs)
+    if not wish.shown:
+        return tracing.unheard(name)
+    if isinstance(wish, Find):
+        return tracing.step(name, run_type="retriever", inputs=lambda: _sought(wish))
+    return tracing.step(name, inputs=lambda: _asks(wish))
+
+
 def _sought(wish: Find) -> dict[str, Any]:
-    return {"query": wish.asked.question.text, "limit": wish.limit}
+    others = {} if wish.inputs is None else wish.inputs()
+    return {"query": wish.asked.question.text, "limit": wish.limit, **others}
 
 
-def _document(found: Recollection) -> dict[str, Any]:
-    return {"id": found.id, "page_content": found.text, "metadata": {"kind": found.kind, "score": found.score}}
+def _asks(wish: Ask) -> dict[str, Any]:
+    others = {} if wish.inputs is None else wish.inputs()
+    size = sum(len(str(each.text)) for each in wish.messages)
+    return {"messages": len(wish.messages), "characters": size, **others}
+
+
+def _answered(answer: Any) -> dict[str, Any]:
+    return {"answer": brief(answer) if isinstance(answer, str) else answer}
+
+
+def _told(wish: Shown, value: Any) -> Mapping[str, Any]:
+    return {} if wish.outputs is None else wish.outputs(value)
+
+
+def _tracing(database: Database | None) -> Tracing:
+    return _WITHOUT_DATABASE if database is None else database.tracing
 
 
 def _config(wish: Ask) -> dict[str, Any]:
-    return {"run_name": wish.name, "tags": [NO_STREAM, OURS]}
+    return {"tags": [NO_STREAM, OURS], "metadata": {ASKED_FOR: f"memory.{wish.name}"}}
 
 
 def _read(wish: Ask, reply: Any) -> Any:

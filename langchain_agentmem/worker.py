@@ -222,7 +222,10 @@ class _Lane:
             job = None
             if wanted or (at is not None and at <= self._now()):
                 job = self._leases.take(partial(self._take, wanted, failed, early=early))
-            if job is not None:
+            if job is not None and background and self._stopped:  # meanwhile
+                with self._leases.on(job):
+                    self._engine.write(partial(jobs.release, job))
+            elif job is not None:
                 error = self.do(job, background=background)
                 if error is None:
                     done, delay = True, _SOON

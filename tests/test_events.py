@@ -1,12 +1,26 @@
 """What listeners are promised, and what is promised to those they listen to."""
 
 import asyncio
+import gc
 import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import weakref
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
 
 import pytest
+from langchain_core.messages import HumanMessage
 
+from langchain_agentmem import AgentMemory, delivery
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import (
     Event,
@@ -172,6 +186,525 @@ class TestAsynchronousHooks:
         assert warnings_in(caplog) == []
 
 
+@pytest.fixture
+def hung():
+    """Listeners may wait for this, and are let go when the test is over."""
+    gate = threading.Event()
+    yield gate
+    gate.set()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(delivery, "PATIENCE", 0.05)
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """So patient that a test which waits for a listener in vain ends by its timeout."""
+    monkeypatch.setattr(delivery, "PATIENCE", 600)
+
+
+def until(condition):
+    """Wait for what another thread will do."""
+    while not condition():
+        time.sleep(0.001)
+
+
+async def auntil(condition):
+    while not condition():  # noqa: ASYNC110 - of another thread
+        await asyncio.sleep(0.001)
+
+
+def listening_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "agentmem-listener"]
+
+
+class TestAHookThatHangs:
+    @pytest.fixture(autouse=True)
+    def _impatience(self, impatient):
+        pass
+
+    def test_it_holds_nobody_up_and_is_waited_for_once(self, hung, caplog, monkeypatch):
+        def hangs(event):
+            hung.wait()
+
+        hooks = Hooks([hangs])
+        hooks.emit(STORED)
+        monkeypatch.setattr(delivery, "PATIENCE", 600)
+        for _ in range(100):
+            hooks.emit(UPDATED)
+
+        (record,) = warnings_in(caplog)
+        assert "hangs" in record.getMessage()
+        assert "does not answer; memory goes on without waiting for it" in record.getMessage()
+
+    def test_the_others_have_heard_when_the_operation_goes_on(self, hung, heard):
+        hooks = Hooks([lambda event: hung.wait(), heard.append])
+
+        hooks.emit(STORED)
+        hooks.emit(UPDATED)
+
+        assert heard == [STORED, UPDATED]
+
+    def test_once_it_goes_on_it_hears_everything_in_order(self, hung, heard):
+        def hangs(event):
+            hung.wait()
+            heard.append(event)
+
+        hooks = Hooks([hangs])
+        for _ in range(3):
+            hooks.emit(STORED)
+            hooks.emit(UPDATED)
+        assert heard == []
+        hung.set()
+
+        until(lambda: len(heard) == 6)
+        assert heard == [STORED, UPDATED] * 3
+
+    def test_it_hears_to_the_end_though_the_memory_is_gone(self, hung, heard):
+        def hangs(event):
+            hung.wait()
+            heard.append(event)
+
+        hooks = Hooks([hangs])
+        hooks.emit(STORED)
+        hooks.emit(UPDATED)
+        del hooks
+        gc.collect()
+        hung.set()
+
+        until(lambda: len(heard) == 2)
+
+    def test_what_stands_in_line_is_bounded(self, hung, heard, caplog, monkeypatch):
+        def hangs(event):
+            hung.wait()
+            heard.append(event)
+
+        monkeypatch.setattr(delivery, "MOST", 10)
+        hooks = Hooks([hangs])
+        for _ in range(25):
+            hooks.emit(STORED)
+        hung.set()
+        until(lambda: len(heard) == 10)
+        assert ["does not answer" in each.getMessage() for each in warnings_in(caplog)] == [True, False]
+        assert "10 events behind" in warnings_in(caplog)[1].getMessage()
+
+        # It has caught up, and hears what happens from now on.
+        hooks.emit(UPDATED)
+        until(lambda: len(heard) == 11)
+        assert heard[-1] == UPDATED
+
+    def test_an_awaitable_that_is_seen_through_holds_nobody_up_either(self, hung, caplog):
+        async def hangs(event):
+            hung.wait()
+
+        Hooks([hangs]).emit(STORED)
+
+        assert "does not answer" in warnings_in(caplog)[0].getMessage()
+
+    def test_an_interrupt_of_one_that_nobody_waits_for_is_logged(self, hung, caplog):
+        def interrupted(event):
+            hung.wait()
+            raise KeyboardInterrupt
+
+        Hooks([interrupted]).emit(STORED)
+        hung.set()
+
+        until(lambda: len(warnings_in(caplog)) == 2)
+        assert warnings_in(caplog)[1].exc_info[0] is KeyboardInterrupt
+
+    async def test_what_it_gives_at_last_is_awaited_on_the_callers_loop(self, hung, heard):
+        async def tell(event):
+            heard.append((event, asyncio.get_running_loop()))
+
+        def hangs(event):
+            hung.wait()
+            return tell(event)
+
+        hooks = Hooks([hangs])
+        hooks.emit(STORED)
+        hooks.emit(UPDATED)
+        hung.set()
+        await auntil(lambda: len(heard) == 2)
+
+        here = asyncio.get_running_loop()
+        assert heard == [(STORED, here), (UPDATED, here)]
+
+    async def test_what_it_causes_at_last_reaches_the_others_on_that_loop(self, hung, heard):
+        async def later(event):
+            heard.append((event, threading.get_ident()))
+
+        def hangs(event):
+            if event == STORED:
+                hung.wait()
+                hooks.emit(UPDATED)
+
+        asyncio.get_running_loop().set_debug(True)  # which finds out who comes near it in another thread
+        hooks = Hooks([hangs, later])
+        hooks.emit(STORED)
+        hung.set()
+        await auntil(lambda: len(heard) == 2)
+
+        here = threading.get_ident()
+        assert heard == [(STORED, here), (UPDATED, here)]
+
+    def test_what_it_gives_when_the_loop_is_closed_is_dropped(self, hung, caplog):
+        async def tell(event):
+            raise AssertionError
+
+        left = threading.Event()
+
+        def hangs(event):
+            hung.wait()
+            left.set()
+            return tell(event)
+
+        async def program():
+            hooks.emit(STORED)
+
+        hooks = Hooks([hangs])
+        asyncio.run(program())
+        hung.set()
+        left.wait()
+
+        until(lambda: not hooks._deliveries[0][1]._waiting)
+        assert len(warnings_in(caplog)) == 1
+
+    async def test_settling_does_not_wait_for_ever(self, caplog, monkeypatch):
+        async def hangs(event):
+            await asyncio.Event().wait()
+
+        hooks = Hooks([hangs])
+        hooks.emit(STORED)
+        await hooks.settle()
+        monkeypatch.setattr(delivery, "PATIENCE", 600)
+        hooks.emit(STORED)
+        await hooks.settle()
+
+        (record,) = warnings_in(caplog)
+        assert "does not answer" in record.getMessage()
+
+    async def test_tasks_that_never_end_are_bounded(self, caplog, monkeypatch):
+        begun = []
+
+        async def hangs(event):
+            begun.append(event)
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(delivery, "MOST", 10)
+        hooks = Hooks([hangs])
+        for _ in range(25):
+            hooks.emit(STORED)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+        assert len(begun) == 10
+        assert "10 events behind" in warnings_in(caplog)[0].getMessage()
+
+    async def test_tasks_that_the_loop_had_no_time_for_are_not(self, heard, monkeypatch):
+        async def prompt(event):
+            heard.append(event)
+
+        monkeypatch.setattr(delivery, "MOST", 10)
+        hooks = Hooks([prompt])
+        for _ in range(25):
+            hooks.emit(STORED)
+        await hooks.settle()
+
+        assert len(heard) == 25
+
+    def test_an_agent_does_its_work(self, url, hung, caplog):
+        with AgentMemory(url, hooks=[lambda event: hung.wait()]) as memory:
+            conversation = memory.conversation("chat")
+            conversation.add_user_message("Call Ada on Monday.")
+            assert [hit.text for hit in memory.search("Ada")] == ["Call Ada on Monday."]
+
+        assert len(warnings_in(caplog)) == 1
+
+    async def test_an_agent_that_awaits_does_its_work(self, url, hung, caplog):
+        async def hangs(event):
+            await asyncio.Event().wait()
+
+        async with AgentMemory(url, hooks=[lambda event: hung.wait(), hangs]) as memory:
+            conversation = memory.conversation("chat")
+            await conversation.aadd_messages([HumanMessage("Call Ada on Monday.")])
+            assert [hit.text for hit in await memory.asearch("Ada")] == ["Call Ada on Monday."]
+
+        assert len(warnings_in(caplog)) == 2
+
+
+@pytest.mark.usefixtures("patient")
+class TestTheThreadOfAHook:
+    """A hook does not notice that it has one."""
+
+    def test_there_is_one_for_each_hook(self):
+        threads = []
+        hooks = Hooks([lambda event: threads.append(threading.get_ident())] * 2)
+
+        hooks.emit(STORED)
+        hooks.emit(STORED)
+
+        first, second, *again = threads
+        assert again == [first, second]
+        assert len({first, second, threading.get_ident()}) == 3
+
+    def test_it_ends_when_there_is_nothing_to_do_and_begins_again(self, heard, monkeypatch):
+        monkeypatch.setattr(delivery, "IDLE", 0.01)
+        before = listening_threads()
+        hooks = Hooks([heard.append])
+
+        for count in range(1, 4):
+            hooks.emit(STORED)
+            until(lambda: set(listening_threads()) <= set(before))
+            assert len(heard) == count
+
+    def test_it_does_not_keep_the_hook_in_being(self):
+        class Hook:
+            def __call__(self, event):
+                pass
+
+        hook = Hook()
+        hooks = Hooks([hook])
+        hooks.emit(STORED)
+        alive = weakref.ref(hook)
+        del hooks, hook
+
+        until(lambda: gc.collect() is not None and alive() is None)
+
+    def test_the_hook_sees_the_context_of_the_caller(self, heard):
+        variable = ContextVar("variable", default="unset")
+        hooks = Hooks([lambda event: heard.append(variable.get())])
+
+        hooks.emit(STORED)
+        variable.set("mine")
+        hooks.emit(STORED)
+
+        assert heard == ["unset", "mine"]
+
+    @pytest.mark.parametrize("debug", [False, True])
+    async def test_the_hook_sees_the_loop_of_the_caller(self, heard, debug):
+        async def later(event):
+            heard.append(event)
+
+        asyncio.get_running_loop().set_debug(debug)
+        tasks = []
+        hooks = Hooks([lambda event: tasks.append(asyncio.get_running_loop().create_task(later(event)))])
+        hooks.emit(STORED)
+        await asyncio.gather(*tasks)
+
+        assert heard == [STORED]
+        assert asyncio.get_running_loop().get_debug() is debug
+
+    def test_events_of_many_threads_have_been_heard_when_each_goes_on(self, monkeypatch):
+        monkeypatch.setattr(delivery, "MOST", 1)  # only what nobody waits for is ever lost
+        heard = set()
+
+        def hook(event):
+            heard.add(event.message_id)
+
+        hooks = Hooks([hook])
+        missing = []
+
+        def work(name):
+            for number in range(50):
+                event = MessageUpdated(namespace=("acme",), conversation_id="c", message_id=f"{name}-{number}")
+                hooks.emit(event)
+                if event.message_id not in heard:
+                    missing.append(event)
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(work, range(8)))
+
+        assert missing == []
+        assert len(heard) == 400
+
+    def test_a_hook_may_cause_events_to_itself(self, heard):
+        def echo(event):
+            heard.append(event)
+            if event == STORED:
+                hooks.emit(UPDATED)
+                heard.append("and now?")
+
+        hooks = Hooks([echo])
+        hooks.emit(STORED)
+
+        assert heard == [STORED, UPDATED, "and now?"]
+
+    def test_hooks_may_cause_events_to_each_other_at_the_same_time(self, heard):
+        both = threading.Barrier(2, timeout=60)
+
+        def first(event):
+            heard.append(("first", event))
+            if event == RESET:
+                both.wait()
+                hooks.emit(UPDATED)
+
+        def second(event):
+            heard.append(("second", event))
+            if event == STORED:
+                both.wait()
+                hooks.emit(UPDATED)
+
+        hooks = Hooks([first, second])
+        with ThreadPoolExecutor(2) as threads:
+            one = threads.submit(hooks.emit, STORED)
+            until(lambda: ("second", STORED) in heard)
+            threads.submit(hooks.emit, RESET).result()
+            one.result()
+
+        until(lambda: len(heard) == 8)
+        assert Counter(name for name, event in heard if event == UPDATED) == {"first": 2, "second": 2}
+
+    async def test_an_awaitable_of_an_event_that_a_hook_caused_is_awaited(self, heard):
+        async def later(event):
+            heard.append(event)
+
+        def causes(event):
+            if event == STORED:
+                hooks.emit(UPDATED)
+
+        hooks = Hooks([causes, later])
+        hooks.emit(STORED)
+        await auntil(lambda: len(heard) == 2)
+
+        assert set(heard) == {STORED, UPDATED}
+
+    def test_a_hook_may_use_the_memory(self, url, heard):
+        def copy(event):
+            if isinstance(event, MessagesStored) and event.conversation_id == "chat":
+                memory.conversation("copies").add_user_message("One message came.")
+                heard.extend(hit.text for hit in memory.search("message came"))
+
+        with AgentMemory(url, hooks=[copy]) as memory:
+            memory.conversation("chat").add_user_message("Call Ada on Monday.")
+
+        assert heard == ["One message came."]
+
+    async def test_an_asynchronous_hook_may_close_the_memory(self, heard):
+        async def closes(event):
+            if isinstance(event, MessagesStored):
+                await memory.aclose()
+                heard.append("closed")
+
+        memory = AgentMemory(":memory:", hooks=[closes])
+        await memory.conversation("chat").aadd_messages([HumanMessage("Call Ada on Monday.")])
+        await memory.aclose()
+        await auntil(lambda: bool(heard))
+
+    def test_where_no_thread_can_be_made_the_hook_is_called_all_the_same(self, heard, monkeypatch):
+        def cannot(self):
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", cannot)
+        Hooks([heard.append]).emit(STORED)
+
+        assert heard == [STORED]
+
+
+def run(program):
+    """Run it as a process of its own, and give what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class TestProcesses:
+    def test_one_ends_though_a_hook_hangs(self):
+        out = run("""
+            import threading
+            from langchain_agentmem import AgentMemory, delivery
+            delivery.PATIENCE = 0.05
+            memory = AgentMemory(":memory:", hooks=[lambda event: threading.Event().wait()])
+            memory.conversation("chat").add_user_message("Hello")
+            print("done")
+        """)
+        assert out == "done\n"
+
+    @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a thread cannot be sent a signal")
+    def test_one_can_be_interrupted_while_it_waits(self):
+        out = run("""
+            import logging, signal, threading
+            from langchain_agentmem import delivery
+            from langchain_agentmem.events import Hooks
+            delivery.PATIENCE = 600
+
+            def hook(event):
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                gate.wait()
+                raise SystemExit
+
+            def logged(record):
+                print(record.exc_info[0].__name__, flush=True)
+                told.set()
+
+            logging.getLogger("langchain_agentmem.events").addFilter(logged)
+            gate, told = threading.Event(), threading.Event()
+            hooks = Hooks([hook])
+            try:
+                hooks.emit("event")
+            except KeyboardInterrupt:
+                print("interrupted")
+            gate.set()
+            told.wait()
+        """)
+        assert out == "interrupted\nSystemExit\n"
+
+    def test_one_may_tell_while_it_ends(self):
+        out = run("""
+            from langchain_agentmem.events import Hooks, MessageUpdated
+
+            class Last:
+                def __init__(self):
+                    self.hooks = Hooks([lambda event, say=print: say(event.message_id)])
+                def __del__(self):
+                    self.hooks.emit(self.event)
+
+            last = Last()
+            last.event = MessageUpdated(namespace=(), conversation_id="c", message_id="at last")
+            last.hooks.emit(MessageUpdated(namespace=(), conversation_id="c", message_id="at first"))
+        """)
+        assert out == "at first\nat last\n"
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+    @pytest.mark.parametrize("hanging", [False, True])
+    def test_a_child_tells_its_hooks_too(self, hanging):
+        out = run(f"""
+            import os, threading, warnings
+            from langchain_agentmem import delivery
+            from langchain_agentmem.events import Hooks, MessageUpdated
+            warnings.simplefilter("ignore", DeprecationWarning)  # that other threads run
+            delivery.PATIENCE = 0.05 if {hanging} else 600
+
+            def event(name):
+                return MessageUpdated(namespace=(), conversation_id="c", message_id=name)
+
+            parent = os.getpid()
+
+            def hook(event):
+                if {hanging} and os.getpid() == parent:
+                    threading.Event().wait()
+                heard.append(event.message_id)
+
+            heard = []
+            hooks = Hooks([hook])
+            hooks.emit(event("in the parent"))
+            hooks.emit(event("in the parent, too"))
+            child = os.fork()
+            if not child:
+                heard.clear()
+                hooks.emit(event("in the child"))
+                while not heard:
+                    pass
+                print(heard, flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+        """)
+        assert out == "['in the child']\n"
+
+
 class BusOfTheOriginal:
     """As document 003's bus: `emit_nowait` needs a running loop, and drops the event without one."""
 
@@ -260,4 +793,31 @@ class TestEventContext:
         context.emit(RESET)
         context.emit(RESET)
 
+        assert len(warnings_in(caplog)) == 1
+
+    def test_a_bus_that_hangs_holds_nobody_up(self, hung, impatient, caplog, monkeypatch):
+        class Bus:
+            def emit(self, event):
+                hung.wait()
+
+        bus = Bus()
+        EventContext("Researcher", bus).emit(RESET)
+        monkeypatch.setattr(delivery, "PATIENCE", 600)
+        # Whoever gives the same bus to another conversation waits no more.
+        EventContext("Researcher", bus, session_id="another").emit(RESET)
+
+        (record,) = warnings_in(caplog)
+        assert "does not answer" in record.getMessage()
+
+    async def test_a_bus_that_hangs_where_a_loop_runs_holds_nobody_up(self, hung, impatient, caplog):
+        bus = BusOfTheOriginal()
+        at_once = bus.emit_nowait
+        bus.emit_nowait = lambda event: (hung.wait(), at_once(event))
+        context = EventContext("Researcher", bus)
+        context.emit(RESET)
+        context.emit(STORED)
+        hung.set()
+        await auntil(lambda: len(bus.events) == 2)
+
+        assert bus.events == [RESET, STORED]
         assert len(warnings_in(caplog)) == 1

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,10 +17,16 @@ from rich.text import Text
 from langchain_agentmem import __version__
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.commands.audit import audit
-from langchain_agentmem.commands.console import AsJson, Existing, existing, namespace_named, print_json
+from langchain_agentmem.commands.branches import branches, diff
+from langchain_agentmem.commands.console import EXIT_CODES, AsJson, Existing, existing, print_json
+from langchain_agentmem.commands.doctor import doctor
 from langchain_agentmem.commands.experiences import experiences
-from langchain_agentmem.demo.screen import Screen, shortened
-from langchain_agentmem.retrieval.search import Recollection
+from langchain_agentmem.commands.facts import facts
+from langchain_agentmem.commands.figures import print_stats
+from langchain_agentmem.commands.moving import backup, copy, erase, export, import_, prune, restore, verify
+from langchain_agentmem.commands.searching import search
+from langchain_agentmem.commands.threads import show, threads
+from langchain_agentmem.demo.screen import Screen
 
 if TYPE_CHECKING:
     from langchain_agentmem.stores.importing import ImportReport
@@ -28,13 +34,22 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="agentmem",
     help="One database for everything an agent remembers.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help, also where it is piped
 )
+for reading in (threads, show, search, branches, diff, facts):
+    app.command()(reading)
+for writing in (verify, backup, restore, export, copy, erase, prune, doctor):
+    app.command()(writing)
+app.command("import")(import_)
 app.add_typer(audit)
 app.add_typer(experiences)
+
+SLOWEST = 10
+"""Operations that `stats` prints."""
 
 DEMO = """Watch a LangGraph agent that remembers across conversations and processes.
 
@@ -113,55 +128,22 @@ def demo(
 
 
 @app.command()
-def search(
+def stats(
     *,
-    query: Annotated[str, typer.Argument(help="Any text.")],
     database: Existing,
-    namespace: Annotated[str, typer.Option(metavar="A/B", help="Look only here and below. Default: everywhere.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="Most results.")] = 10,
+    slowest: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="How many of the slowest operations. Default: 10, and in JSON all."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find what was said, and why it was found."""
-    with existing(database) as memory:
-        found = memory.search(query, namespace=namespace_named(namespace), limit=limit)
-    if as_json:
-        print_json([_as_dict(each) for each in found])
-        return
-    screen = Screen()
-    for number, each in enumerate(found, 1):
-        where = "/".join((*each.namespace, str(each.conversation_id)))
-        screen.line(f"{number}. {each.score:.2f}  {each.created_at:%Y-%m-%d %H:%M}  {where}  {each.id}", "bold")
-        screen.line(f"   {shortened(each.text)}")
-        screen.line(f"   why: {each.why}", "dim")
-    if not found:
-        screen.line("Nothing was found.")
-
-
-@app.command()
-def stats(*, database: Existing, as_json: AsJson = False) -> None:
-    """Count what is stored."""
+    """Count what is stored, and tell what was measured: sizes, tokens kept out, caches, slowest operations."""
     with existing(database) as memory:
         counted = memory.stats()
     if as_json:
-        print_json(counted)
-        return
-    screen = Screen()
-    for name, value in counted.items():
-        screen.line(f"{name:<15} {value:>15,}")
-
-
-@app.command()
-def verify(database: Existing) -> None:
-    """Check the whole database. The exit code is 1 where something is wrong."""
-    with existing(database) as memory:
-        report = memory.verify()
-    screen = Screen()
-    for problem in report.problems:
-        screen.line(problem, "red")
-    checked = ", ".join(f"{value:,} {name}" for name, value in report.checked.items())
-    screen.line(f"{'All is well' if report.ok else f'{len(report.problems)} problems'}: checked {checked}.")
-    if not report.ok:
-        raise typer.Exit(1)
+        print_json({**counted, "operations": counted["operations"][:slowest]})
+    else:
+        print_stats(Screen(), counted, slowest=SLOWEST if slowest is None else slowest)
 
 
 @app.command("import-checkpoints")
@@ -213,16 +195,3 @@ def _counting() -> Iterator[Callable[[ImportReport], None] | None]:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=None)
         yield lambda report: progress.update(task, completed=report.checkpoints + report.known)
-
-
-def _as_dict(found: Recollection) -> dict[str, Any]:
-    return {
-        "kind": found.kind,
-        "id": found.id,
-        "text": found.text,
-        "score": found.score,
-        "namespace": found.namespace,
-        "conversation_id": found.conversation_id,
-        "created_at": found.created_at.isoformat(),
-        "why": dataclasses.asdict(found.why),
-    }

@@ -13,7 +13,17 @@ from zoneinfo import ZoneInfo
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.commands.console import AsJson, existing, namespace_named, print_json
+from langchain_agentmem.commands.console import (
+    DATABASE_VARIABLE,
+    LIMIT,
+    AsJson,
+    Most,
+    count,
+    existing,
+    named,
+    namespace_named,
+    print_json,
+)
 from langchain_agentmem.demo.screen import Screen, shortened
 from langchain_agentmem.errors import InvalidInput
 
@@ -25,6 +35,12 @@ audit = typer.Typer(name="audit", help="Every prompt and reply.", rich_markup_mo
 
 Database = Annotated[
     str | None, typer.Option("--database", metavar="PATH", help="The database: a path or a postgresql:// URL.")
+]
+FirstDatabase = Annotated[
+    str | None,
+    typer.Option(
+        "--database", metavar="PATH", envvar=DATABASE_VARIABLE, help="The database: a path or a postgresql:// URL."
+    ),
 ]
 Namespace = Annotated[str | None, typer.Option("--namespace", metavar="A/B", help="The namespace. Default: the root.")]
 Conversation = Annotated[str | None, typer.Option(metavar="ID", help="Only this conversation. Default: all.")]
@@ -44,7 +60,7 @@ class _Given(NamedTuple):
 def report(
     *,
     context: typer.Context,
-    database: Database = None,
+    database: FirstDatabase = None,
     namespace: Namespace = None,
     last: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Print the last N entries in place of the report.")
@@ -85,6 +101,7 @@ def todos(
     reopen: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="This one is to be done after all; may be repeated.")
     ] = None,
+    limit: Most = None,
     as_json: AsJson = False,
 ) -> None:
     """List what is to be done, or say what is."""
@@ -95,12 +112,13 @@ def todos(
             trail.reopen(each)
         found = trail.todos("done" if done else "open")
     if as_json:
-        print_json(_plain(found))
+        print_json(_plain(found[:limit]))
         return
-    screen = Screen()
-    for todo in found:
+    screen, most = Screen(), limit or LIMIT
+    for todo in found[:most]:
         screen.line(f"{todo.id}  {todo.created_at:%Y-%m-%d}", "bold")
         screen.line(f"   {shortened(todo.prompt)}")
+    screen.more(min(most, len(found)), len(found))
     if not found:
         screen.line(f"Nothing is {'done' if done else 'to be done'}.")
 
@@ -154,7 +172,7 @@ def verify(
         screen = Screen()
         for problem in found.problems:
             screen.line(problem, "red")
-        state = "All is well" if found.ok else _count(len(found.problems), "problem", "problems")
+        state = "All is well" if found.ok else count(len(found.problems), "problem")
         screen.line(f"{state}: checked {_entries(found.entries)}, of which {found.erased:,} are erased.")
         screen.line(f"Head: {found.head}")
     if not found.ok:
@@ -170,19 +188,22 @@ def archive(
     before: Annotated[
         datetime | None, typer.Option(metavar="DATE", help="Entries before this time, in UTC. Default: 30 days ago.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compress old entries where they are. They are read and found as before."""
     with _trail(context, database, namespace) as trail:
-        count = trail.archive(before)
-    Screen().line(f"{_entries(count)} archived.")
+        done = trail.archive(before)
+    _print_done("archived", done, f"{_entries(done)} archived.", as_json=as_json)
 
 
 @audit.command("filter-junk")
-def filter_junk(*, context: typer.Context, database: Database = None, namespace: Namespace = None) -> None:
+def filter_junk(
+    *, context: typer.Context, database: Database = None, namespace: Namespace = None, as_json: AsJson = False
+) -> None:
     """Judge every entry anew by the rules for junk. Nothing is deleted."""
     with _trail(context, database, namespace) as trail:
-        count = trail.filter_junk()
-    Screen().line(f"{_entries(count)} judged otherwise than before.")
+        done = trail.filter_junk()
+    _print_done("changed", done, f"{_entries(done)} judged otherwise than before.", as_json=as_json)
 
 
 @audit.command("import")
@@ -215,12 +236,17 @@ def import_document(
 
 @audit.command("export")
 def export_document(
-    *, context: typer.Context, file: File, database: Database = None, namespace: Namespace = None
+    *,
+    context: typer.Context,
+    file: File,
+    database: Database = None,
+    namespace: Namespace = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write all entries, hidden ones included, as an agent_memory.json. A file that is there is replaced."""
     with _trail(context, database, namespace) as trail:
-        count = trail.export_document(file)
-    Screen().line(f"{_entries(count)} written.")
+        done = trail.export_document(file)
+    _print_done("written", done, f"{_entries(done)} written.", as_json=as_json)
 
 
 @audit.command()
@@ -276,7 +302,7 @@ def _report(given: _Given, timezone: str, *, as_json: bool) -> None:
 @contextmanager
 def _opened(given: _Given, *, make: bool = False) -> Iterator[tuple[AgentMemory, tuple[str, ...]]]:
     if given.database is None:
-        raise InvalidInput("Which database? Name it with --database PATH.")
+        raise InvalidInput(f"Which database? Name it with --database PATH, or in {DATABASE_VARIABLE}.")
     with AgentMemory(given.database) if make else existing(given.database) as memory:
         yield memory, namespace_named(given.namespace or "")
 
@@ -300,7 +326,7 @@ def _print(entries: list[AuditEntry], *, as_json: bool) -> None:
         return
     screen = Screen()
     for each in entries:
-        where = "/".join((*each.namespace, each.conversation_id or "-"))
+        where = named(each.namespace, each.conversation_id or "-")
         screen.line(f"{each.created_at:%Y-%m-%d %H:%M}  {where}  {each.kind}  {each.id}", "bold")
         screen.line(f"   > {shortened(each.prompt)}")
         screen.line(f"   < {shortened(each.reply)}")
@@ -310,6 +336,13 @@ def _print(entries: list[AuditEntry], *, as_json: bool) -> None:
             screen.line(f"   hidden: {', '.join(each.junk)}", "dim")
     if not entries:
         screen.line("There are no entries.")
+
+
+def _print_done(what: str, number: int, line: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({what: number})
+    else:
+        Screen().line(line)
 
 
 def _plain(value: Any) -> Any:
@@ -330,8 +363,4 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
-
-
-_entries = partial(_count, one="entry", many="entries")
+_entries = partial(count, one="entry", many="entries")

@@ -1,29 +1,63 @@
-"""What the commands share: how a database is named and opened, and how JSON is printed."""
+"""What the commands share: how a database, a namespace and a time are named, and how JSON is printed."""
 
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
 
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 
+DATABASE_VARIABLE = "AGENTMEM_DATABASE"
+"""The environment variable that names the database where no option does."""
+LIMIT = 50
+"""How many lines a list has unless somebody asks for more."""
+
+EXIT_CODES = """Exit codes:
+
+\b
+0    all is well
+1    a check found problems, or an import what could not be read
+2    a command that cannot be understood, or that names what is not there or not installed
+3    the database cannot be opened or read, or could not do its work
+130  interrupted
+"""
+
 Existing = Annotated[
-    str, typer.Option("--database", metavar="PATH", help="The database: a path or a postgresql:// URL.")
+    str,
+    typer.Option(
+        "--database", metavar="PATH", envvar=DATABASE_VARIABLE, help="The database: a path or a postgresql:// URL."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Within = Annotated[
+    str, typer.Option("--namespace", metavar="A/B", help="Only this namespace and all below it. Default: everything.")
+]
+Whose = Annotated[
+    str | None,
+    typer.Option("--namespace", metavar="A/B", help="This namespace, or one below it. Default: whichever fits."),
+]
+Most = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="Print at most so many. Default: 50, and in JSON all.")
+]
 
 
 def existing(database: str) -> AgentMemory:
     """Open a database that is there; a mistyped path must not become an empty one.
 
+    Args:
+        database: A path, a "file:" URI such as `file:agent.db?mode=ro`, or the URL of a server.
+
     Raises:
         InvalidInput: There is none.
     """
-    if "://" not in database and not Path(database).is_file():
+    path = unquote(urlsplit(database).path) if database.startswith("file:") else database
+    if (database.startswith("file:") or "://" not in database) and not Path(path).is_file():
         raise InvalidInput(f"There is no database at {database!r}.")
     return AgentMemory(database)
 
@@ -31,6 +65,43 @@ def existing(database: str) -> AgentMemory:
 def namespace_named(path: str) -> tuple[str, ...]:
     """The namespace that is written as "a/b"."""
     return tuple(filter(None, path.split("/")))
+
+
+def named(namespace: tuple[str, ...], *more: str) -> str:
+    """A namespace, and what is in it, as a person writes it."""
+    return "/".join((*namespace, *more)) or "/"
+
+
+def time_named(text: str) -> datetime:
+    """The time that is written as ISO 8601 has it; without a time zone, in UTC.
+
+    Raises:
+        BadParameter: It is none.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(f"{text!r} is no time such as 2026-05-31 or 2026-05-31T18:30+02:00.") from error
+
+
+def minute(time: datetime) -> str:
+    """A time to the minute, in UTC."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """A number of things: "1 thread", "1,203 threads"."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def size(number: float) -> str:
+    """A number of bytes: "812 B", "1.5 MB"."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:  # noqa: PLR2004 - what makes a kilo
+            return f"{number:,.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
+        number /= 1000
+    return f"{number:,.1f} TB"
 
 
 def print_json(value: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.commands.console import AsJson, Existing, existing, namespace_named, print_json
+from langchain_agentmem.commands.console import AsJson, Existing, count, existing, namespace_named, print_json
 from langchain_agentmem.demo.screen import Screen, shortened
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def check(*, folder: Folder, subfolders: Subfolders = False, as_json: AsJson = F
         for problem in found.problems:
             screen.line(str(problem), "yellow" if problem.is_loaded else "red")
         refused = sum(not problem.is_loaded for problem in found.problems)
-        screen.line(f"{_count(len(found.experiences), 'experience')}; {_count(refused, 'file')} left out.")
+        screen.line(f"{count(len(found.experiences), 'experience')}; {count(refused, 'file')} left out.")
     if not found.ok:
         raise typer.Exit(1)
 
@@ -86,7 +86,7 @@ def select(
             if each["reason"]:
                 screen.line(f"   why: {each['reason']}", "dim")
     chosen, considered = len(selection.experiences), len(selection.candidates)
-    screen.line(f"{chosen} of {_count(considered, 'experience')} would be given (*).")
+    screen.line(f"{chosen} of {count(considered, 'experience')} would be given (*).")
 
 
 @experiences.command()
@@ -134,6 +134,7 @@ def propose(
         typer.Option(metavar="PROVIDER:NAME", help="A model that writes it. Default: none; it lists what was said."),
     ] = None,
     subfolders: Subfolders = False,
+    as_json: AsJson = False,
 ) -> None:
     """Have a proposal written of what a conversation teaches.
 
@@ -143,7 +144,10 @@ def propose(
         library = _library(memory, folder, namespace, subfolders=subfolders)
         source = memory.conversation(conversation, namespace=namespace_named(namespace))
         path = library.propose(source, model=model)
-    typer.echo(str(path))
+    if as_json:
+        print_json({"path": str(path)})
+    else:
+        typer.echo(str(path))
 
 
 def _library(memory: AgentMemory, folder: str, namespace: str, *, subfolders: bool) -> ExperienceLibrary:
@@ -179,7 +183,3 @@ def _as_dict(usage: Usage) -> dict[str, Any]:
             for each in usage.notes
         ],
     }
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

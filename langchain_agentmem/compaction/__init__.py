@@ -4,6 +4,73 @@ Processors (`tool_truncation`, `tool_offload`, `summarization`, `backward_packin
 messages to messages. `CompactionNode` is for graphs and chains, `CompactionMiddleware` for LangChain's agents,
 `ManagedConversationMemory` for conversations, `ContextCompactor` for rounds. Names are loaded when they are first used;
 a star import leaves out the middleware, which needs the extra `[agents]`.
+
+In a graph the history stays as it is, and the context stands under `llm_input_messages`: system messages and the
+first instruction word for word, a summary that goes on from the summary before, and the newest messages as they were
+said, calls with their results. It is valid for every provider, and its beginning stays the same from turn to turn,
+for prompt caches.
+
+    from langchain_core.messages import AIMessage
+    from langgraph.graph import START, StateGraph
+
+    from langchain_agentmem import AgentMemory
+    from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
+
+
+    def answer(state: CompactionState):
+        shown = state["llm_input_messages"]  # give these to your model
+        text = f"I was shown {len(shown)} of {len(state['messages'])} messages. " + "Well! " * 20
+        return {"messages": [AIMessage(text)]}
+
+
+    with AgentMemory("agent.db") as memory:
+        compact = memory.compaction(model=None, config=ManagedMemoryConfig(threshold_tokens=1_000))  # model="openai:…"
+        builder = StateGraph(CompactionState).add_node("compact", compact).add_node("answer", answer)
+        builder.add_edge(START, "compact").add_edge("compact", "answer")
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        thread = {"configurable": {"thread_id": "friday"}}
+        for day in range(40):
+            graph.invoke(
+                {"messages": [("user", f"Note {day}: the quince trees were watered at {day % 12} o'clock.")]}, thread
+            )
+        print(graph.get_state(thread).values["messages"][-1].content)
+        print(memory.search("quince note 7", conversation_id="friday")[0].text)  # what left the context is found
+
+What was compacted is kept in the database: a restart or another process goes on from there without asking the model
+again, and after a rewind or a fork that compaction counts which is true there. When the model fails, hangs or answers
+nonsense, the summary is made of what was said, and made anew when the model is back. `background=True` makes
+summaries ahead of need. `memory.tools()` gives an agent `recall_dropped(query)` and `expand(id)`, which bring back
+what left the context.
+
+For LangChain's agents there is a middleware; a call that a provider refuses as too large is answered by a smaller
+context and tried again:
+
+    from langchain.agents import create_agent
+    from langchain_core.language_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage
+
+    from langchain_agentmem import AgentMemory
+    from langchain_agentmem.compaction import CompactionMiddleware
+
+    model = GenericFakeChatModel(messages=iter([AIMessage("Good morning!")]))
+    with AgentMemory("agent.db") as memory:
+        agent = create_agent(
+            model, [], middleware=[CompactionMiddleware(memory, tools=False)], checkpointer=memory.checkpointer
+        )
+        said = agent.invoke({"messages": [("user", "Good morning.")]}, {"configurable": {"thread_id": "saturday"}})
+        print(said["messages"][-1].content)
+
+A conversation without a graph keeps its own budget, with the configuration of document 003:
+
+    from langchain_agentmem import AgentMemory
+    from langchain_agentmem.compaction import ManagedMemoryConfig
+
+    with AgentMemory("agent.db") as memory:
+        chat = memory.managed_conversation("sunday", config=ManagedMemoryConfig(threshold_tokens=500))
+        for hour in range(40):
+            chat.add(role="user", content=f"It is {hour} o'clock, and all is well in the whole of the garden.")
+            chat.add(role="assistant", content=f"Noted, at {hour}: all is well, and nothing has to be done.")
+        print(len(chat.get_messages()), "of", len(chat.get_raw_messages()), chat.get_cache_stats()["context_tokens"])
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ leaves nothing behind; a later turn has it tried again.
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 from collections import deque
@@ -116,7 +117,8 @@ def usable_share(limit: Size, target: Size) -> float:
 
 def _made(database: Database, make: Callable[[], Work[object]], job: Job) -> None:
     del job
-    perform(make(), database)
+    # In a context of its own: the run of the turn that began it may be over, and is no parent for what is done here.
+    contextvars.Context().run(perform, make(), database)
 
 
 def _wanted(at: Address, lane: str) -> Wanted:

@@ -12,6 +12,7 @@ goes on from there, and of several processes one does it.
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 from collections.abc import Callable
@@ -39,13 +40,13 @@ from langchain_agentmem.compaction.rounds import (
 from langchain_agentmem.compaction.situation import Size, window_of
 from langchain_agentmem.compaction.summarize import Summarized, summarizing
 from langchain_agentmem.compaction.summary import summary_message
-from langchain_agentmem.compaction.telling import Telling
+from langchain_agentmem.compaction.telling import COMPACT, Telling
 from langchain_agentmem.conversations import log
 from langchain_agentmem.errors import InvalidInput, MemoryClosed
 from langchain_agentmem.jobs import Job, Wanted
 from langchain_agentmem.namespaces import path_of
 from langchain_agentmem.tokens import TokenCounter
-from langchain_agentmem.work import Run, Work, perform, usable_model
+from langchain_agentmem.work import Run, Shown, Work, perform, usable_model
 
 if TYPE_CHECKING:
     from langchain_agentmem.conversations.sessions import SessionMemory
@@ -169,23 +170,29 @@ class ContextCompactor:
         return Looked(over=True)
 
     def _summarize(self, job: Job) -> None:
-        perform(self._summarizing(job), self._database)
+        telling = Telling(self._database, self._at.name, agent_name=self.role)
+        work = self._shown(telling.step(COMPACT, self._summarizing(job, telling), self._at, "rounds", role=self.role))
+        # In a context of its own: whoever wrote the round does not wait, and is no parent for what is done here.
+        contextvars.Context().run(perform, work, self._database)
 
     def _seeing(self) -> Any:
         return partial(seen_by, self._at, self.role)
 
     # -- what is done ------------------------------------------------------------------------------------------
 
-    def _summarizing(self, job: Job) -> Work[bool]:
+    @staticmethod
+    def _shown(step: Shown) -> Work[None]:
+        yield step
+
+    def _summarizing(self, job: Job, telling: Telling) -> Work[bool]:
         """Summarize what is due, and keep it. Returns whether there is a new summary."""
-        seen: Seen = yield Run("compaction.rounds", self._seeing())
+        seen: Seen = yield Run("compaction.rounds", self._seeing(), shown=False)
         going = seen.due(self.config)
         if not going:
             return False
         reached = seen.record.reached if seen.record else 0
         messages = told(going, reached + 1)
         window = window_of(self._model)
-        telling = Telling(self._database, self._at.name, agent_name=self.role)
         before = sum(map(self._counter.count_message, messages))
         telling.started(before, len(messages))
         try:
@@ -199,6 +206,9 @@ class ContextCompactor:
                 input_tokens=self._summarization.input_max_tokens or int((window or _INPUT) * _SHARE_OF_WINDOW),
             )
             _check(made)
+            shown = summary_message(made.summary, id=None)
+            tokens = self._counter.count_message(shown)
+            earlier = [] if seen.summary is None else [summary_message(seen.summary, id=None)]
             keep = partial(
                 keep_rounds,
                 self._at,
@@ -209,13 +219,12 @@ class ContextCompactor:
                 job,
                 now=self._database.now(),
                 tried=self._model is not None,
+                saved=max(0, before + sum(map(self._counter.count_message, earlier)) - tokens),
             )
-            kept: bool = yield Run("compaction.keep", keep, write=True)
+            kept: bool = yield Run("compaction.keep", keep, write=True, shown=False)
         except Exception:
             telling.failed()
             raise
-        shown = summary_message(made.summary, id=None)
-        tokens = self._counter.count_message(shown)
         telling.completed(
             Outcome(messages=[shown], tokens=tokens, stages_run=("summarization",), summary=made.summary),
             Size(),

@@ -26,6 +26,7 @@ from langchain_agentmem.compaction.context import Context, open_from, originals,
 from langchain_agentmem.compaction.ledger import History, Ledger
 from langchain_agentmem.compaction.making import is_filler, is_made
 from langchain_agentmem.compaction.pipeline import Outcome, compacting
+from langchain_agentmem.compaction.places import place_of
 from langchain_agentmem.compaction.records import Header, Record
 from langchain_agentmem.compaction.repair import repaired, sound_until, with_distinct_calls
 from langchain_agentmem.compaction.shape import count_rounds, droppable, role_of, shape_of
@@ -38,21 +39,24 @@ from langchain_agentmem.compaction.situation import (
     target_of,
     window_of,
 )
-from langchain_agentmem.compaction.telling import Telling
+from langchain_agentmem.compaction.telling import COMPACT, READY, Telling
 from langchain_agentmem.conversations import log
 from langchain_agentmem.conversations.entries import entry_of
+from langchain_agentmem.conversations.telling import MOST
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.events import MessagesStored
 from langchain_agentmem.namespaces import namespace_of
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.tokens import TokenCounter
-from langchain_agentmem.work import Run, Work
+from langchain_agentmem.work import Run, Shown, Work
 
 logger = logging.getLogger(__name__)
 
 REMEMBERED = 256
 """Records that are kept in memory."""
+CACHE = "compactions"
+"""What the measures call them."""
 BATCH = 500
 """Messages that are recorded in one transaction."""
 _BELOW = 0.9  # of what a provider refused
@@ -155,7 +159,7 @@ class Compactor:
             given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
         )
         self._agent_name = agent_name
-        self._ledger = Ledger(self.counter)
+        self._ledger = Ledger(self.counter, database.measures)
         self._records: OrderedDict[tuple[Any, int], Record] = OrderedDict()
         self._loose: OrderedDict[bytes, Record] = OrderedDict()
         self._recorded: OrderedDict[log.Address, _Recorded] = OrderedDict()
@@ -170,23 +174,33 @@ class Compactor:
                 recorded, and compactions are remembered by this object alone.
             overhead: Tokens that are sent beside the messages.
         """
+        telling = self._telling(at)
+        work = self._viewing(messages, at, overhead, telling)
+        view: View = yield telling.step(COMPACT, work, at, "turn", messages=len(messages), **self._bounds())
+        return view
+
+    def _viewing(
+        self, messages: Sequence[BaseMessage], at: log.Address | None, overhead: int, telling: Telling
+    ) -> Work[View]:
         history, known, context = yield from self._found(messages, at)
         self._learn(history, context, overhead)
         tokens = self._tokens(context, history, overhead)
+        telling.unchanged(tokens, len(context.messages))
         grown = history.tokens[-1] - history.tokens[len(history.messages) - context.grown]
         if not self.is_due(context, tokens, grown, self.model):
             self._notice(history, at, known, context, tokens, overhead)
-            return self._view(context, history, tokens)
+            return self._view(context, history, tokens, overhead)
         if (ready := (yield from self._ready(history, at, known, context))) is not None:
-            tokens = self._tokens(ready, history, overhead)
+            before, tokens = tokens, self._tokens(ready, history, overhead)
             if self._is_within(self.limit, ready, tokens):
-                return self._view(ready, history, tokens)._replace(compacted=True)
+                telling.changed(READY, (before, tokens), (len(context.messages), len(ready.messages)))
+                return self._view(ready, history, tokens, overhead)._replace(compacted=True)
         base = yield from self._base(history, at, context)
-        telling = Telling(self.database, at.name if at else "", agent_name=self._agent_name)
         situation = self.situation(overhead=overhead)
         made = yield from self.compacted(_subject(history, at, base), base, situation, telling, tokens=tokens)
         context = resolved(made.record, history)
-        return self._view(context, history, self._tokens(context, history, overhead))._replace(compacted=True)
+        tokens = self._tokens(context, history, overhead)
+        return self._view(context, history, tokens, overhead)._replace(compacted=True)
 
     def current(self, messages: Sequence[BaseMessage], at: log.Address | None) -> Work[tuple[Subject, Context]]:
         """The context of a history as it is, with what a compaction of it would be of; arguments as for `viewing`."""
@@ -199,7 +213,8 @@ class Compactor:
         """The context that a record of a history gives; arguments as for `viewing`."""
         history = self._ledger.follow(at, messages)
         context = resolved(record, history)
-        return self._view(context, history, self._tokens(context, history, overhead))._replace(compacted=True)
+        tokens = self._tokens(context, history, overhead)
+        return self._view(context, history, tokens, overhead)._replace(compacted=True)
 
     def lower(self, tokens: int) -> None:
         """Note that a provider refused a context of so many tokens: from now on, contexts are kept below that."""
@@ -215,6 +230,17 @@ class Compactor:
         known = yield from self._noted(history, at)
         return history, known, (yield from self._current(history, at, known))
 
+    def _telling(self, at: log.Address | None) -> Telling:
+        return Telling(self.database, at.name if at else "", agent_name=self._agent_name)
+
+    def _bounds(self) -> dict[str, Any]:
+        """What a trace shows of the budget."""
+        return {
+            name: value
+            for name, value in (("threshold_tokens", self.limit.tokens), ("target_tokens", self.target.tokens))
+            if value is not None
+        }
+
     def forget(self) -> None:
         """Forget what was read and said; what is still there will be read again."""
         self._ledger.forget()
@@ -229,25 +255,39 @@ class Compactor:
         if at is None:
             loose = [*self._loose.items()]  # in one go: other threads go on putting records there
             return [Header(0, digest, record.reached, None, ahead=False) for digest, record in reversed(loose)]
-        conversation, found = yield Run("compaction.find", lambda: _known(at))
+        conversation, found = yield Run("compaction.find", lambda: _known(at), shown=False)
         before = self._recorded.get(at)
         if before is not None and (conversation is None or before.conversation not in (conversation, None)):
             before = None  # another process has deleted the conversation since
         new = [
             place for place in _unrecorded(before and before.history, history) if not is_filler(history.messages[place])
         ]
-        while new:
-            batch, new = new[:BATCH], new[BATCH:]
-            now, tail = self.database.now(), self.database.tail
-            entries = [self._entry(history, place, now) for place in batch]
-            made = {history.keys[place] for place in batch if is_made(history.messages[place])}
-            stored = yield Run("compaction.record", _recording(at, entries, made, now=now, tail=tail), write=True)
-            if stored.keys:
-                self.database.emit(partial(_stored, at, tuple(stored.keys)))
+        if new:
+            yield Shown(
+                "compaction.record",
+                self._recording(history, at, new),
+                inputs=lambda: {**place_of(at), "messages": len(new)},
+                outputs=lambda keys: {"count": len(keys), "ids": keys[:MOST]},
+            )
         self._recorded.pop(at, None)
         self._recorded[at] = _Recorded(conversation, history)
         _trim(self._recorded)
         return found  # type: ignore[no-any-return]  # an answer may be anything
+
+    def _recording(self, history: History, at: log.Address, new: Sequence[int]) -> Work[list[str]]:
+        """Record the messages in these places, and give the keys of those that were not there."""
+        keys: list[str] = []
+        for start in range(0, len(new), BATCH):
+            batch = new[start : start + BATCH]
+            now, tail = self.database.now(), self.database.tail
+            entries = [self._entry(history, place, now) for place in batch]
+            made = {history.keys[place] for place in batch if is_made(history.messages[place])}
+            make = _recording(at, entries, made, now=now, tail=tail)
+            stored: log.Appended = yield Run("conversation.record", make, write=True, shown=False)
+            if stored.keys:
+                keys += stored.keys
+                self.database.emit(partial(_stored, at, tuple(stored.keys)))
+        return keys
 
     def _entry(self, history: History, place: int, now: int) -> log.Entry:
         message = records.storable(history.messages[place])
@@ -273,7 +313,7 @@ class Compactor:
             if header.ahead and header.reached > since and _is_of(header, history):
                 record = yield from self._loaded(at, header)
                 if record is not None:
-                    yield Run("compaction.use", partial(records.use, record.id), write=True)
+                    yield Run("compaction.use", partial(records.use, record.id), write=True, shown=False)
                     return resolved(record, history)
         return None
 
@@ -291,18 +331,25 @@ class Compactor:
             return
         if self._is_within(early(self.limit), context, tokens) or _is_ahead(known, context, history):
             return
-        make = partial(self._making_ahead, history, at, context, tokens, overhead)
+        make = partial(self._shown_ahead, history, at, context, tokens, overhead)
         self.ahead.begin(self.database, at, records.STATE, make)
 
-    def _making_ahead(
+    def _shown_ahead(
         self, history: History, at: log.Address, context: Context, tokens: int, overhead: int
     ) -> Work[None]:
-        known: list[Header] = yield Run("compaction.find", lambda: records.headers(at, records.STATE))
+        telling = self._telling(at)
+        work = self._making_ahead(history, at, context, tokens, overhead, telling)
+        yield telling.step(COMPACT, work, at, "ahead of need", messages=len(history.messages), **self._bounds())
+
+    def _making_ahead(
+        self, history: History, at: log.Address, context: Context, tokens: int, overhead: int, telling: Telling
+    ) -> Work[None]:
+        known: list[Header] = yield Run("compaction.find", lambda: records.headers(at, records.STATE), shown=False)
+        telling.unchanged(tokens, len(context.messages))
         if _is_ahead(known, context, history):  # another process has done it
             return
         base = yield from self._base(history, at, context)
         situation = self.situation(overhead=overhead, share=usable_share(self.limit, self.target))
-        telling = Telling(self.database, at.name, agent_name=self._agent_name)
         yield from self.compacted(_subject(history, at, base), base, situation, telling, tokens=tokens, ahead=True)
 
     def _base(self, history: History, at: log.Address | None, context: Context) -> Work[Context]:
@@ -321,10 +368,11 @@ class Compactor:
             return self._loose.get(header.digest)
         key = (at, header.id)
         record = self._records.get(key)
+        self.database.measures.cache(CACHE, record is not None, record is None)
         if record is not None:
             return record
         try:
-            read: Record | None = yield Run("compaction.read", lambda: records.load(at, header.id))
+            read: Record | None = yield Run("compaction.read", lambda: records.load(at, header.id), shown=False)
         except StorageError:
             logger.warning("A compaction cannot be read; the context is compacted anew.", exc_info=True)
             return None
@@ -392,8 +440,10 @@ class Compactor:
                 return
 
     def _tokens_before(self, context: Context) -> int:
-        split = len(context.messages) - context.grown
-        return sum(map(self.counter.count_message, context.messages[:split]))
+        return self._cost(context.messages[: len(context.messages) - context.grown])
+
+    def _cost(self, messages: Sequence[BaseMessage]) -> int:
+        return sum(map(self.counter.count_message, messages))
 
     # -- compacting --------------------------------------------------------------------------------------------
 
@@ -456,7 +506,8 @@ class Compactor:
             telling.failed()
             raise
         left = math.ceil(outcome.tokens * self.counter.factor())
-        telling.completed(outcome, situation.target, tokens=left, messages=len(outcome.messages) + subject.later)
+        messages = len(outcome.messages) + subject.later
+        telling.completed(outcome, situation.target, tokens=left, messages=messages, record=kept)
         return Made(kept, outcome)
 
     def kept(
@@ -488,6 +539,7 @@ class Compactor:
             tried=tried,
             slot=subject.slot,
             ahead=ahead,
+            saved=max(0, self._cost(before.messages) - self._cost(outcome.messages)),
         )
         at = subject.at
         if at is None:
@@ -496,11 +548,14 @@ class Compactor:
             _trim(self._loose)
             return record
         keep = partial(records.keep, at, subject.lane, record, now=self.database.now(), anew=anew)
-        kept: Record = yield Run("compaction.keep", keep, write=True)
+        kept: Record = yield Run("compaction.keep", keep, write=True, shown=False)
         self._records[(at, kept.id)] = kept
         return kept
 
-    def _view(self, context: Context, history: History, tokens: int) -> View:
+    def _view(self, context: Context, history: History, tokens: int, overhead: int) -> View:
+        if context.record is not None:
+            whole = int((history.tokens[-1] + overhead) * self.counter.factor())
+            self.database.measures.shortened(max(0, whole - tokens))
         messages = context.messages
         reached = context.record.reached if context.record else 0
         sound = history.sound if history.sound >= reached else sound_until(history.messages, reached)

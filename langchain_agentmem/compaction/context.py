@@ -86,6 +86,7 @@ def record_of(
     tried: bool,
     slot: int | None = None,
     ahead: bool = False,
+    saved: int = 0,
 ) -> Record:
     """What is to be kept of a compaction.
 
@@ -98,6 +99,7 @@ def record_of(
         tried: Whether a model was asked.
         slot: The row of the last message, where the history is a log.
         ahead: Whether it is not to be used yet.
+        saved: By how many tokens what it came to is shorter than what it began with, uncalibrated.
     """
     said = [(message, key) for message, key in zip(before.messages, before.keys, strict=True) if key is not None]
     keys = {id(message): key for message, key in said}
@@ -125,4 +127,5 @@ def record_of(
         tried=tried,
         slot=slot,
         ahead=ahead,
+        saved=saved + (before.record.saved if before.record else 0),
     )

@@ -17,15 +17,20 @@ from typing import Any, NamedTuple
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.clock import moment
+from langchain_agentmem.compaction.places import place_of
 from langchain_agentmem.compaction.records import Record, load
 from langchain_agentmem.conversations import log
+from langchain_agentmem.conversations.telling import MOST
 from langchain_agentmem.database import database_of
 from langchain_agentmem.messages import Message, decode_body
 from langchain_agentmem.namespaces import id_of, path_of, resolve
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.tracing import Thunk
 
 SUMMARY = "sum-"
 """What the id of a summary begins with."""
+EXPAND = "compaction.expand"
+"""What it is called in a trace to bring back what stands behind an id."""
 _PAGE = 500
 
 
@@ -55,7 +60,7 @@ def messages_behind(
         StorageError: What is kept of the compaction is damaged.
     """
     at, name = log.Address(path_of(resolve(namespace)), id_of(conversation_id, "conversation")), _name_of(summary)
-    found = database_of(memory).read("compaction.dropped", lambda: behind(at, name)) or []
+    found = database_of(memory).read(EXPAND, lambda: behind(at, name), expanding(at, name), expanded) or []
     return [each.message for each in found]
 
 
@@ -64,8 +69,25 @@ async def amessages_behind(
 ) -> list[Message]:
     """`messages_behind`, awaited."""
     at, name = log.Address(path_of(resolve(namespace)), id_of(conversation_id, "conversation")), _name_of(summary)
-    found = await database_of(memory).aread("compaction.dropped", lambda: behind(at, name)) or []
+    database = database_of(memory)
+    found = await database.aread(EXPAND, lambda: behind(at, name), expanding(at, name), expanded) or []
     return [each.message for each in found]
+
+
+def expanding(at: log.Address, name: str, **more: Any) -> Thunk:
+    """What a trace shows before something is brought back: of which conversation, by which id, and what else."""
+    return lambda: {**place_of(at), "id": name, **more}
+
+
+def expanded(found: Sequence[Said] | None) -> dict[str, Any]:
+    """What a trace shows of what was brought back."""
+    said = found or ()
+    return {
+        "status": "no such id" if found is None else "found",
+        "count": len(said),
+        "ids": [each.message.message_id for each in said[:MOST]],
+        "characters": sum(len(each.message.text) for each in said),
+    }
 
 
 def behind(at: log.Address, summary: str) -> Steps[list[Said] | None]:

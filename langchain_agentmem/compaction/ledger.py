@@ -21,10 +21,13 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.compaction.repair import sound_until
 from langchain_agentmem.compaction.shape import calls_of
+from langchain_agentmem.measures import Measures
 from langchain_agentmem.tokens import TokenCounter
 
 REMEMBERED = 64
 """Histories of which a ledger remembers the last state."""
+CACHE = "messages counted the turn before"
+"""What the measures call them."""
 RECENT = 256
 """Messages at the end of a history that are looked into although they are the same objects."""
 
@@ -66,10 +69,12 @@ class Ledger:
 
     Args:
         counter: Counts tokens.
+        measures: Is told how many messages were known from the turn before. Default: nobody is.
     """
 
-    def __init__(self, counter: TokenCounter) -> None:
+    def __init__(self, counter: TokenCounter, measures: Measures | None = None) -> None:
         self._counter = counter
+        self._measures = measures
         self._lock = threading.Lock()
         self._known: OrderedDict[Hashable, History] = OrderedDict()
 
@@ -83,7 +88,10 @@ class Ledger:
         with self._lock:
             old = self._known.get(name, _NOTHING)
         given = list(messages)
-        new = self._extended(old, given, _common(old, given))
+        common = _common(old, given)
+        if self._measures is not None:
+            self._measures.cache(CACHE, common, len(given) - common)
+        new = self._extended(old, given, common)
         with self._lock:
             self._known[name] = new
             self._known.move_to_end(name)

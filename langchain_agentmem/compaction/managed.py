@@ -18,31 +18,35 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.compaction.compactor import Compactor, Subject
+from langchain_agentmem.compaction.compactor import Compactor, Subject, View
 from langchain_agentmem.compaction.config import ManagedMemoryConfig
 from langchain_agentmem.compaction.logged import Logged, newest_of, originals, reading, whole
 from langchain_agentmem.compaction.pipeline import Processor, checked_messages
+from langchain_agentmem.compaction.places import place_of
 from langchain_agentmem.compaction.records import Record, load
 from langchain_agentmem.compaction.recovery import recovering
 from langchain_agentmem.compaction.repair import repaired, with_distinct_calls
 from langchain_agentmem.compaction.shape import calls_of
-from langchain_agentmem.compaction.telling import Telling
+from langchain_agentmem.compaction.telling import COMPACT, RECOVER, Telling
 from langchain_agentmem.conversations import log
 from langchain_agentmem.conversations.history import ConversationMemory
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import from_langchain
 from langchain_agentmem.model import Retention
-from langchain_agentmem.work import Run, Work, aperform, perform, usable_model
+from langchain_agentmem.work import Run, Shown, Work, aperform, perform, usable_model
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
 logger = logging.getLogger(__name__)
+
+CACHE = "contexts of conversations"
+"""What the measures call them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +68,22 @@ class ContextState:
     threshold_tokens: int | None
     due: bool
     config: ManagedMemoryConfig
+
+
+class _Looked(NamedTuple):
+    """What a look at a context came to.
+
+    Attributes:
+        logged: The context.
+        tokens: What it costs.
+        due: Whether the configuration would compact it.
+        triggered: Whether it is to be compacted.
+    """
+
+    logged: Logged
+    tokens: int
+    due: bool
+    triggered: bool
 
 
 TriggerStrategy: TypeAlias = Callable[[ContextState], bool]
@@ -189,11 +209,11 @@ class ManagedConversationMemory(ConversationMemory):
         Raises:
             InvalidInput: The runtime is no dictionary, or its model cannot be asked.
         """
-        return perform(self._compacting("compact_if_needed", _model_in(runtime)), self._database)[1]
+        return perform(self._compacting_if_needed(_model_in(runtime)), self._database)
 
     async def acompact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
         """`compact_if_needed`, awaited."""
-        return (await aperform(self._compacting("compact_if_needed", _model_in(runtime)), self._database))[1]
+        return await aperform(self._compacting_if_needed(_model_in(runtime)), self._database)
 
     def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
         """Make the context smaller after a provider refused it as too large (document 003).
@@ -223,25 +243,69 @@ class ManagedConversationMemory(ConversationMemory):
     # -- how it is done ----------------------------------------------------------------------------------------
 
     def _showing(self) -> Work[list[BaseMessage]]:
-        logged, _ = yield from self._compacting("get_messages", None)
+        view: View = yield Shown(
+            "conversation.context",
+            self._viewing(),
+            inputs=lambda: place_of(self._at),
+            outputs=lambda view: {
+                "messages": len(view.messages),
+                "tokens": view.tokens,
+                "compacted": view.compacted,
+            },
+        )
+        return view.messages
+
+    def _viewing(self) -> Work[View]:
+        logged, compacted = yield from self._compacting("get_messages")
+        if (record := logged.context.record) is not None:
+            self._database.measures.shortened(int(record.saved * self._compactor.counter.factor()))
         messages = list(map(_copied, logged.context.messages))  # whoever is given them may change them
         messages = repaired(messages) if logged.sound < len(messages) else with_distinct_calls(messages)
         if self._retrieve is not None:
             messages = repaired(checked_messages(self._retrieve(messages, self.config), "retrieval_strategy"))
-        return messages
+        return View(messages, self._tokens(logged), compacted=compacted)
 
-    def _compacting(self, event: str, model: Any) -> Work[tuple[Logged, bool]]:
-        logged = yield from self._followed()
+    def _compacting(self, event: str) -> Work[tuple[Logged, bool]]:
+        """Compact if an event calls for it, which is a step only then. Returns the context, and whether it did."""
+        looked = yield from self._looked(event, self._compactor.model)
+        if not looked.triggered:
+            return looked.logged, False
+        telling = self._telling()
+        work = self._compacted(looked, self._compactor.model, telling)
+        logged: Logged = yield telling.step(COMPACT, work, self._at, event)
+        return logged, True
+
+    def _compacting_if_needed(self, model: Any) -> Work[bool]:
+        telling = self._telling()
         model = self._compactor.model if model is None else model
+        work = self._looking_and_compacting("compact_if_needed", model, telling)
+        compacted: bool = yield telling.step(COMPACT, work, self._at, "compact_if_needed")
+        return compacted
+
+    def _looking_and_compacting(self, event: str, model: Any, telling: Telling) -> Work[bool]:
+        looked = yield from self._looked(event, model)
+        telling.unchanged(looked.tokens, len(looked.logged.context.messages))
+        if looked.triggered:
+            yield from self._compacted(looked, model, telling)
+        return looked.triggered
+
+    def _looked(self, event: str, model: Any) -> Work[_Looked]:
+        """The context as it is, and whether to compact it now."""
+        logged = yield from self._followed()
+        looked = self._judged(event, logged, model)
+        if looked.triggered and (newer := (yield from self._compacted_elsewhere(logged))) is not None:
+            looked = self._judged(event, newer, model)
+        return looked
+
+    def _judged(self, event: str, logged: Logged, model: Any) -> _Looked:
         tokens = self._tokens(logged)
         due = self._compactor.is_due(logged.context, tokens, logged.grown, model)
-        if logged.branch is None or not self._is_triggered(event, logged, tokens, due=due):
-            return logged, False
-        if (newer := (yield from self._compacted_elsewhere(logged))) is not None:
-            logged, tokens = newer, self._tokens(newer)
-            due = self._compactor.is_due(logged.context, tokens, logged.grown, model)
-            if not self._is_triggered(event, logged, tokens, due=due):
-                return logged, False
+        triggered = logged.branch is not None and self._is_triggered(event, logged, tokens, due=due)
+        return _Looked(logged, tokens, due, triggered)
+
+    def _compacted(self, looked: _Looked, model: Any, telling: Telling) -> Work[Logged]:
+        """The context, compacted."""
+        logged, tokens, due, _ = looked
         base = yield from self._base(logged, model)
         situation = self._compactor.situation(model=model)
         if self._process is not None:
@@ -251,12 +315,12 @@ class ManagedConversationMemory(ConversationMemory):
             left = int(base.tokens * (1 - situation.config.min_reduction_ratio))
             situation = replace(situation, target=replace(situation.target, tokens=min(situation.target.tokens, left)))
         subject = yield from self._subject(base)
-        yield from self._compactor.compacted(subject, base.context, situation, self._telling(), tokens=tokens)
-        return (yield from self._followed(anew=True)), True
+        yield from self._compactor.compacted(subject, base.context, situation, telling, tokens=tokens)
+        return (yield from self._followed(anew=True))
 
     def _compacted_elsewhere(self, known: Logged) -> Work[Logged | None]:
         """The context that another object or process has compacted meanwhile, if one has."""
-        newest: int | None = yield Run("compaction.find", partial(newest_of, self._at))
+        newest: int | None = yield Run("compaction.find", partial(newest_of, self._at), shown=False)
         record = known.context.record
         if newest is None or newest == (record.id if record else None):
             return None
@@ -265,12 +329,18 @@ class ManagedConversationMemory(ConversationMemory):
 
     def _recovering(self, runtime: Mapping[str, Any] | None) -> Work[bool]:
         model, provider = _model_in(runtime), str((runtime or {}).get("provider") or "")
+        telling = self._telling()
+        work = self._made_smaller(model, provider, telling)
+        smaller: bool = yield telling.step(RECOVER, work, self._at, "refused", provider=provider or None)
+        return smaller
+
+    def _made_smaller(self, model: Any, provider: str, telling: Telling) -> Work[bool]:
         logged = yield from self._followed()
         if logged.branch is None:
             return False
         subject = yield from self._subject(logged)
         record = yield from recovering(
-            self._compactor, subject, logged.context, self._telling(), provider=provider, model=model
+            self._compactor, subject, logged.context, telling, provider=provider, model=model
         )
         if record is None:
             return False
@@ -278,7 +348,7 @@ class ManagedConversationMemory(ConversationMemory):
         return True
 
     def _subject(self, logged: Logged) -> Work[Subject]:
-        said = yield Run("conversation.context", partial(originals, self._at, logged.context))
+        said = yield Run("compaction.read", partial(originals, self._at, logged.context), shown=False)
         return logged.subject(self._at, self._compactor.counter)._replace(originals=said)
 
     def _is_triggered(self, event: str, logged: Logged, tokens: int, *, due: bool) -> bool:
@@ -301,9 +371,13 @@ class ManagedConversationMemory(ConversationMemory):
         known = self._logged
         make = partial(reading, self._at, None if anew else known, self._compactor.counter)
         begin = self._description is not None
-        logged: Logged = yield Run("conversation.context", self._begun(make) if begin else make, write=begin)
+        reading_it = self._begun(make) if begin else make
+        logged: Logged = yield Run("compaction.read", reading_it, write=begin, shown=False)
         self._description = None
-        self._stats[_kind(known, logged, anew=anew)] += 1
+        kind = _kind(known, logged, anew=anew)
+        self._stats[kind] += 1
+        if kind != "compactions":
+            self._database.measures.cache(CACHE, kind != "misses", kind == "misses")
         self._logged = logged
         return logged
 
@@ -314,12 +388,14 @@ class ManagedConversationMemory(ConversationMemory):
             return logged
         while record is not None and record.provisional:
             parent = record.parent
-            record = None if parent is None else (yield Run("compaction.read", partial(load, self._at, parent)))
+            record = None
+            if parent is not None:
+                record = yield Run("compaction.read", partial(load, self._at, parent), shown=False)
         counter = self._compactor.counter
         make = (
             partial(whole, self._at, counter) if record is None else partial(reading, self._at, None, counter, record)
         )
-        before: Logged = yield Run("conversation.context", make)
+        before: Logged = yield Run("compaction.read", make, shown=False)
         return before
 
     def _cached(self, raw: int) -> dict[str, Any]:
@@ -337,14 +413,14 @@ class ManagedConversationMemory(ConversationMemory):
         self._invalidated("add")
         if "add" in self.config.trigger_events:
             with _passed_over():
-                perform(self._compacting("add", None), self._database)
+                perform(self._compacting("add"), self._database)
 
     async def _astore(self, entries: Sequence[log.Entry]) -> None:
         await super()._astore(entries)
         self._invalidated("add")
         if "add" in self.config.trigger_events:
             with _passed_over():
-                await aperform(self._compacting("add", None), self._database)
+                await aperform(self._compacting("add"), self._database)
 
     def _announce_removal(self, keys: Sequence[str]) -> None:
         super()._announce_removal(keys)

@@ -27,6 +27,7 @@ from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.database import database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import id_of, path_of
+from langchain_agentmem.tracing import within
 from langchain_agentmem.work import Work, aperform, perform, usable_model
 
 READ = "__pregel_read"
@@ -132,12 +133,22 @@ class CompactionNode(Runnable[Any, Any]):
             InvalidInput: There are no messages, or the state of the graph lacks the output key.
         """
         del kwargs
-        return self._call_with_config(self._compact, input, config)
+        if self._may_be_shown():
+            return self._call_with_config(self._compact, input, config)
+        with within(config) as complete:
+            return self._compact(input, None, complete)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """`invoke`, awaited."""
         del kwargs
-        return await self._acall_with_config(self._acompact, input, config)
+        if self._may_be_shown():
+            return await self._acall_with_config(self._acompact, input, config)
+        with within(config) as complete:
+            return await self._acompact(input, None, complete)
+
+    def _may_be_shown(self) -> bool:
+        """Whether this may have a run of its own: LangChain shows in it the whole history and the whole context."""
+        return self.compactor.database.tracing.shows_content
 
     def _compact(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_agentmem.conversations.log import Address
-from langchain_agentmem.namespaces import id_of, path_of, resolve
+from langchain_agentmem.namespaces import id_of, namespace_of, path_of, resolve
 
 
 def conversation_of(
@@ -26,3 +26,8 @@ def conversation_of(
     if name is None:
         return None
     return Address(path_of(resolve(namespace, config)), id_of(name, "conversation"))
+
+
+def place_of(at: Address | None) -> dict[str, Any]:
+    """What a trace shows of where something is recorded; nothing where it is not."""
+    return {} if at is None else {"conversation_id": at.name, "namespace": list(namespace_of(at.path))}

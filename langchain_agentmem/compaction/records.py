@@ -68,6 +68,8 @@ class Record:
         slot: The row of the last message, where it is a record of the log.
         ahead: Whether it is not in use yet.
         id: Its number; 0 before it is kept.
+        saved: How many tokens the context is shorter by than everything up to there, uncalibrated. Records that were
+            kept before this was noted have 0.
     """
 
     digest: bytes
@@ -80,6 +82,7 @@ class Record:
     slot: int | None = None
     ahead: bool = False
     id: int = 0
+    saved: int = 0
 
 
 def headers(at: log.Address, lane: str) -> Steps[list[Header]]:
@@ -271,6 +274,7 @@ def _written(record: Record) -> bytes:
             "parent": record.parent,
             "provisional": record.provisional,
             "tried": record.tried,
+            "saved": record.saved,
         }
     )
 
@@ -282,6 +286,7 @@ def _decoded(body: dict[str, Any]) -> dict[str, Any]:
         "parent": body["parent"],
         "provisional": body["provisional"],
         "tried": body["tried"],
+        "saved": int(body.get("saved", 0)),
     }
 
 

@@ -23,7 +23,7 @@ from langchain_agentmem.compaction.pipeline import Outcome, compacting
 from langchain_agentmem.compaction.processors import tool_truncation
 from langchain_agentmem.compaction.records import Record
 from langchain_agentmem.compaction.situation import Situation
-from langchain_agentmem.compaction.telling import Telling
+from langchain_agentmem.compaction.telling import RECOVER, Telling
 from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.work import Work
 
@@ -84,21 +84,25 @@ def recovering(
     situation = dataclasses.replace(situation, originals=subject.originals)
     before = context.without_last(subject.later)
     size = payload_bytes(before.messages)
+    telling.note(bytes_before=size, bytes_after=size)
     telling.started(_calibrated(situation.tokens(before.messages), compactor), len(context.messages))
     try:
         outcome = yield from compacting(before.messages, situation)
         if attempt > 1:
             outcome = _cut(outcome, situation)
-        if payload_bytes(outcome.messages) >= size:
+        left = payload_bytes(outcome.messages)
+        if left >= size:
             telling.failed(outcome.stages_run)
             return None
+        telling.note(bytes_after=left)
         tried = situation.model is not None
         record: Record = yield from compactor.kept(subject, outcome, before, tried=tried, anew=True)
     except Exception:
         telling.failed()
         raise
     tokens = _calibrated(outcome.tokens, compactor)
-    telling.completed(outcome, situation.target, tokens=tokens, messages=len(outcome.messages) + subject.later)
+    messages = len(outcome.messages) + subject.later
+    telling.completed(outcome, situation.target, tokens=tokens, messages=messages, record=record)
     return record
 
 
@@ -126,12 +130,19 @@ def recovering_state(
     Returns:
         What is to be sent instead; None where nothing could be made smaller.
     """
-    subject, context = yield from compactor.current(messages, at)
     telling = Telling(compactor.database, at.name if at else "", agent_name=agent_name)
-    record = yield from recovering(
-        compactor, subject, context, telling, provider=provider, attempt=attempt, overhead=overhead
+
+    def working() -> Work[View | None]:
+        subject, context = yield from compactor.current(messages, at)
+        record = yield from recovering(
+            compactor, subject, context, telling, provider=provider, attempt=attempt, overhead=overhead
+        )
+        return None if record is None else compactor.shown(messages, at, record, overhead=overhead)
+
+    view: View | None = yield telling.step(
+        RECOVER, working(), at, "refused", provider=provider or None, attempt=attempt, messages=len(messages)
     )
-    return None if record is None else compactor.shown(messages, at, record, overhead=overhead)
+    return view
 
 
 def _thorough(situation: Situation, provider: str) -> Situation:

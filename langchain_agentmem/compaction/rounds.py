@@ -177,7 +177,16 @@ def seen_by(at: log.Address, role: str, *, include_failures: bool = False) -> St
 
 
 def keep_rounds(
-    at: log.Address, role: str, seen: Seen, going: Sequence[Round], summary: Summary, job: Job, *, now: int, tried: bool
+    at: log.Address,
+    role: str,
+    seen: Seen,
+    going: Sequence[Round],
+    summary: Summary,
+    job: Job,
+    *,
+    now: int,
+    tried: bool,
+    saved: int,
 ) -> Steps[bool]:
     """Keep the summary of rounds, if they are still what was summarized and nobody else was quicker.
 
@@ -190,6 +199,7 @@ def keep_rounds(
         job: Whoever writes must still have the job.
         now: When, in microseconds since 1970.
         tried: Whether a model was asked.
+        saved: By how many tokens the summary is shorter than what it stands for now.
 
     Returns:
         Whether it was kept.
@@ -214,6 +224,7 @@ def keep_rounds(
         parent=seen.record.id if seen.record else None,
         provisional=summary.provisional,
         tried=tried,
+        saved=saved + (seen.record.saved if seen.record else 0),
         slot=max((seen.record.slot or 0 if seen.record else 0, *(here.slots[each.id] for each in going))),
     )
     yield from keep(at, lane_of(role), record, now=now, anew=True)

@@ -24,7 +24,7 @@ from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.work import Ask, Work
 
-NAME = "memory.compaction.summarize"
+NAME = "compaction.summarize"
 """What the calls of the model are called in a trace."""
 
 _EARLIER = "earlier record"

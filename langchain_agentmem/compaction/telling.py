@@ -1,4 +1,4 @@
-"""What a compaction tells: to hooks, to the event bus of document 003, and to LangGraph's custom stream."""
+"""What a compaction tells: to hooks, to the event bus of document 003, to LangGraph's custom stream, and to traces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_agentmem.compaction.pipeline import Outcome
+from langchain_agentmem.compaction.places import place_of
+from langchain_agentmem.compaction.records import Record
 from langchain_agentmem.compaction.situation import Size
+from langchain_agentmem.compaction.summary import summary_in
+from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.database import Database
 from langchain_agentmem.events import (
     CompactionEvent,
@@ -18,10 +22,22 @@ from langchain_agentmem.events import (
     Event,
     EventContext,
 )
+from langchain_agentmem.tracing import brief
+from langchain_agentmem.work import Shown, Work
+
+COMPACT, RECOVER = "compaction.compact", "compaction.recover"
+"""What the steps are called in a trace."""
+NOTHING, COMPACTED, READY, NOT_SMALLER = (
+    "nothing to do",
+    "compacted",
+    "used one made ahead",
+    "cannot be made smaller",
+)
+"""What a trace says came of it."""
 
 
 class Telling:
-    """Tells of one compaction, from its start on.
+    """Tells of one compaction, or of the one look that found nothing to compact.
 
     Args:
         database: Whose hooks are told.
@@ -40,14 +56,73 @@ class Telling:
             "agent_name": (bus.agent_name if bus else "") or agent_name,
         }
         self._began = time.perf_counter()
+        self._facts: dict[str, Any] = {"status": NOTHING}
+        self._came_to: tuple[Outcome, Record | None] | None = None
+
+    def step(self, name: str, work: Work[Any], at: Address | None, trigger: str, **inputs: Any) -> Shown:
+        """The work that this tells of, as a trace shows it.
+
+        Args:
+            name: `COMPACT` or `RECOVER`.
+            work: The work.
+            at: Where the history is recorded, if it is.
+            trigger: Why it is done.
+            **inputs: What else is known before.
+        """
+        return Shown(
+            name,
+            work,
+            inputs=lambda: {**place_of(at), "trigger": trigger, **inputs},
+            outputs=lambda _: self.told(),
+        )
+
+    def note(self, **facts: Any) -> None:
+        """Something that is for traces alone."""
+        self._facts |= facts
+
+    def unchanged(self, tokens: int, messages: int) -> None:
+        """There was nothing to do: this is what the context costs, and how many messages it has."""
+        self.changed(NOTHING, (tokens, tokens), (messages, messages))
+
+    def changed(self, status: str, tokens: tuple[int, int], messages: tuple[int, int]) -> None:
+        """What came of it, with tokens and messages before and after."""
+        self.note(
+            status=status,
+            tokens_before=tokens[0],
+            tokens_after=tokens[1],
+            messages_before=messages[0],
+            messages_after=messages[1],
+        )
+
+    def told(self) -> dict[str, Any]:
+        """What a trace shows of it."""
+        if self._came_to is None:
+            return dict(self._facts)
+        outcome, record = self._came_to
+        summaries = [message.id for message in outcome.messages if summary_in(message) is not None]
+        details = {
+            "dropped": None if record is None else len(record.dropped),
+            "summary_id": next(iter(summaries), None),
+            "summary": None if outcome.summary is None else brief(outcome.summary.summary),
+            "failures": [{"stage": each.stage, "error_type": type(each.error).__name__} for each in outcome.failures],
+            "fell_short": outcome.reason,
+        }
+        return self._facts | {name: value for name, value in details.items() if value not in (None, [])}
 
     def started(self, tokens: int, messages: int) -> None:
         """A context of so many tokens and messages is about to be compacted."""
+        self._began = time.perf_counter()
         self._fields |= {"pre_tokens": tokens, "pre_messages": messages}
         self._tell(CompactionEvent(**self._fields, status="started"))
 
-    def completed(self, outcome: Outcome, target: Size, *, tokens: int, messages: int) -> None:
-        """It is done: these are the tokens and messages that are left."""
+    def completed(
+        self, outcome: Outcome, target: Size, *, tokens: int, messages: int, record: Record | None = None
+    ) -> None:
+        """It is done: these are the tokens and messages that are left, and this is what is kept of it."""
+        before = self._fields["pre_tokens"], self._fields["pre_messages"]
+        self.changed(COMPACTED, (before[0], tokens), (before[1], messages))
+        self.note(processors=list(outcome.stages_run))
+        self._came_to = outcome, record
         for failure in outcome.failures:
             self._tell(self._failed([failure.stage]))
             session = self._fields["session_id"]
@@ -72,6 +147,9 @@ class Telling:
 
     def failed(self, stages: Sequence[str] = ()) -> None:
         """It was given up."""
+        tokens, messages = self._fields["pre_tokens"], self._fields["pre_messages"]
+        self.changed(NOT_SMALLER, (tokens, tokens), (messages, messages))
+        self.note(processors=list(stages))
         self._tell(self._failed(stages))
 
     def _failed(self, stages: Sequence[str]) -> CompactionEvent:
@@ -84,12 +162,17 @@ class Telling:
             self._bus.emit(event)
         if (write := _stream_writer()) is not None:
             with self._database.tracing.unharmed("writing to the custom stream"):
-                write({"event": type(event).__name__} | _plain(event))
+                write({"event": type(event).__name__} | self._plain(event))
 
+    def _plain(self, event: Event) -> dict[str, Any]:
+        fields = {each.name: getattr(event, each.name) for each in dataclasses.fields(event)}
+        return {
+            name: self._error(value) if isinstance(value, BaseException) else value for name, value in fields.items()
+        }
 
-def _plain(event: Event) -> dict[str, Any]:
-    fields = {each.name: getattr(event, each.name) for each in dataclasses.fields(event)}
-    return {name: repr(value) if isinstance(value, BaseException) else value for name, value in fields.items()}
+    def _error(self, error: BaseException) -> str:
+        shown = self._database.tracing.shown_error(error)
+        return repr(error) if shown is error else str(shown)
 
 
 def _stream_writer() -> Any:

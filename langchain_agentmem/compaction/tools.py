@@ -20,8 +20,8 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
 from langchain_agentmem.compaction.clipping import clipped
-from langchain_agentmem.compaction.dropped import SUMMARY, Said, behind, said
-from langchain_agentmem.compaction.places import conversation_of
+from langchain_agentmem.compaction.dropped import EXPAND, SUMMARY, Said, behind, expanded, expanding, said
+from langchain_agentmem.compaction.places import conversation_of, place_of
 from langchain_agentmem.compaction.transcript import Turn, parts_of, turn_of
 from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.database import Database, database_of
@@ -33,6 +33,7 @@ from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
 from langchain_agentmem.retrieval.search import Recollection, Walls, inquiry
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.tracing import Step, documents
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +173,10 @@ class _Reader:
             search = self._search(query, limit, config)
             if search is None:
                 return _NO_THREAD
-            return self._told(self._database.find(**search._asdict()), limit)
+            with self._step(query, limit, config) as step:
+                hits = _worth_showing(self._database.find(**search._asdict()), limit)
+                step.finish(lambda: documents(hits))
+            return self._told(hits)
         except Exception as error:  # noqa: BLE001 - the model is told, and the run goes on
             return _failed(error)
 
@@ -181,7 +185,10 @@ class _Reader:
             search = self._search(query, limit, config)
             if search is None:
                 return _NO_THREAD
-            return self._told(await self._database.afind(**search._asdict()), limit)
+            async with self._step(query, limit, config) as step:
+                hits = _worth_showing(await self._database.afind(**search._asdict()), limit)
+                step.finish(lambda: documents(hits))
+            return self._told(hits)
         except Exception as error:  # noqa: BLE001 - the model is told, and the run goes on
             return _failed(error)
 
@@ -190,7 +197,7 @@ class _Reader:
             at = self._at(config)
             if at is None:
                 return _NO_THREAD
-            found = self._database.read("compaction.expand", lambda: _found(at, name))
+            found = self._database.read(EXPAND, lambda: _found(at, name), expanding(at, name, page=page), expanded)
             return self._page(name, found, page)
         except Exception as error:  # noqa: BLE001 - the model is told, and the run goes on
             return _failed(error)
@@ -200,7 +207,8 @@ class _Reader:
             at = self._at(config)
             if at is None:
                 return _NO_THREAD
-            found = await self._database.aread("compaction.expand", lambda: _found(at, name))
+            inputs = expanding(at, name, page=page)
+            found = await self._database.aread(EXPAND, lambda: _found(at, name), inputs, expanded)
             return await asyncio.to_thread(self._page, name, found, page)  # a long record takes a while to count
         except Exception as error:  # noqa: BLE001 - the model is told, and the run goes on
             return _failed(error)
@@ -217,9 +225,14 @@ class _Reader:
         # Some of what is found is left out, so more is looked for.
         return _Search(inquiry(query, self._database.now()), walls, _ASKED * (_within(limit) + 5), self._weights)
 
-    def _told(self, found: Sequence[Recollection], limit: int) -> str:
-        hits = [hit for hit in found if isinstance(hit.value, Message) and _is_worth_showing(hit.value)]
-        hits = hits[: _within(limit)]
+    def _step(self, query: str, limit: int, config: RunnableConfig) -> Step:
+        return self._database.tracing.step(
+            "memory.compaction.recall",
+            run_type="retriever",
+            inputs=lambda: {"query": query, "limit": _within(limit), **place_of(self._at(config))},
+        )
+
+    def _told(self, hits: Sequence[Recollection]) -> str:
         if not hits:
             return "Nothing in this conversation fits that. Other words, or fewer, may find it."
         shown = [self._passage(hit) for hit in hits]
@@ -277,6 +290,11 @@ def _found(at: Address, name: str) -> Steps[list[Said] | None]:
 def _marked(turn: Turn, key: str, time: datetime) -> str:
     said_at = f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     return fenced("message", turn.text, id=key, role=turn.role, by=turn.name, said_at=said_at, part=turn.part)
+
+
+def _worth_showing(found: Sequence[Recollection], limit: int) -> list[Recollection]:
+    hits = [hit for hit in found if isinstance(hit.value, Message) and _is_worth_showing(hit.value)]
+    return hits[: _within(limit)]
 
 
 def _is_worth_showing(message: Message) -> bool:

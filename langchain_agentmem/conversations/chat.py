@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations import log
 from langchain_agentmem.conversations.entries import edited, new_version, role_of
 from langchain_agentmem.errors import MessageError
@@ -137,6 +138,28 @@ def recent(at: log.Address, n: int) -> Operation[list[log.Stored]]:
     """
     limit = _counted(n)
     return lambda: log.recent(at, limit=limit)
+
+
+def around(at: log.Address, message_id: str | None, before: int, after: int) -> Operation[list[Message]]:
+    """A message with its neighbours, or the last messages; each with the time at which it was said.
+
+    Raises:
+        MessageError: An argument is wrong; or, by the operation, no message has this id.
+    """
+    key = None if message_id is None else id_of(message_id, "message", MessageError)
+    earlier, later = _counted(before), _counted(after)
+
+    def steps() -> Steps[list[Message]]:
+        if key is None:
+            rows = yield from log.recent(at, limit=earlier)
+        else:
+            found = yield from log.around(at, key, before=min(earlier, log.ALL - 1), after=later)
+            if found is None:
+                raise log.unknown(key, at)
+            rows = found
+        return [dataclasses.replace(decode_body(row.body, row.key), created_at=moment(row.created_at)) for row in rows]
+
+    return steps
 
 
 def of_role(at: log.Address, role: str, n: int | None) -> Operation[list[log.Stored]]:

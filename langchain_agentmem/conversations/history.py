@@ -8,6 +8,22 @@ processes can share one conversation.
     history = ConversationMemory("agent.db", "conversation-1")
     message_id = history.add(role="user", content="My name is Ada.")
     history.retrieve_recent(5)
+
+It has the editing methods that a `BaseChatMessageHistory` lacks, and adding the same message twice under one id
+changes nothing, so a retried step does no harm:
+
+    from langchain_core.messages import AIMessage, HumanMessage
+
+    from langchain_agentmem import ConversationMemory
+
+    chat = ConversationMemory("agent.db", "tuesday", description="You are a kind assistant.")
+    question = chat.add(role="user", content="Please book a table for two.")
+    chat.add_messages([AIMessage("At which time?"), HumanMessage("At eight.")])
+
+    chat.update(question, content="Please book a table for three.")
+    print([version.message.content for version in chat.history_of(question)])
+    print(chat.retrieve_recent(2))  # dictionaries that a provider accepts
+    print(chat.messages)  # LangChain messages
 """
 
 from __future__ import annotations
@@ -21,18 +37,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.clock import moment
-from langchain_agentmem.conversations import chat, log
+from langchain_agentmem.conversations import chat, log, telling
 from langchain_agentmem.conversations.entries import brings_memory, entry_of, message_of
 from langchain_agentmem.conversations.saved import Saved, checked_retention
-from langchain_agentmem.database import Database, Details, database_of
+from langchain_agentmem.database import Database, Outputs, database_of
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
 from langchain_agentmem.messages import Message, decode_body
 from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import id_of, path_of, resolve
 from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.tracing import Thunk, brief
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -176,6 +193,18 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         """`add_messages`, awaited."""
         await self._astore(self._entries(messages))
 
+    async def aadd_message(self, message: BaseMessage) -> None:
+        """`add_message`, awaited."""
+        await self.aadd_messages([message])
+
+    async def aadd_user_message(self, message: HumanMessage | str) -> None:
+        """`add_user_message`, awaited."""
+        await self.aadd_message(HumanMessage(message) if isinstance(message, str) else message)
+
+    async def aadd_ai_message(self, message: AIMessage | str) -> None:
+        """`add_ai_message`, awaited."""
+        await self.aadd_message(AIMessage(message) if isinstance(message, str) else message)
+
     # -- changing ----------------------------------------------------------------------------------------------
 
     def update(self, message_id: str, **changes: Any) -> None:
@@ -189,14 +218,20 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
             MessageError: No message has this id, or a change is malformed.
         """
         changed = self._write(
-            "update", chat.change(self._at, message_id, changes, **self._now()), lambda: {"message_id": message_id}
+            "update",
+            chat.change(self._at, message_id, changes, **self._now()),
+            lambda: {"message_id": message_id, "changes": telling.fields(changes)},
+            telling.changed,
         )
         self._announce_update(changed)
 
     async def aupdate(self, message_id: str, **changes: Any) -> None:
         """`update`, awaited."""
         changed = await self._awrite(
-            "update", chat.change(self._at, message_id, changes, **self._now()), lambda: {"message_id": message_id}
+            "update",
+            chat.change(self._at, message_id, changes, **self._now()),
+            lambda: {"message_id": message_id, "changes": telling.fields(changes)},
+            telling.changed,
         )
         self._announce_update(changed)
 
@@ -211,12 +246,12 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: There is no such index, or neither message nor role is given.
         """
-        changed = self._write("replace", self._replacement(idx, message, fields), lambda: {"index": idx})
+        changed = self._write("replace", *self._replacement(idx, message, fields))
         self._announce_update(changed)
 
     async def areplace_memory(self, idx: int, message: Message | BaseMessage | None = None, **fields: Any) -> None:
         """`replace_memory`, awaited."""
-        changed = await self._awrite("replace", self._replacement(idx, message, fields), lambda: {"index": idx})
+        changed = await self._awrite("replace", *self._replacement(idx, message, fields))
         self._announce_update(changed)
 
     # -- removing ----------------------------------------------------------------------------------------------
@@ -227,13 +262,15 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        removed = self._write("remove", chat.remove(self._at, message_id), lambda: {"message_id": message_id})
+        inputs = telling.with_values(message_id=message_id)
+        removed = self._write("remove", chat.remove(self._at, message_id), inputs, telling.removed)
         self._announce_removal(removed)
         return bool(removed)
 
     async def aremove_by_id(self, message_id: str) -> bool:
         """`remove_by_id`, awaited."""
-        removed = await self._awrite("remove", chat.remove(self._at, message_id), lambda: {"message_id": message_id})
+        inputs = telling.with_values(message_id=message_id)
+        removed = await self._awrite("remove", chat.remove(self._at, message_id), inputs, telling.removed)
         self._announce_removal(removed)
         return bool(removed)
 
@@ -246,33 +283,33 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: There is no such index.
         """
-        self._announce_removal(self._write("remove", chat.delete(self._at, idx), lambda: {"index": idx}))
+        inputs = telling.with_values(index=idx)
+        self._announce_removal(self._write("remove", chat.delete(self._at, idx), inputs, telling.removed))
 
     async def adelete_memory(self, idx: int) -> None:
         """`delete_memory`, awaited."""
-        self._announce_removal(await self._awrite("remove", chat.delete(self._at, idx), lambda: {"index": idx}))
+        inputs = telling.with_values(index=idx)
+        self._announce_removal(await self._awrite("remove", chat.delete(self._at, idx), inputs, telling.removed))
 
     def reset_memory(self) -> None:
         """Remove everything but the description, which stays as system message (documents 001 and 003)."""
-        self._write("reset", self._resetting())
+        self._write("reset", self._resetting(), None, telling.cleared)
         self._announce_reset()
 
     async def areset_memory(self) -> None:
         """`reset_memory`, awaited."""
-        await self._awrite("reset", self._resetting())
+        await self._awrite("reset", self._resetting(), None, telling.cleared)
         self._announce_reset()
 
     def clear(self) -> None:
         """Remove everything, the description too. Rounds and posts of the session of this id go with it."""
-        self._database.write("conversation.clear", lambda: log.clear(self._at, keep_description=False), self._shown())
+        super()._write("clear", lambda: log.clear(self._at, keep_description=False), None, telling.cleared)
         self._description = None
         self._announce_reset()
 
     async def aclear(self) -> None:
         """`clear`, awaited."""
-        await self._database.awrite(
-            "conversation.clear", lambda: log.clear(self._at, keep_description=False), self._shown()
-        )
+        await super()._awrite("clear", lambda: log.clear(self._at, keep_description=False), None, telling.cleared)
         self._description = None
         self._announce_reset()
 
@@ -281,11 +318,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # an attribute in the abstract class
         """The whole conversation as LangChain messages, a new list each time."""
-        return self._read("messages", chat.as_langchain(self._all))
+        return self._read("retrieve", chat.as_langchain(self._all), None, telling.messages)
 
     async def aget_messages(self) -> list[BaseMessage]:
         """`messages`, awaited."""
-        return await self._aread("messages", chat.as_langchain(self._all))
+        return await self._aread("retrieve", chat.as_langchain(self._all), None, telling.messages)
 
     def retrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """Every message in order, as dictionaries that a provider accepts.
@@ -293,11 +330,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Args:
             include_ids: Whether to add `message_id`, which providers refuse. Default: no.
         """
-        return self._read("retrieve", chat.as_dicts(self._all, include_ids=include_ids))
+        return self._read("retrieve", chat.as_dicts(self._all, include_ids=include_ids), None, telling.dicts)
 
     async def aretrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """`retrieve_all`, awaited."""
-        return await self._aread("retrieve", chat.as_dicts(self._all, include_ids=include_ids))
+        return await self._aread("retrieve", chat.as_dicts(self._all, include_ids=include_ids), None, telling.dicts)
 
     def get_messages(self) -> list[dict[str, Any]]:
         """Give the messages for a model: the same as `retrieve_all` (document 003)."""
@@ -317,11 +354,13 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: `n` is negative or not a whole number.
         """
-        return self._read("retrieve", chat.as_dicts(chat.recent(self._at, n), include_ids=include_ids))
+        make = chat.as_dicts(chat.recent(self._at, n), include_ids=include_ids)
+        return self._read("retrieve", make, telling.with_values(n=n), telling.dicts)
 
     async def aretrieve_recent(self, n: int = 1, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """`retrieve_recent`, awaited."""
-        return await self._aread("retrieve", chat.as_dicts(chat.recent(self._at, n), include_ids=include_ids))
+        make = chat.as_dicts(chat.recent(self._at, n), include_ids=include_ids)
+        return await self._aread("retrieve", make, telling.with_values(n=n), telling.dicts)
 
     def retrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
         """One message by its id, or None (document 003).
@@ -329,13 +368,14 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        found = self._read("retrieve", chat.as_dicts(chat.by_id(self._at, message_id), include_ids=include_ids))
+        make = chat.as_dicts(chat.by_id(self._at, message_id), include_ids=include_ids)
+        found = self._read("retrieve", make, telling.with_values(message_id=message_id), telling.dicts)
         return found[0] if found else None
 
     async def aretrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
         """`retrieve_by_id`, awaited."""
         make = chat.as_dicts(chat.by_id(self._at, message_id), include_ids=include_ids)
-        found = await self._aread("retrieve", make)
+        found = await self._aread("retrieve", make, telling.with_values(message_id=message_id), telling.dicts)
         return found[0] if found else None
 
     def retrieve_by_role(self, role: str, n: int | None = None, *, include_ids: bool = False) -> list[dict[str, Any]]:
@@ -349,13 +389,39 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: The role is empty, or `n` is negative.
         """
-        return self._read("retrieve", chat.as_dicts(chat.of_role(self._at, role, n), include_ids=include_ids))
+        make = chat.as_dicts(chat.of_role(self._at, role, n), include_ids=include_ids)
+        return self._read("retrieve", make, telling.with_values(role=role, n=n), telling.dicts)
 
     async def aretrieve_by_role(
         self, role: str, n: int | None = None, *, include_ids: bool = False
     ) -> list[dict[str, Any]]:
         """`retrieve_by_role`, awaited."""
-        return await self._aread("retrieve", chat.as_dicts(chat.of_role(self._at, role, n), include_ids=include_ids))
+        make = chat.as_dicts(chat.of_role(self._at, role, n), include_ids=include_ids)
+        return await self._aread("retrieve", make, telling.with_values(role=role, n=n), telling.dicts)
+
+    def around(self, message_id: str | None = None, *, before: int = 10, after: int = 10) -> list[Message]:
+        """A message and its neighbours, in the order they were said: where a search found something, or the end.
+
+        Args:
+            message_id: Which message. Default: none; then the last `before` messages.
+            before: Most messages before it. Default: 10.
+            after: Most messages after it. Default: 10.
+
+        Returns:
+            The messages, each with `created_at`, the time at which it was said.
+
+        Raises:
+            MessageError: No message has this id, or a number is negative.
+        """
+        make = chat.around(self._at, message_id, before, after)
+        inputs = telling.with_values(message_id=message_id, before=before, after=after)
+        return self._read("retrieve", make, inputs, telling.values)
+
+    async def aaround(self, message_id: str | None = None, *, before: int = 10, after: int = 10) -> list[Message]:
+        """`around`, awaited."""
+        make = chat.around(self._at, message_id, before, after)
+        inputs = telling.with_values(message_id=message_id, before=before, after=after)
+        return await self._aread("retrieve", make, inputs, telling.values)
 
     def history_of(self, message_id: str) -> list[MessageVersion]:
         """Every version of a message, oldest first; the last one is what the conversation shows.
@@ -363,14 +429,20 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id.
         """
-        return _versions(self._read("retrieve", chat.versions(self._at, message_id)))
+        return _versions(
+            self._read("history", chat.versions(self._at, message_id), telling.with_values(message_id=message_id))
+        )
 
     async def ahistory_of(self, message_id: str) -> list[MessageVersion]:
         """`history_of`, awaited."""
-        return _versions(await self._aread("retrieve", chat.versions(self._at, message_id)))
+        return _versions(
+            await self._aread(
+                "history", chat.versions(self._at, message_id), telling.with_values(message_id=message_id)
+            )
+        )
 
     def __len__(self) -> int:
-        return self._read("count", lambda: log.count(self._at))
+        return self._read("count", lambda: log.count(self._at), shown=False)
 
     def __bool__(self) -> bool:
         return True  # a conversation without messages is still a conversation
@@ -389,11 +461,15 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         """
         counting = _counter_of(counter)
         kept_as = counting.kept_as or ""
-        total, new = chat.count_tokens(counting, self._read("count", lambda: log.counted(self._at, kept_as)))
-        if new and kept_as:
-            with suppress(DatabaseReadOnly):  # it is counted all the same
-                self._write("count", lambda: log.keep_token_counts(kept_as, new))
-        return math.ceil(total * counting.factor()) + counting.count((), tools=tools, system=system)
+        with self._database.tracing.step("memory.conversation.count_tokens", inputs=self._given_to()) as step:
+            rows = self._read("count", lambda: log.counted(self._at, kept_as), shown=False)
+            total, new = chat.count_tokens(counting, rows)
+            if new and kept_as:
+                with suppress(DatabaseReadOnly):  # it is counted all the same
+                    self._write("count", lambda: log.keep_token_counts(kept_as, new), shown=False)
+            tokens = math.ceil(total * counting.factor()) + counting.count((), tools=tools, system=system)
+            step.finish(lambda: {"messages": len(rows), "tokens": tokens})
+        return tokens
 
     async def acount_tokens(
         self, counter: Any = None, *, tools: Sequence[Any] | None = None, system: Any = None
@@ -401,39 +477,76 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         """`count_tokens`, awaited."""
         counting = _counter_of(counter)
         kept_as = counting.kept_as or ""
-        rows = await self._aread("count", lambda: log.counted(self._at, kept_as))
         in_thread = self._database.engine.in_thread  # counting is work, and a counter may be a model far away
         total: int
-        total, new = await in_thread(chat.count_tokens, counting, rows, write=False)
-        if new and kept_as:
-            with suppress(DatabaseReadOnly):  # it is counted all the same
-                await self._awrite("count", lambda: log.keep_token_counts(kept_as, new))
-        around = await in_thread(partial(counting.count, (), tools=tools, system=system), write=False)
-        return math.ceil(total * counting.factor()) + int(around)
+        async with self._database.tracing.step("memory.conversation.count_tokens", inputs=self._given_to()) as step:
+            rows = await self._aread("count", lambda: log.counted(self._at, kept_as), shown=False)
+            total, new = await in_thread(chat.count_tokens, counting, rows, write=False)
+            if new and kept_as:
+                with suppress(DatabaseReadOnly):  # it is counted all the same
+                    await self._awrite("count", lambda: log.keep_token_counts(kept_as, new), shown=False)
+            around = await in_thread(partial(counting.count, (), tools=tools, system=system), write=False)
+            tokens = math.ceil(total * counting.factor()) + int(around)
+            step.finish(lambda: {"messages": len(rows), "tokens": tokens})
+        return tokens
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _read(self, verb: str, make: Operation[T]) -> T:
+    def _read(
+        self,
+        verb: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
         if self._description is not None:
             self._description = self._database.engine.read(partial(self._undescribed, self._description))
-        return super()._read(verb, make) if self._description is None else self._write(verb, make)
+        run = super()._read if self._description is None else self._write
+        return run(verb, make, inputs, outputs, shown=shown)
 
-    async def _aread(self, verb: str, make: Operation[T]) -> T:
+    async def _aread(
+        self,
+        verb: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
         if self._description is not None:
             self._description = await self._database.engine.aread(partial(self._undescribed, self._description))
-        return await (super()._aread(verb, make) if self._description is None else self._awrite(verb, make))
+        run = super()._aread if self._description is None else self._awrite
+        return await run(verb, make, inputs, outputs, shown=shown)
 
     def _undescribed(self, description: log.Entry) -> Steps[log.Entry | None]:
         """The description, if it has to be written: a reader does not wait for a writer to find that it is there."""
         return None if (yield from log.is_described(self._at, description)) else description
 
-    def _write(self, verb: str, make: Operation[T], shown: Details | None = None) -> T:
-        value = super()._write(verb, self._begun(make), shown)
+    def _write(
+        self,
+        verb: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
+        value = super()._write(verb, self._begun(make), inputs, outputs, shown=shown)
         self._description = None
         return value
 
-    async def _awrite(self, verb: str, make: Operation[T], shown: Details | None = None) -> T:
-        value = await super()._awrite(verb, self._begun(make), shown)
+    async def _awrite(
+        self,
+        verb: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
+        value = await super()._awrite(verb, self._begun(make), inputs, outputs, shown=shown)
         self._description = None
         return value
 
@@ -449,31 +562,40 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
         return steps
 
-    def _resetting(self) -> Operation[None]:
+    def _resetting(self) -> Operation[int]:
         description, now = self._own_description, self._now()
 
-        def steps() -> Steps[None]:
-            yield from log.clear(self._at, keep_description=True)
+        def steps() -> Steps[int]:
+            removed = yield from log.clear(self._at, keep_description=True)
             if description is not None:  # one that came late had no place before what was said already
                 yield from log.describe(self._at, description, **now)
+            return removed
 
         return steps
 
     def _store(self, entries: Sequence[log.Entry]) -> None:
         """Whatever adds messages comes through here. What `inject` brought into a context is not stored again."""
         if said := _said(entries):
-            self._announce(self._write("add", self._append(said), lambda: {"messages": len(said)}))
+            self._announce(self._write("add", self._append(said), lambda: telling.entries(said), telling.appended))
 
     async def _astore(self, entries: Sequence[log.Entry]) -> None:
         if said := _said(entries):
-            self._announce(await self._awrite("add", self._append(said), lambda: {"messages": len(said)}))
+            added = await self._awrite("add", self._append(said), lambda: telling.entries(said), telling.appended)
+            self._announce(added)
 
     def _all(self) -> Steps[list[log.Stored]]:
         return log.messages(self._at)
 
-    def _replacement(self, idx: int, message: Any, fields: Mapping[str, Any]) -> Operation[str | None]:
+    def _replacement(
+        self, idx: int, message: Any, fields: Mapping[str, Any]
+    ) -> tuple[Operation[str | None], Thunk, Outputs]:
+        """The operation, and what a trace shows of it."""
         new, _ = message_of(message, new_id=self._database.new_id, **fields)
-        return chat.replace(self._at, idx, new, **self._now())
+
+        def inputs() -> dict[str, Any]:
+            return {"index": idx, "role": new.role, "text": brief(new.text)}
+
+        return chat.replace(self._at, idx, new, **self._now()), inputs, telling.changed
 
     def _given(self, message: Any, **fields: Any) -> log.Entry:
         given = {name: value for name, value in fields.items() if value is not None}

@@ -265,6 +265,12 @@ def remove(at: Address, keys: Sequence[str]) -> Steps[list[str]]:
     return removed
 
 
+def shorten(at: Address, retention: Retention, *, now: int) -> Steps[int]:
+    """Drop what a retention does not keep, as an addition does. Gives how many messages that were."""
+    found = yield from locked(at)
+    return 0 if found is None else len((yield from _retain(found[0], retention, now)))
+
+
 def clear(at: Address, *, keep_description: bool) -> Steps[int]:
     """Delete everything in a conversation, or everything but its description, and the facts that rest on it alone.
 
@@ -329,6 +335,18 @@ def recent(at: Address, *, limit: int = ALL, role: str | None = None) -> Steps[l
     else:
         rows = yield query.messages_of_role(branch=branch, limit=limit, role=role)
     return [_stored(row) for row in reversed(rows)]
+
+
+def around(at: Address, key: str, *, before: int, after: int) -> Steps[list[Stored] | None]:
+    """A message, with some of those before and after it, in the order they were said; None where it is not there."""
+    branch = yield from _find(at)
+    found = [] if branch is None else (yield query.where_said(branch=branch, key=key))
+    if not found:
+        return None
+    place = {"branch": branch, "position": found[0]["position"], "slot": found[0]["slot"]}
+    rows = yield query.messages_before(**place, limit=before + 1)
+    later = yield query.messages_after(**place, limit=after)
+    return [_stored(row) for row in (*rows, *later)]
 
 
 def get(at: Address, key: str) -> Steps[Stored | None]:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from langchain_agentmem.conversations import log, transfer
-from langchain_agentmem.database import Database, Details
+from langchain_agentmem.conversations import log, telling, transfer
+from langchain_agentmem.database import Database, Outputs
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import (
     Event,
@@ -27,6 +27,7 @@ from langchain_agentmem.files import whole_file
 from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import Namespace, namespace_of
 from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.tracing import Thunk
 
 T = TypeVar("T")
 
@@ -119,14 +120,14 @@ class Saved(Told):
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        records = self._read("save", self._dumping)
+        records = self._read("save", self._dumping, telling.with_values(path=path))
         write_document(path, document_of(self.memory_type, records, additional_state))
 
     async def asave_to_file(
         self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
     ) -> None:
         """`save_to_file`, awaited."""
-        records = await self._aread("save", self._dumping)
+        records = await self._aread("save", self._dumping, telling.with_values(path=path))
         document = document_of(self.memory_type, records, additional_state)
         await self._database.engine.in_thread(write_document, path, document, write=False)
 
@@ -143,30 +144,65 @@ class Saved(Told):
             InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
         """
         document = read_document(path, self.memory_type)
-        self._loaded(self._database.write(f"{self._part}.load", self._loading(document), self._shown()))
+        inputs = self._given_to(telling.with_values(path=path))
+        self._loaded(self._database.write(f"{self._part}.load", self._loading(document), inputs))
         return additional_in(document)
 
     async def aload_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
         """`load_from_file`, awaited."""
         document = await self._database.engine.in_thread(read_document, path, self.memory_type, write=False)
-        self._loaded(await self._database.awrite(f"{self._part}.load", self._loading(document), self._shown()))
+        inputs = self._given_to(telling.with_values(path=path))
+        self._loaded(await self._database.awrite(f"{self._part}.load", self._loading(document), inputs))
         return additional_in(document)
 
     # -- what the views of a log share -------------------------------------------------------------------------
 
-    def _read(self, verb: str, make: Operation[T]) -> T:
-        return self._database.read(f"{self._part}.{verb}", make, self._shown())
+    def _read(
+        self,
+        verb: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
+        return self._database.read(f"{self._part}.{verb}", make, self._given_to(inputs), outputs, shown=shown)
 
-    async def _aread(self, verb: str, make: Operation[T]) -> T:
-        return await self._database.aread(f"{self._part}.{verb}", make, self._shown())
+    async def _aread(
+        self,
+        verb: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
+        return await self._database.aread(f"{self._part}.{verb}", make, self._given_to(inputs), outputs, shown=shown)
 
-    def _write(self, verb: str, make: Operation[T], shown: Details | None = None) -> T:
-        return self._database.write(f"{self._part}.{verb}", make, self._shown(shown))
+    def _write(
+        self,
+        verb: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
+        return self._database.write(f"{self._part}.{verb}", make, self._given_to(inputs), outputs, shown=shown)
 
-    async def _awrite(self, verb: str, make: Operation[T], shown: Details | None = None) -> T:
-        return await self._database.awrite(f"{self._part}.{verb}", make, self._shown(shown))
+    async def _awrite(
+        self,
+        verb: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
+        return await self._database.awrite(f"{self._part}.{verb}", make, self._given_to(inputs), outputs, shown=shown)
 
-    def _shown(self, more: Details | None = None) -> Details:
+    def _given_to(self, more: Thunk | None = None) -> Thunk:
+        """What a trace shows of a call: whose log it is about, and what else it was given."""
         return lambda: {
             "conversation_id": self._at.name,
             "namespace": list(self.namespace),

@@ -9,6 +9,21 @@ other shows.
     round_ = session.create_round("Plot the sales of May.")
     session.add_post(round_.id, send_from="User", send_to="Planner", message=round_.user_query)
     session.finish_round(round_.id)
+
+Both views at once:
+
+    from langchain_agentmem import AgentMemory
+
+    memory = AgentMemory("agent.db")
+    session = memory.session("task-7")
+    task = session.create_round("Plot the sales of May.")
+    session.add_post(task.id, send_from="User", send_to="Planner", message="Plot the sales of May.")
+    session.add_post(task.id, send_from="Planner", send_to="Coder", message="Draw a bar chart.")
+    session.finish_round(task.id)
+
+    print([post.message for post in session.get_role_rounds("Coder")[0].post_list])
+    print(memory.conversation("task-7").messages)  # the same log, as messages
+    memory.close()
 """
 
 from __future__ import annotations
@@ -22,12 +37,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem import encoding
 from langchain_agentmem.compaction.rounds import CompactedMessage, Seen, seen_by
-from langchain_agentmem.conversations import log
+from langchain_agentmem.conversations import log, telling
 from langchain_agentmem.conversations.bound import ThreadLog, is_of_thread
 from langchain_agentmem.conversations.entries import entry_of
 from langchain_agentmem.conversations.rounds import ASSISTANT, USER, assembled, role_rounds, shared_entries
 from langchain_agentmem.conversations.saved import Saved, checked_retention
-from langchain_agentmem.database import Database, database_of
+from langchain_agentmem.database import Database, Outputs, database_of
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.files import whole_file
 from langchain_agentmem.messages import Message, decode_body, to_langchain
@@ -42,6 +57,7 @@ from langchain_agentmem.model import (
 from langchain_agentmem.namespaces import id_of, path_of, resolve
 from langchain_agentmem.rewinding.threads import thread_point
 from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.tracing import Thunk, brief
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -112,14 +128,14 @@ class SessionMemory(Saved):
             The round, in state "created" and without posts.
         """
         new = Round.create(user_query)
-        self._write("create_round", self._append([self._round_entry(new)]), lambda: {"round_id": new.id})
+        self._write("create_round", self._append([self._round_entry(new)]), _begins(new), _begun)
         self._rounds_changed()
         return new
 
     async def acreate_round(self, user_query: str) -> Round:
         """`create_round`, awaited."""
         new = Round.create(user_query)
-        await self._awrite("create_round", self._append([self._round_entry(new)]), lambda: {"round_id": new.id})
+        await self._awrite("create_round", self._append([self._round_entry(new)]), _begins(new), _begun)
         self._rounds_changed()
         return new
 
@@ -151,7 +167,8 @@ class SessionMemory(Saved):
                 other content.
         """
         given = _post(post, send_from, send_to, message, attachments)
-        self._announce(self._write("add_post", self._posting(round_id, given), lambda: {"post_id": given.id}))
+        inputs = _posts(round_id, given)
+        self._announce(self._write("add_post", self._posting(round_id, given), inputs, telling.appended))
         return given
 
     async def aadd_post(
@@ -166,7 +183,8 @@ class SessionMemory(Saved):
     ) -> Post:
         """`add_post`, awaited."""
         given = _post(post, send_from, send_to, message, attachments)
-        self._announce(await self._awrite("add_post", self._posting(round_id, given), lambda: {"post_id": given.id}))
+        inputs = _posts(round_id, given)
+        self._announce(await self._awrite("add_post", self._posting(round_id, given), inputs, telling.appended))
         return given
 
     def finish_round(self, round_id: str) -> None:
@@ -175,11 +193,11 @@ class SessionMemory(Saved):
         Raises:
             MessageError: There is no such round.
         """
-        self._set_state(round_id, "finished")
+        self._write("finish_round", self._stating(round_id, "finished"), *_states(round_id, "finished"))
 
     async def afinish_round(self, round_id: str) -> None:
         """`finish_round`, awaited."""
-        await self._aset_state(round_id, "finished")
+        await self._awrite("finish_round", self._stating(round_id, "finished"), *_states(round_id, "finished"))
 
     def fail_round(self, round_id: str) -> None:
         """Set a round to "failed": `get_role_rounds` leaves it out unless it is asked for.
@@ -187,20 +205,20 @@ class SessionMemory(Saved):
         Raises:
             MessageError: There is no such round.
         """
-        self._set_state(round_id, "failed")
+        self._write("fail_round", self._stating(round_id, "failed"), *_states(round_id, "failed"))
 
     async def afail_round(self, round_id: str) -> None:
         """`fail_round`, awaited."""
-        await self._aset_state(round_id, "failed")
+        await self._awrite("fail_round", self._stating(round_id, "failed"), *_states(round_id, "failed"))
 
     def reset_memory(self) -> None:
         """Remove every round and message but the conversation's description."""
-        self._write("reset", lambda: self._log.clear(self._at, keep_description=True))
+        self._write("reset", lambda: self._log.clear(self._at, keep_description=True), None, telling.cleared)
         self._announce_reset()
 
     async def areset_memory(self) -> None:
         """`reset_memory`, awaited."""
-        await self._awrite("reset", lambda: self._log.clear(self._at, keep_description=True))
+        await self._awrite("reset", lambda: self._log.clear(self._at, keep_description=True), None, telling.cleared)
         self._announce_reset()
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -232,11 +250,11 @@ class SessionMemory(Saved):
             role: The role.
             include_failure_rounds: Whether failed rounds are given too. Default: no.
         """
-        return role_rounds(self._rounds(), role, include_failures=include_failure_rounds)
+        return role_rounds(self._rounds(role=role), role, include_failures=include_failure_rounds)
 
     async def aget_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
         """`get_role_rounds`, awaited."""
-        return role_rounds(await self._arounds(), role, include_failures=include_failure_rounds)
+        return role_rounds(await self._arounds(role=role), role, include_failures=include_failure_rounds)
 
     def get_role_rounds_with_compaction(
         self,
@@ -257,7 +275,8 @@ class SessionMemory(Saved):
         Returns:
             The rounds, and the summary or None.
         """
-        return _sliced(self._read("read", self._seeing(role, include_failure_rounds)))
+        make = self._seeing(role, include_failure_rounds)
+        return self._context(self._read("read", make, telling.with_values(role=role), _seen))
 
     async def aget_role_rounds_with_compaction(
         self,
@@ -265,7 +284,8 @@ class SessionMemory(Saved):
         include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
     ) -> tuple[list[Round], CompactedMessage | None]:
         """`get_role_rounds_with_compaction`, awaited."""
-        return _sliced(await self._aread("read", self._seeing(role, include_failure_rounds)))
+        make = self._seeing(role, include_failure_rounds)
+        return self._context(await self._aread("read", make, telling.with_values(role=role), _seen))
 
     def watch_rounds(self, notify: Callable[[], None]) -> Callable[[], None]:
         """Have a function called after each round that this object begins.
@@ -293,11 +313,11 @@ class SessionMemory(Saved):
         Args:
             entry_type: "plan", "experience_sub_path", or any other.
         """
-        return shared_entries(self._rounds(), entry_type)
+        return shared_entries(self._rounds(type=entry_type), entry_type)
 
     async def aget_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
         """`get_shared_memory_entries`, awaited."""
-        return shared_entries(await self._arounds(), entry_type)
+        return shared_entries(await self._arounds(type=entry_type), entry_type)
 
     def messages_for(self, role: str) -> list[BaseMessage]:
         """The session from one role's point of view, as LangChain messages.
@@ -309,11 +329,12 @@ class SessionMemory(Saved):
         Args:
             role: The role.
         """
-        return _messages_for(*self._read("read", lambda: self._log.rounds(self._at)), role)
+        return _messages_for(*self._read("read", self._all, telling.with_values(role=role), telling.rounds), role)
 
     async def amessages_for(self, role: str) -> list[BaseMessage]:
         """`messages_for`, awaited."""
-        return _messages_for(*await self._aread("read", lambda: self._log.rounds(self._at)), role)
+        found = await self._aread("read", self._all, telling.with_values(role=role), telling.rounds)
+        return _messages_for(*found, role)
 
     # -- files -------------------------------------------------------------------------------------------------
 
@@ -331,15 +352,12 @@ class SessionMemory(Saved):
         Raises:
             InvalidInput: The file cannot be written.
         """
-        text = self.to_conversation().to_yaml()
-        if path is not None:
-            with whole_file(path) as file:
-                file.write(text)
-        return text
+        return _exported(self.to_conversation(), path)
 
     async def aexport(self, path: str | os.PathLike[str] | None = None) -> str:
         """`export`, awaited."""
-        text: str = await self._database.engine.in_thread(self.export, path, write=False)
+        whole = await self.ato_conversation()
+        text: str = await self._database.engine.in_thread(_exported, whole, path, write=False)
         return text
 
     def import_(self, source: str | os.PathLike[str] | Conversation) -> Conversation:
@@ -358,13 +376,15 @@ class SessionMemory(Saved):
             MessageError: An id is taken by other content. Nothing was added.
         """
         given = _conversation(source)
-        self._announce(self._write("import", self._importing(given), lambda: {"rounds": len(given.rounds)}))
+        inputs = telling.with_values(rounds=len(given.rounds))
+        self._announce(self._write("import", self._importing(given), inputs, telling.appended))
         return given
 
     async def aimport_(self, source: str | os.PathLike[str] | Conversation) -> Conversation:
         """`import_`, awaited."""
         given: Conversation = await self._database.engine.in_thread(_conversation, source, write=False)
-        self._announce(await self._awrite("import", self._importing(given), lambda: {"rounds": len(given.rounds)}))
+        inputs = telling.with_values(rounds=len(given.rounds))
+        self._announce(await self._awrite("import", self._importing(given), inputs, telling.appended))
         return given
 
     # -- plumbing ----------------------------------------------------------------------------------------------
@@ -382,11 +402,20 @@ class SessionMemory(Saved):
     def _dumping(self) -> Steps[list[dict[str, Any]]]:
         return (yield from self._log.dump() if isinstance(self._log, ThreadLog) else super()._dumping())
 
-    def _rounds(self) -> list[Round]:
-        return assembled(*self._read("read", lambda: self._log.rounds(self._at)))
+    def _given_to(self, more: Thunk | None = None) -> Thunk:
+        shown = super()._given_to(more)
+        if not self.follows_thread:
+            return shown
+        return lambda: {"thread_id" if name == "conversation_id" else name: value for name, value in shown().items()}
 
-    async def _arounds(self) -> list[Round]:
-        return assembled(*await self._aread("read", lambda: self._log.rounds(self._at)))
+    def _all(self) -> Steps[tuple[list[log.Stored], list[log.Stored]]]:
+        return self._log.rounds(self._at)
+
+    def _rounds(self, **asked: str) -> list[Round]:
+        return assembled(*self._read("read", self._all, telling.with_values(**asked), telling.rounds))
+
+    async def _arounds(self, **asked: str) -> list[Round]:
+        return assembled(*await self._aread("read", self._all, telling.with_values(**asked), telling.rounds))
 
     def _seeing(self, role: str, include_failures: bool) -> Operation[Seen]:  # noqa: FBT001
         def whole() -> Steps[Seen]:
@@ -394,6 +423,11 @@ class SessionMemory(Saved):
             return Seen(role_rounds(rounds, role, include_failures=include_failures), None, {})
 
         return whole if self.follows_thread else lambda: seen_by(self._at, role, include_failures=include_failures)
+
+    def _context(self, seen: Seen) -> tuple[list[Round], CompactedMessage | None]:
+        if seen.record is not None:
+            self._database.measures.shortened(seen.record.saved)
+        return _sliced(seen)
 
     def _rounds_changed(self) -> None:
         for notify in self._watchers.values():
@@ -433,19 +467,15 @@ class SessionMemory(Saved):
             )
         return row
 
-    def _set_state(self, round_id: str, state: str) -> None:
-        self._write("set_state", self._stating(round_id, state), lambda: {"round_id": round_id, "state": state})
-
-    async def _aset_state(self, round_id: str, state: str) -> None:
-        await self._awrite("set_state", self._stating(round_id, state), lambda: {"round_id": round_id, "state": state})
-
-    def _stating(self, round_id: str, state: str) -> Operation[None]:
+    def _stating(self, round_id: str, state: str) -> Operation[bool]:
         now, tail = self._database.now(), self._database.tail
 
-        def steps() -> Steps[None]:
+        def steps() -> Steps[bool]:
             row = yield from self._require_round(round_id)
             body = encoding.encode(encoding.decode(row.body) | {"state": state})
-            yield from self._log.update(self._at, row.key, lambda _: _round_like(row, body), now=now, tail=tail)
+            return (
+                yield from self._log.update(self._at, row.key, lambda _: _round_like(row, body), now=now, tail=tail)
+            )
 
         return steps
 
@@ -498,6 +528,45 @@ def _conversation(source: str | os.PathLike[str] | Conversation) -> Conversation
             f"A session is imported from YAML text, a path or a Conversation, not {type(source).__name__}."
         )
     return Conversation.from_yaml(source)
+
+
+def _exported(whole: Conversation, path: str | os.PathLike[str] | None) -> str:
+    """A session as YAML, in a file too if one is named."""
+    text = whole.to_yaml()
+    if path is not None:
+        with whole_file(path) as file:
+            file.write(text)
+    return text
+
+
+def _begins(new: Round) -> Thunk:
+    """What a trace shows of a round that begins."""
+    return lambda: {"round_id": new.id, "user_query": brief(new.user_query)}
+
+
+def _begun(added: log.Appended) -> dict[str, Any]:
+    return {"round_ids": added.keys}
+
+
+def _posts(round_id: str, post: Post) -> Thunk:
+    """What a trace shows of a post."""
+    return lambda: {
+        "round_id": round_id,
+        "post_id": post.id,
+        "roles": [post.send_from, post.send_to],
+        "message": brief(post.message),
+        "attachments": len(post.attachment_list),
+    }
+
+
+def _states(round_id: str, state: str) -> tuple[Thunk, Outputs]:
+    """What a trace shows of a round that ends."""
+    return telling.with_values(round_id=round_id), lambda changed: {"status": state, "changed": changed}
+
+
+def _seen(seen: Seen) -> dict[str, Any]:
+    """What a trace shows of the rounds that a role sees."""
+    return {"rounds": len(seen.rest), "summarized": len(seen.record.dropped) if seen.record else 0}
 
 
 def _sliced(seen: Seen) -> tuple[list[Round], CompactedMessage | None]:

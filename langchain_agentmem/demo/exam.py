@@ -24,6 +24,7 @@ from langchain_agentmem.demo.screen import Screen
 from langchain_agentmem.demo.story import NO_KEY
 from langchain_agentmem.demo.transcript import Question, Session, Transcript
 from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.stats import Stats
 
 TOP = 10
 """Among how many of the recalled messages evidence counts as found."""
@@ -151,9 +152,7 @@ def _print_examples(screen: Screen, answered: Sequence[Answered]) -> None:
         screen.recollections(each.exchange.recalled, most=SHOWN, marked=each.question.evidence)
 
 
-def _print_summary(
-    screen: Screen, answered: Sequence[Answered], stored: dict[str, int], *, lived: float, top: int
-) -> None:
+def _print_summary(screen: Screen, answered: Sequence[Answered], stored: Stats, *, lived: float, top: int) -> None:
     counted = [each for each in answered if each.question.evidence]
     screen.heading("Summary")
     screen.line(f"  questions         {len(answered):,} ({len(counted):,} with evidence)")

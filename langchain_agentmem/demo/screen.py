@@ -1,17 +1,20 @@
-"""What the demo prints: lines of plain text, and a progress bar where somebody is watching.
+"""What the demo and the commands print: lines of plain text, tables, and a progress bar where somebody is watching.
 
-What memory holds was written by others, so it is printed as text: no markup, and no control characters that a
-terminal would obey.
+What memory holds was written by others, so it is printed as text: no markup, and no characters that a terminal would
+obey or a reader would not see; they are shown as their numbers.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
 from langchain_agentmem.demo.fence import speaker_of
@@ -20,6 +23,10 @@ from langchain_agentmem.retrieval.search import Recollection
 T = TypeVar("T")
 
 LONGEST_LINE = 160
+
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_JOINERS = "\u200c\u200d"
+"""They belong to the spelling of some languages, and to pictures that are made of several."""
 
 
 class Screen:
@@ -45,6 +52,54 @@ class Screen:
         """Print a heading, after an empty line."""
         self.line()
         self.line(text, "bold")
+
+    def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[str] = ()) -> None:
+        """Print a table; where nobody watches, plain columns that are as wide as they have to be.
+
+        Args:
+            headings: The names of its columns.
+            rows: A text for each column.
+            right: The columns that are flush right.
+        """
+        numbers = frozenset(right)
+        texts = [[printable(cell) for cell in row] for row in rows]
+        if self._console.is_terminal:
+            table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+            for heading in headings:
+                justify: Literal["left", "right"] = "right" if heading in numbers else "left"
+                table.add_column(Text(heading), justify=justify, overflow="fold")
+            for row in texts:
+                table.add_row(*map(Text, row))
+            self._console.print(table)
+            return
+        every = [list(headings), *texts]
+        widths = [max(cell_len(row[column]) for row in every) for column in range(len(headings))]
+        for row in every:
+            cells = [
+                " " * (width - cell_len(cell)) + cell if heading in numbers else cell + " " * (width - cell_len(cell))
+                for heading, cell, width in zip(headings, row, widths, strict=True)
+            ]
+            self.line("  ".join(cells).rstrip())
+
+    def more(self, shown: int, total: int) -> None:
+        """Say how many are not shown, if any, and how to see them.
+
+        Args:
+            shown: How many are.
+            total: How many there are.
+        """
+        if total > shown:
+            self.line(f"… and {total - shown:,} more: --limit {total}", "dim")
+
+    def before(self, left_out: int, total: int) -> None:
+        """Say how many that come before the first that is shown are left out, if any, and how to see them.
+
+        Args:
+            left_out: How many are.
+            total: How many there are.
+        """
+        if left_out > 0:
+            self.line(f"… {left_out:,} before these: --limit {total}", "dim")
 
     def recollections(self, found: Sequence[Recollection], *, most: int, marked: Iterable[str] = ()) -> None:
         """Print what was recalled, and why.
@@ -85,12 +140,22 @@ class Screen:
 
 
 def printable(text: str) -> str:
-    """The text without characters that a terminal would obey, or that cannot be printed.
+    """The text with characters that a terminal would obey, or that cannot be seen, as their numbers.
 
     Args:
-        text: Any text.
+        text: Any text. Tabs and ends of lines become spaces.
     """
-    return "".join(" " if unicodedata.category(character) in {"Cc", "Cs"} else character for character in text)
+    if text.isprintable():
+        return text
+    return "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    if character in "\t\n":
+        return " "
+    if unicodedata.category(character) not in _UNSEEN or character in _JOINERS:
+        return character
+    return character.encode("ascii", "backslashreplace").decode() if character >= "\x80" else f"\\x{ord(character):02x}"
 
 
 def shortened(text: str) -> str:

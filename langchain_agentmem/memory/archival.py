@@ -8,7 +8,19 @@ from typing import Any
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.finding import found
-from langchain_agentmem.memory.layer import EVERYTHING, Change, Layer, limit_given, name_given, text_given, texts_given
+from langchain_agentmem.memory.layer import (
+    ALL,
+    EVERYTHING,
+    Change,
+    Layer,
+    limit_given,
+    name_given,
+    text_given,
+    texts_given,
+)
+from langchain_agentmem.memory.seen import found as seen
+from langchain_agentmem.memory.seen import listed, maybe
+from langchain_agentmem.memory.seen import record as record_shown
 from langchain_agentmem.memory.values import RECORD, Record, record_of
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import Draft, Kept, View, body_of
@@ -113,31 +125,58 @@ class ArchivalMemory(Layer):
 
     def writing(self, content: str, tags: Sequence[str] = ()) -> Work[str]:
         """`write`, as work."""
-        clean, marks = yield from self.checked(content, tags)
+        clean, marks = self._clean(content), self._marks(tags)
+        return (
+            yield from self._as_step(
+                "write",
+                self.written(clean, marks),
+                content=clean,
+                characters=len(clean),
+                tags=marks,
+                outputs=lambda key: {"record_id": key},
+            )
+        )
+
+    def written(self, clean: str, marks: Sequence[str]) -> Work[str]:
+        """Write a record that was checked, as a detail of a step."""
+        text = yield from self.fitted(clean)
         key = self._ground.database.new_id()
 
         def make(change: Change) -> Steps[str]:
-            change.drafts.append(record(key, clean, marks, change.now))
+            change.drafts.append(record(key, text, marks, change.now))
             return key
             yield
 
-        return (yield from self._change("write", make, characters=len(clean), tags=marks))
+        return (yield from self._change("add", make, shown=False))
 
     def updating(self, record_id: str, content: str | None, tags: Sequence[str] | None) -> Work[bool]:
         """`update`, as work."""
         if content is None and tags is None:
             raise InvalidInput("Give the new content of the record, its new tags, or both.")
-        clean, marks = yield from self.checked("" if content is None else content, () if tags is None else tags)
+        clean = None if content is None else self._clean(content)
+        marks = None if tags is None else self._marks(tags)
         key = name_given(record_id, "the id of a record")
+        return (
+            yield from self._as_step(
+                "update",
+                self._updated(key, clean, marks),
+                record_id=key,
+                content=clean,
+                tags=marks,
+                outputs=lambda there: {"updated": there},
+            )
+        )
+
+    def _updated(self, key: str, clean: str | None, marks: Sequence[str] | None) -> Work[bool]:
+        text = None if clean is None else (yield from self.fitted(clean))
 
         def make(change: Change) -> Steps[bool]:
             there = yield from rows.named(change.view, RECORD, [key])
             if key in there:
-                new = _changed(there[key], None if content is None else clean, None if tags is None else marks)
-                change.drafts.append(new)
+                change.drafts.append(_changed(there[key], text, marks))
             return key in there
 
-        return (yield from self._change("update", make, record_id=key))
+        return (yield from self._change("change", make, shown=False))
 
     def getting(self, record_id: str) -> Work[Record | None]:
         """`get`, as work."""
@@ -147,7 +186,9 @@ class ArchivalMemory(Layer):
             there = yield from rows.named(view, RECORD, [key])
             return record_of(there[key]) if key in there else None
 
-        return (yield from self._look("get", look, record_id=key))
+        return (
+            yield from self._look("get", look, record_id=key, outputs=lambda each: maybe("record", each, record_shown))
+        )
 
     def deleting(self, record_id: str) -> Work[bool]:
         """`delete`, as work."""
@@ -159,20 +200,37 @@ class ArchivalMemory(Layer):
                 change.remove(RECORD, each)
             return key in there
 
-        return (yield from self._change("delete", make, record_id=key))
+        return (yield from self._change("delete", make, record_id=key, outputs=lambda there: {"deleted": there}))
 
     def searching(self, query: str, limit: int | None = None, tags: Sequence[str] | None = None) -> Work[list[Record]]:
         """`search`, as work."""
-        if text_given(query, "A query").strip() == EVERYTHING:
-            return (yield from self.listing(tags, limit))[::-1]
-        most = self._ground.settings.retrieval_k if limit is None else limit_given(limit)
-        wanted = set(() if tags is None else self._marks(tags))
+        everything = text_given(query, "A query").strip() == EVERYTHING
+        most = self._ground.settings.retrieval_k if limit is None and not everything else limit_given(limit)
+        marks = [] if tags is None else self._marks(tags)
+        return (
+            yield from self._as_step(
+                "search",
+                self._newest_first(marks, most) if everything else self._sought(query, most, set(marks)),
+                run_type="retriever",
+                query=query,
+                limit=None if most == ALL else most,
+                tags=marks or None,
+                outputs=seen,
+            )
+        )
+
+    def _newest_first(self, marks: Sequence[str], most: int) -> Work[list[Record]]:
+        return (yield from self.listing(marks, most, shown=False))[::-1]
+
+    def _sought(self, query: str, most: int, wanted: set[str]) -> Work[list[Record]]:
         hits = yield from found(
             self._ground, (RECORD,), query, most, lambda kept: wanted <= set(kept.extra.get("tags", ()))
         )
         return [replace(record_of(hit.kept), score=hit.score, why=hit.why) for hit in hits]
 
-    def listing(self, tags: Sequence[str] | None = None, limit: int | None = None) -> Work[list[Record]]:
+    def listing(
+        self, tags: Sequence[str] | None = None, limit: int | None = None, *, shown: bool = True
+    ) -> Work[list[Record]]:
         """`all`, as work."""
         most = limit_given(limit)
         wanted = set(() if tags is None else self._marks(tags))
@@ -185,20 +243,36 @@ class ArchivalMemory(Layer):
             there = [record_of(each) for each in kept if wanted <= set(each.extra.get("tags", ()))]
             return there[max(0, len(there) - most) :]
 
-        return (yield from self._look("all", look))
+        return (
+            yield from self._look(
+                "all",
+                look,
+                limit=None if most == ALL else most,
+                tags=sorted(wanted) or None,
+                outputs=lambda values: listed("records", values, record_shown),
+                shown=shown,
+            )
+        )
 
-    def checked(self, content: Any, tags: Any) -> Work[tuple[str, list[str]]]:
-        """Content and tags, checked and without secrets; content that is too long is compressed.
+    def checked(self, content: Any, tags: Any) -> tuple[str, list[str]]:
+        """Content and tags, checked and without secrets.
 
         Raises:
-            InvalidInput: One is wrong, or the content is too long and is to be refused.
+            InvalidInput: One is wrong.
         """
-        marks = self._marks(tags)
-        clean = self._ground.clean(text_given(content, "The content of a record"))
+        return self._clean(content), self._marks(tags)
+
+    def fitted(self, clean: str) -> Work[str]:
+        """Content that is no longer than a record may be.
+
+        Raises:
+            InvalidInput: It is too long, and is to be refused.
+        """
         limit = self._ground.settings.archival_max_chars
-        if limit is not None:
-            clean = yield from self._ground.fitted(clean, limit, "an archival record")
-        return clean, marks
+        return clean if limit is None else (yield from self._ground.fitted(clean, limit, "an archival record"))
+
+    def _clean(self, content: Any) -> str:
+        return self._ground.clean(text_given(content, "The content of a record"))
 
     def _marks(self, tags: Any) -> list[str]:
         """Tags that a user gave, each once."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from langchain_agentmem.clock import moment
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.facts.reading import FACT
-from langchain_agentmem.memory.layer import Footing, Ground, looking
+from langchain_agentmem.memory.layer import Footing, Ground, looking, whose
+from langchain_agentmem.memory.seen import LISTED
 from langchain_agentmem.memory.values import CORE, EVENT, RECORD
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, fork, names_of
@@ -106,7 +108,11 @@ def forking(ground: Footing, name: str) -> Work[BranchAt]:
     """Fork a branch, as work."""
     point, now = named_branch(ground.point), ground.now()
     made: BranchAt = yield Run(
-        "layers.fork", lambda: fork(point, name, now), write=True, inputs=lambda: {"memory": point.name, "fork": name}
+        "layers.fork",
+        lambda: fork(point, name, now),
+        write=True,
+        inputs=lambda: whose(ground, into=name),
+        outputs=lambda new: {"branch": new.name, "from_branch": point.name},
     )
     return made
 
@@ -120,7 +126,7 @@ def tracing_back(ground: Ground) -> Work[list[str]]:
         names = yield from names_of([branch for branch, _ in view.line])
         return names[::-1] or [ground.point.name]
 
-    return (yield from looking(ground, "layers.ancestors", look))
+    return (yield from looking(ground, "layers.ancestors", look, outputs=lambda names: {"branches": names}))
 
 
 def growing(ground: Ground) -> Work[BranchTree]:
@@ -142,7 +148,7 @@ def growing(ground: Ground) -> Work[BranchTree]:
         [root] = children.popitem()[1]
         return root
 
-    return (yield from looking(ground, "layers.tree", look))
+    return (yield from looking(ground, "layers.tree", look, outputs=_tree_shown))
 
 
 def comparing(ground: Ground, other: Standpoint) -> Work[BranchDiff]:
@@ -156,7 +162,20 @@ def comparing(ground: Ground, other: Standpoint) -> Work[BranchDiff]:
             found.append(difference(mine, (yield from by_key(theirs, kind))))
         return BranchDiff(core=found[0], recall=found[1], archival=found[2], facts=found[3])
 
-    return (yield from looking(ground, "layers.diff", look, other=other.name))
+    return (yield from looking(ground, "layers.diff", look, from_branch=other.name, outputs=_diff_shown))
+
+
+def _tree_shown(tree: BranchTree) -> dict[str, Any]:
+    names = [line.strip() for line in str(tree).splitlines()]
+    return {"count": len(names), "branches": names[:LISTED]}
+
+
+def _diff_shown(diff: BranchDiff) -> dict[str, Any]:
+    return {
+        name: {side: len(getattr(each, side)) for side in ("mine", "theirs", "changed")}
+        for name in ("core", "recall", "archival", "facts")
+        if (each := getattr(diff, name))
+    } or {"differences": 0}
 
 
 def named_branch(point: Standpoint) -> BranchAt:

@@ -29,13 +29,14 @@ from langchain_agentmem.events import CompressionFellShort
 from langchain_agentmem.fencing import fenced, unfenced
 from langchain_agentmem.memory.settings import check_whole
 from langchain_agentmem.memory.truncation import truncated
-from langchain_agentmem.work import Ask, Work, aperform, perform, usable_model
+from langchain_agentmem.tracing import brief
+from langchain_agentmem.work import Ask, Shown, Work, aperform, perform, usable_model
 
 if TYPE_CHECKING:
     from langchain_agentmem.database import Database
 
-NAME = "memory.compress"
-"""What the call of the model is called in a trace."""
+NAME = "layers.compress"
+"""What the step is called in a trace."""
 
 ATTEMPTS = 3
 TIMEOUT = 60.0
@@ -209,11 +210,27 @@ class Compressor:
         known, since = self._answers.get(key)
         if known is not None:
             return known
+        shortened: str = yield Shown(
+            NAME,
+            self._shortening(key, since, text),
+            inputs=lambda: {
+                "text": brief(text),
+                "context": context,
+                "characters": len(text),
+                "max_characters": max_chars,
+            },
+            outputs=lambda answer: {"text": brief(answer), "characters": len(answer)},
+        )
+        return shortened
+
+    def _shortening(self, key: _Key, since: int, text: str) -> Work[str]:
+        """Have a model shorten a text that is too long."""
+        _, max_chars, context, _, prompt = key
         asked = question = _question(text, max_chars, context, prompt)
         goal, shortest, failure = max_chars, text, None
         for _ in range(self._attempts):
             try:
-                answer = _said(text, (yield Ask(model, asked, NAME, self._timeout)))
+                answer = _said(text, (yield Ask(self.model, asked, "layers.ask", self._timeout, shown=False)))
             except Exception as error:  # noqa: BLE001 - whatever a model raises, the text is made to fit
                 failure = error
                 break

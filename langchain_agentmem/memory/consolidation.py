@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_agentmem.clock import moment
 from langchain_agentmem.compaction.ahead import Ahead
 from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.memory.archival import record
-from langchain_agentmem.memory.layer import Change, Ground, changing, looking
+from langchain_agentmem.memory.layer import Change, Ground, as_step, changing, looking
 from langchain_agentmem.memory.settings import LayersConfig
 from langchain_agentmem.memory.truncation import truncated
 from langchain_agentmem.memory.values import EVENT
@@ -84,7 +84,12 @@ class Bundle(NamedTuple):
 
 
 def consolidating(
-    ground: Ground, *, keep: int, kind: str | None = None, automatic: bool = False
+    ground: Ground,
+    *,
+    keep: int,
+    kind: str | None = None,
+    automatic: bool = False,
+    name: str = "recall.consolidate",
 ) -> Work[ConsolidationReport]:
     """Consolidate old events.
 
@@ -93,15 +98,33 @@ def consolidating(
         keep: How many of the newest stay.
         kind: Only events of this kind. Default: all.
         automatic: Whether nobody asked for it. Default: False.
+        name: What the step is called in a trace.
     """
+    return (
+        yield from as_step(
+            ground,
+            name,
+            _consolidating(ground, keep, kind, automatic=automatic),
+            keep=keep,
+            event_type=kind,
+            automatic=automatic,
+            outputs=report_shown,
+        )
+    )
+
+
+def _consolidating(ground: Ground, keep: int, kind: str | None, *, automatic: bool) -> Work[ConsolidationReport]:
     limit = room(ground.settings)
     if ground.compressor.model is None:
         return (
             yield from changing(
-                ground, "recall.consolidate", lambda change: at_once(ground, change, keep, kind, automatic=automatic)
+                ground,
+                "recall.replace",
+                lambda change: at_once(ground, change, keep, kind, automatic=automatic),
+                shown=False,
             )
         )
-    bundles: list[Bundle] = yield from looking(ground, "recall.old", lambda view: old(view, keep, kind))
+    bundles: list[Bundle] = yield from looking(ground, "recall.old", lambda view: old(view, keep, kind), shown=False)
     texts = []
     for bundle in bundles:
         context = f"{len(bundle.events)} events of kind {bundle.kind}, oldest first"
@@ -111,8 +134,9 @@ def consolidating(
     return (
         yield from changing(
             ground,
-            "recall.consolidate",
+            "recall.replace",
             lambda change: _replaced(ground, change, list(zip(bundles, texts, strict=True)), automatic=automatic),
+            shown=False,
         )
     )
 
@@ -146,6 +170,17 @@ def adding(ground: Ground, change: Change, new: int) -> Steps[bool]:
     if ground.compressor.model is None:
         yield from at_once(ground, change, max(0, settings.recall_max_events - new), automatic=True)
     return ground.compressor.model is not None
+
+
+def made_of_old_events(records: Sequence[str]) -> dict[str, Any]:
+    """What a trace shows of records that old events became, where that was done with something else."""
+    return {"consolidated_record_ids": list(records)} if records else {}
+
+
+def report_shown(report: ConsolidationReport) -> dict[str, Any]:
+    """What a trace shows of a consolidation."""
+    told = {"level": report.level, "events": report.events, "record_ids": report.records, "evicted": report.evicted}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def asking(ground: Ground) -> Work[None]:
@@ -233,6 +268,7 @@ def _replaced(
 def _consolidate(ground: Ground, change: Change, bundle: Bundle, text: str, *, automatic: bool) -> str:
     """Put a record in the place of events."""
     key = ground.database.new_id()
+    change.consolidated.append(key)
     tags = [CONSOLIDATED, f"kind:{bundle.kind}", f"event_count:{len(bundle.events)}"]
     if automatic:
         tags.insert(1, AUTOMATIC)

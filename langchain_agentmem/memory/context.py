@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_agentmem.fencing import harmless
 from langchain_agentmem.memory.budget import ARCHIVAL, CORE, CUT, RECALL, Budget, Measure
 from langchain_agentmem.memory.values import Event, Record
+from langchain_agentmem.retrieval.search import Why
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.work import Work
 
@@ -60,6 +61,9 @@ class Found(NamedTuple):
         created_at: When it was said.
         about: Who said it, and when, as its line shows it.
         tags: Its tags.
+        kind: What it is.
+        score: How well it answers the query; None where nobody says.
+        why: Why it was found.
     """
 
     id: str
@@ -67,6 +71,25 @@ class Found(NamedTuple):
     created_at: datetime
     about: str = ""
     tags: tuple[str, ...] = ()
+    kind: str = "record"
+    score: float | None = None
+    why: Why | None = None
+
+
+class Composed(NamedTuple):
+    """What a prompt shows.
+
+    Attributes:
+        sections: The sections that say something, each with its heading: "core", "recall", "archival", in this order.
+        core: The values that are in it, in its order.
+        events: The events, oldest first.
+        records: The records, the best first.
+    """
+
+    sections: dict[str, str]
+    core: Sequence[CoreEntry] = ()
+    events: Sequence[Event] = ()
+    records: Sequence[Record | Found] = ()
 
 
 class Material(NamedTuple):
@@ -145,23 +168,23 @@ def prompt_text(
     protected: Sequence[str] = (),
     counter: TokenCounter | None = None,
 ) -> Work[str]:
-    """What is to be shown, as text; arguments as for `prompt_sections`.
+    """What is to be shown, as text; arguments as for `composed`.
 
     Returns:
         The sections that say something, one after the other; "" where there is nothing.
     """
-    sections = yield from prompt_sections(material, budget, shorten, protected=protected, counter=counter)
-    return "\n\n".join(sections.values())
+    shown = yield from composed(material, budget, shorten, protected=protected, counter=counter)
+    return "\n\n".join(shown.sections.values())
 
 
-def prompt_sections(
+def composed(
     material: Material,
     budget: Budget | None = None,
     shorten: Shorten | None = None,
     *,
     protected: Sequence[str] = (),
     counter: TokenCounter | None = None,
-) -> Work[dict[str, str]]:
+) -> Work[Composed]:
     """What is to be shown, as texts.
 
     Args:
@@ -172,14 +195,15 @@ def prompt_sections(
         counter: Counts tokens.
 
     Returns:
-        The sections that say something, each with its heading: "core", "recall", "archival", in this order.
+        What fits.
     """
     budget = budget or Budget()
     measure = Measure(budget, counter)
     fit = _Fitting(budget, measure)
-    fit.add(CORE, *_core_lines(material.core, protected))
+    entries = in_order(material.core)
+    core = fit.kept(CORE, *_core_lines(entries, protected))
     events = material.events[-NEWEST:]
-    fit.add(RECALL, [_event_line(each, EVENT_CHARS) for each in events], _newest_first(events))
+    recalled = fit.kept(RECALL, [_event_line(each, EVENT_CHARS) for each in events], _newest_first(events))
     lines: list[str] = []
     room = fit.room(ARCHIVAL)
     for record in material.records:
@@ -187,8 +211,13 @@ def prompt_sections(
             break  # nobody needs to shorten what is not shown
         most = budget.archival_snippet if room is None else min(budget.archival_snippet, room)
         lines.append(_record_line(record, (yield from _shortened(record.content, most, measure, shorten))))
-    fit.add(ARCHIVAL, lines, None)
-    return fit.sections
+    found = fit.kept(ARCHIVAL, lines, None)
+    return Composed(
+        fit.sections,
+        [entries[place] for place in core],
+        [events[place] for place in recalled],
+        [material.records[place] for place in found],
+    )
 
 
 def _shortened(text: str, room: int, measure: Measure, shorten: Shorten | None) -> Work[str]:
@@ -213,18 +242,14 @@ class _Fitting:
             total = max(0, total - self._measure.size(used))
         return total if own is None else own if total is None else min(own, total)
 
-    def add(self, name: str, lines: Sequence[str], worth: Sequence[int] | None) -> None:
-        """Write a section.
+    def kept(self, name: str, lines: Sequence[str], worth: Sequence[int] | None) -> list[int]:
+        """Write a section; gives the places of those lines that are in it.
 
         Args:
             name: Which.
             lines: Its lines, in their order.
             worth: The places of the lines, that of the most valuable first. Default: as they stand.
         """
-        self.kept(name, lines, worth)
-
-    def kept(self, name: str, lines: Sequence[str], worth: Sequence[int] | None) -> list[int]:
-        """Write a section; gives the places of those lines that are in it."""
         worth = range(len(lines)) if worth is None else worth
         room = self.room(name)
         count = len(lines) if room is None else self._how_many(name, lines, worth, room)

@@ -17,11 +17,13 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.archival import record
 from langchain_agentmem.memory.layer import Change, Layer, name_given, text_given, texts_given, time_given
 from langchain_agentmem.memory.secrets.redaction import redact_value
+from langchain_agentmem.memory.seen import pairs
 from langchain_agentmem.memory.settings import LayersConfig
 from langchain_agentmem.memory.values import CORE, RECORD
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import Draft, Kept, View, body_of
 from langchain_agentmem.storage import Steps
+from langchain_agentmem.tracing import brief
 from langchain_agentmem.work import Work
 
 EVICTED = "CORE_EVICT"
@@ -168,7 +170,7 @@ class CoreMemory(Layer):
             there = yield from rows.named(view, CORE, wanted)
             return {key: there[key].text for key in wanted if key in there}
 
-        return (yield from self._look("get", look, keys=wanted))
+        return (yield from self._look("get", look, keys=wanted, outputs=pairs))
 
     def listing(self) -> Work[list[CoreEntry]]:
         """`entries`, as work."""
@@ -176,7 +178,9 @@ class CoreMemory(Layer):
         def look(view: View) -> Steps[list[CoreEntry]]:
             return [entry_of(each) for each in (yield from everything(view))]
 
-        return (yield from self._look("entries", look))
+        return (
+            yield from self._look("read", look, outputs=lambda found: pairs({each.key: each.value for each in found}))
+        )
 
     def setting_one(
         self, key: str, value: str, importance: int = USUAL, ttl: float | datetime | None = None
@@ -186,14 +190,26 @@ class CoreMemory(Layer):
 
     def setting(self, settings: Sequence[Setting]) -> Work[None]:
         """Set values that were checked, all of them or none."""
+        yield from self._as_step(
+            "set",
+            self._put(settings),
+            entries=lambda: [setting_shown(each) for each in settings],
+            outputs=lambda evicted: {"evicted": evicted},
+        )
+
+    def _put(self, settings: Sequence[Setting]) -> Work[list[str]]:
+        """The same; gives the keys that left."""
+        evicted: list[str] = []
 
         def make(change: Change) -> Steps[TooLarge | None]:
-            return (yield from self.put(change, settings))
+            too_large = yield from self.put(change, settings)
+            evicted[:] = change.evicted
+            return too_large
 
         for _ in range(ATTEMPTS + len(settings)):
-            too_large = yield from self._change("set", make, keys=[each.key for each in settings])
+            too_large = yield from self._change("put", make, shown=False)
             if too_large is None:
-                return
+                return evicted
             settings = yield from self.smaller(settings, too_large)
         raise InvalidInput(NO_ROOM)
 
@@ -207,7 +223,7 @@ class CoreMemory(Layer):
                 change.remove(CORE, each)
             return wanted in there
 
-        return (yield from self._change("delete", make, key=wanted))
+        return (yield from self._change("delete", make, key=wanted, outputs=lambda there: {"deleted": there}))
 
     def restoring(self, key: str) -> Work[bool]:
         """`restore`, as work."""
@@ -225,7 +241,7 @@ class CoreMemory(Layer):
             change.remove(RECORD, old.key)
             return True
 
-        return (yield from self._change("restore", make, key=wanted))
+        return (yield from self._change("restore", make, key=wanted, outputs=lambda there: {"restored": there}))
 
     def setting_of(self, key: Any, value: Any, importance: Any = USUAL, ttl: Any = None) -> Setting:
         """A value to be set, checked and without secrets.
@@ -260,6 +276,7 @@ class CoreMemory(Layer):
         """Add to a change what moves values to archival memory."""
         for each in entries:
             change.remove(CORE, each.key)
+            change.evicted.append(each.key)
             change.drafts.append(_archived(each, self._ground.database.new_id(), change.now))
 
     def smaller(self, settings: Sequence[Setting], too_large: TooLarge) -> Work[list[Setting]]:
@@ -371,6 +388,11 @@ def leaving(
             gone.append(each)
             total -= len(line(each.key, each.text)) + 1
     return gone
+
+
+def setting_shown(setting: Setting) -> dict[str, Any]:
+    """A value to be set, as a trace shows it."""
+    return {"key": setting.key, "value": brief(setting.value), "importance": setting.importance}
 
 
 def entry_of(kept: Kept) -> CoreEntry:

@@ -40,7 +40,7 @@ def found(
     limit: int,
     wanted: Callable[[Kept], bool] = lambda _: True,
 ) -> Work[list[FoundHere]]:
-    """Find what a memory shows.
+    """Find what a memory shows; the caller makes it the step of a trace.
 
     Args:
         ground: The memory.
@@ -54,15 +54,19 @@ def found(
     """
     if not limit:
         return []
-    names: tuple[str, ...] = yield from looking(ground, f"{kinds[0]}.family", lambda view: families(ground.point, view))
+    names: tuple[str, ...] = yield from looking(
+        ground, f"{kinds[0]}.family", lambda view: families(ground.point, view), shown=False
+    )
     walls = Walls(ground.point.path, ground.point.path + "\x1f", kinds=tuple(kinds), conversations=names)
     asked = inquiry(query, ground.now())
     many = limit
     while True:
         given: list[Recollection] = yield Find(
-            f"{kinds[0]}.search", asked, walls, many, Outlook(ground.point, alone=True)
+            f"{kinds[0]}.search", asked, walls, many, Outlook(ground.point, alone=True), shown=False
         )
-        there: dict[str, Kept] = yield from looking(ground, f"{kinds[0]}.read", partial(_named, kinds, given))
+        there: dict[str, Kept] = yield from looking(
+            ground, f"{kinds[0]}.read", partial(_named, kinds, given), shown=False
+        )
         hits = [
             FoundHere(there[each.id], each.score, each.why)
             for each in given

@@ -13,17 +13,19 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from langchain_agentmem.clock import micros
-from langchain_agentmem.database import Database
+from langchain_agentmem.database import Database, Outputs
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.compress import Compressor
 from langchain_agentmem.memory.secrets.redaction import redact
+from langchain_agentmem.memory.seen import inputs_of, standing
 from langchain_agentmem.memory.settings import LayersConfig
 from langchain_agentmem.retrieval.index import Series
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.branches import Standpoint, family
 from langchain_agentmem.rewinding.rows import Draft, OnBranch, View
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.work import Run, Work, aperform, perform
+from langchain_agentmem.tracing import RunType
+from langchain_agentmem.work import Run, Shown, Work, aperform, perform
 
 T = TypeVar("T")
 
@@ -44,11 +46,15 @@ class Change:
         view: What was there.
         now: When, in microseconds since 1970.
         drafts: What is to be written.
+        evicted: The keys that leave core memory to make room.
+        consolidated: The ids of the records that old events become.
     """
 
     view: View
     now: int
     drafts: list[Draft] = field(default_factory=list)
+    evicted: list[str] = field(default_factory=list)
+    consolidated: list[str] = field(default_factory=list)
 
     def remove(self, kind: str, key: str) -> None:
         """Have something be gone."""
@@ -132,23 +138,37 @@ class Layer:
     async def _ado(self, work: Work[T]) -> T:
         return await aperform(work, self._ground.database)
 
-    def _look(self, verb: str, look: Callable[[View], Steps[T]], **inputs: Any) -> Work[T]:
-        """Read."""
-        return looking(self._ground, f"{self._part}.{verb}", look, **inputs)
+    def _look(self, verb: str, look: Callable[[View], Steps[T]], **more: Any) -> Work[T]:
+        """Read; see `looking`."""
+        return looking(self._ground, f"{self._part}.{verb}", look, **more)
 
-    def _change(self, verb: str, make: Callable[[Change], Steps[T]], **inputs: Any) -> Work[T]:
-        """Write."""
-        return changing(self._ground, f"{self._part}.{verb}", make, **inputs)
+    def _change(self, verb: str, make: Callable[[Change], Steps[T]], **more: Any) -> Work[T]:
+        """Write; see `changing`."""
+        return changing(self._ground, f"{self._part}.{verb}", make, **more)
+
+    def _as_step(self, verb: str, work: Work[T], **more: Any) -> Work[T]:
+        """Do work as one step; see `as_step`."""
+        return as_step(self._ground, f"{self._part}.{verb}", work, **more)
 
 
-def looking(ground: Footing, name: str, look: Callable[[View], Steps[T]], **inputs: Any) -> Work[T]:
+def looking(
+    ground: Footing,
+    name: str,
+    look: Callable[[View], Steps[T]],
+    *,
+    outputs: Outputs | None = None,
+    shown: bool = True,
+    **inputs: Any,
+) -> Work[T]:
     """Read what a memory shows.
 
     Args:
         ground: The memory.
         name: What the step is called in a trace.
         look: Reads, given a view.
-        inputs: What a trace shows of it.
+        outputs: What a trace shows of the value. Default: how much that is.
+        shown: Whether it is a step. If not, it is a detail of another. Default: it is.
+        inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
     """
     point, now = ground.point, ground.now()
 
@@ -156,26 +176,62 @@ def looking(ground: Footing, name: str, look: Callable[[View], Steps[T]], **inpu
         view = yield from point.view(now)
         return (yield from look(view))
 
-    value: T = yield Run(name, steps, inputs=lambda: _shown(ground, inputs))
+    value: T = yield Run(name, steps, inputs=lambda: whose(ground, **inputs), outputs=outputs, shown=shown)
     return value
 
 
-def changing(ground: Footing, name: str, make: Callable[[Change], Steps[T]], **inputs: Any) -> Work[T]:
+def changing(
+    ground: Footing,
+    name: str,
+    make: Callable[[Change], Steps[T]],
+    *,
+    outputs: Outputs | None = None,
+    shown: bool = True,
+    **inputs: Any,
+) -> Work[T]:
     """Change a memory, in one transaction.
 
     Args:
         ground: The memory.
         name: What the step is called in a trace.
         make: Adds drafts to a `Change`, and gives the value.
-        inputs: What a trace shows of it.
+        outputs: What a trace shows of the value. Default: how much that is.
+        shown: Whether it is a step. If not, it is a detail of another. Default: it is.
+        inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
     """
     now = ground.now()
     value: T = yield Run(
         name,
         lambda: changed(ground.point, make, now, ground.database.tail),
         write=True,
-        inputs=lambda: _shown(ground, inputs),
+        inputs=lambda: whose(ground, **inputs),
+        outputs=outputs,
+        shown=shown,
     )
+    return value
+
+
+def as_step(
+    ground: Footing,
+    name: str,
+    work: Work[T],
+    *,
+    outputs: Outputs | None = None,
+    run_type: RunType = "chain",
+    **inputs: Any,
+) -> Work[T]:
+    """Do work on a memory as one step, with what it wishes for beneath.
+
+    Args:
+        ground: The memory.
+        name: What the step is called in a trace.
+        work: The work.
+        outputs: What a trace shows of the value. Default: nothing.
+        run_type: What LangChain takes it for: a "retriever" has an input "query" and gives "documents". Default:
+            "chain".
+        inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
+    """
+    value: T = yield Shown(name, work, lambda: whose(ground, **inputs), outputs, run_type)
     return value
 
 
@@ -202,8 +258,14 @@ def changed(point: Standpoint, make: Callable[[Change], Steps[T]], now: int, tai
     return value
 
 
-def _shown(ground: Footing, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    return {"memory": ground.point.name, **inputs}
+def whose(ground: Footing, **inputs: Any) -> dict[str, Any]:
+    """What a trace shows of a step on a memory: whose it is, and what was asked.
+
+    Args:
+        ground: The memory.
+        **inputs: What was asked: functions are called, long texts cut, and what is None is left out.
+    """
+    return {**standing(ground.point), **inputs_of(inputs)}
 
 
 # -- what is checked -----------------------------------------------------------------------------------------------

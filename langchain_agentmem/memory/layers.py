@@ -7,6 +7,47 @@
     draft = layers.fork("draft")
 
 The fork sees all of it, and nothing that comes later.
+
+On a thread it is part of the thread: time travel, "edit and regenerate" and forks take it along. What an agent
+remembers at a checkpoint is what it had remembered there, and a step that fails, is retried, or is resumed after a
+crash remembers once.
+
+    from langchain_core.messages import AIMessage
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    from langchain_agentmem import AgentMemory
+
+    with AgentMemory("agent.db") as memory:
+
+        def learn(state: MessagesState, config: RunnableConfig):
+            layers = memory.layers(config)
+            layers.archival.write(state["messages"][-1].text)
+            return {"messages": [AIMessage(f"I know: {[record.content for record in layers.archival.all()]}")]}
+
+        builder = StateGraph(MessagesState).add_node(learn).add_edge(START, "learn")
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        thread = {"configurable": {"thread_id": "edited"}}
+        graph.invoke({"messages": [("user", "Hello.")]}, thread)
+        before = graph.get_state(thread).config
+        graph.invoke({"messages": [("user", "My sister lives in Lisbon.")]}, thread)
+        graph.invoke({"messages": [("user", "My sister lives in Porto.")]}, before)  # the user edits the message
+        print(graph.get_state(thread).values["messages"][-1].text)  # it has never heard of Lisbon
+
+A branch belongs to no thread: it is shared, and independent of any rewinding. It is forked without copying anything,
+compared and merged:
+
+    from langchain_agentmem import AgentMemory
+
+    with AgentMemory("agent.db") as memory:
+        layers = memory.layers("user-42")
+        layers.core.set("name", "Ada", importance=5)
+        layers.recall.append("asked", "How is the weather in Turin?")
+        layers.archival.write("Ada's sister lives in Turin.", tags=["family"])
+        draft = layers.fork("user-42 draft")
+        draft.core.set("name", "Ada Lovelace")
+        print(layers.core.get(), draft.core.get(), draft.archival.search("sister")[0].content)
+        print(draft.format_for_prompt("Where does her sister live?"))
 """
 
 from __future__ import annotations

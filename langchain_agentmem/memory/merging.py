@@ -87,7 +87,17 @@ def merging(
             facts = yield from promoting(change, base, theirs, prefer, ground.database.new_id)
         return (yield from _merge(core, change, base, theirs, keys, prefer, facts))
 
-    return (yield from changing(ground, "layers.merge", make, child=child.name))
+    return (
+        yield from changing(
+            ground,
+            "layers.merge",
+            make,
+            from_branch=child.name,
+            prefer=prefer,
+            keys=None if keys is None else list(keys),
+            outputs=_report_shown,
+        )
+    )
 
 
 def _merge(
@@ -124,6 +134,22 @@ def _merge(
         texts=tuple(facts.texts),
         rules=tuple(facts.rules),
     )
+
+
+def _report_shown(report: MergeReport) -> dict[str, Any]:
+    """What a trace shows of a merge: what there was to do."""
+    told = {
+        "core": report.core,
+        "event_ids": report.recall,
+        "record_ids": report.archival,
+        "fact_ids": report.facts,
+        "message_ids": report.texts,
+        "rules": report.rules,
+        "removed": report.removed,
+        "evicted": report.evicted,
+        "conflicts": [{"layer": each.layer, "key": each.key} for each in report.conflicts],
+    }
+    return {name: value for name, value in told.items() if value} or {"promoted": 0}
 
 
 def _out_of_budget(core: CoreMemory, change: Change, there: Iterable[Kept], found: Promoted) -> list[str]:

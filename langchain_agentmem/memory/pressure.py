@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.consolidation import ConsolidationReport, consolidating, count
+from langchain_agentmem.memory.consolidation import ConsolidationReport, consolidating, count, report_shown
 from langchain_agentmem.memory.core import CoreMemory, everything, leaving, size
-from langchain_agentmem.memory.layer import Change, Ground, changing, looking
+from langchain_agentmem.memory.layer import Change, Ground, as_step, changing, looking
 from langchain_agentmem.memory.settings import LayersConfig
 from langchain_agentmem.memory.values import EVENT, RECORD
 from langchain_agentmem.rewinding.rows import View
@@ -83,8 +83,13 @@ def pressure_of(pairs: Iterable[tuple[str, str]], events: int, records: int, set
     )
 
 
-def measuring(ground: Ground) -> Work[Pressure]:
-    """How full a memory is, as work."""
+def measuring(ground: Ground, *, shown: bool = True) -> Work[Pressure]:
+    """How full a memory is, as work.
+
+    Args:
+        ground: The memory.
+        shown: Whether it is a step of a trace. If not, it is a detail of another. Default: it is.
+    """
 
     def look(view: View) -> Steps[Pressure]:
         core = yield from everything(view)
@@ -92,7 +97,7 @@ def measuring(ground: Ground) -> Work[Pressure]:
         records = yield from count(view, RECORD)
         return pressure_of(((each.key, each.text) for each in core), events, records, ground.settings)
 
-    return (yield from looking(ground, "layers.pressure", look))
+    return (yield from looking(ground, "layers.pressure", look, outputs=asdict, shown=shown))
 
 
 def relieving(ground: Ground, core: CoreMemory, level: Any = None) -> Work[ConsolidationReport]:
@@ -109,10 +114,18 @@ def relieving(ground: Ground, core: CoreMemory, level: Any = None) -> Work[Conso
     Raises:
         InvalidInput: There is no such level.
     """
-    if level is None:
-        level = (yield from measuring(ground)).level
-    if level not in LEVELS:
+    if level not in (None, *LEVELS):
         raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {level!r:.100}.")
+    return (
+        yield from as_step(
+            ground, "layers.consolidate", _relieving(ground, core, level), level=level, outputs=report_shown
+        )
+    )
+
+
+def _relieving(ground: Ground, core: CoreMemory, level: str | None) -> Work[ConsolidationReport]:
+    if level is None:
+        level = (yield from measuring(ground, shown=False)).level
     rank = LEVELS.index(level)
     report = ConsolidationReport()
     if rank >= LEVELS.index("medium"):
@@ -120,7 +133,10 @@ def relieving(ground: Ground, core: CoreMemory, level: Any = None) -> Work[Conso
     evicted: tuple[str, ...] = ()
     if rank >= LEVELS.index("high"):
         evicted = yield from changing(
-            ground, "core.relieve", lambda change: _relieve(core, change, ground.settings, rank)
+            ground,
+            "core.relieve",
+            lambda change: _relieve(core, change, ground.settings, rank),
+            outputs=lambda keys: {"evicted": keys},
         )
     return ConsolidationReport(level=level, events=report.events, records=report.records, evicted=evicted)
 

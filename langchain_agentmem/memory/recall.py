@@ -11,7 +11,13 @@ from types import EllipsisType
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.archival import record
-from langchain_agentmem.memory.consolidation import ConsolidationReport, adding, asking, consolidating
+from langchain_agentmem.memory.consolidation import (
+    ConsolidationReport,
+    adding,
+    asking,
+    consolidating,
+    made_of_old_events,
+)
 from langchain_agentmem.memory.finding import found
 from langchain_agentmem.memory.layer import (
     ALL,
@@ -24,9 +30,11 @@ from langchain_agentmem.memory.layer import (
     texts_given,
     time_given,
 )
+from langchain_agentmem.memory.seen import event, listed, maybe
+from langchain_agentmem.memory.seen import found as seen
 from langchain_agentmem.memory.values import EVENT, Event, event_of
 from langchain_agentmem.rewinding import rows
-from langchain_agentmem.rewinding.rows import Draft, Kept, View, body_of
+from langchain_agentmem.rewinding.rows import Draft, Kept, View, body_of, text_of
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.work import Work
 
@@ -161,14 +169,28 @@ class RecallMemory(Layer):
     def appending(self, kind: str | None, content: str | None, at: datetime | None = None) -> Work[str]:
         """`append`, as work."""
         new = self.event_of(kind, content, at)
+        yield from self._as_step(
+            "append",
+            self._added(new),
+            event_type=new.label,
+            content=lambda: text_of(new.body or b""),
+            outputs=lambda consolidated: {"event_id": new.key, **made_of_old_events(consolidated)},
+        )
+        return new.key
+
+    def _added(self, new: Draft) -> Work[list[str]]:
+        """Append an event; gives the ids of the records that old ones become with it."""
+        consolidated: list[str] = []
 
         def make(change: Change) -> Steps[bool]:
             change.drafts.append(new)
-            return (yield from adding(self._ground, change, 1))
+            too_many = yield from adding(self._ground, change, 1)
+            consolidated[:] = change.consolidated
+            return too_many
 
-        if (yield from self._change("append", make, kind=new.label)):
+        if (yield from self._change("add", make, shown=False)):
             yield from asking(self._ground)
-        return new.key
+        return consolidated
 
     def getting(self, event_id: str) -> Work[Event | None]:
         """`get`, as work."""
@@ -178,9 +200,11 @@ class RecallMemory(Layer):
             there = yield from rows.named(view, EVENT, [key])
             return event_of(there[key]) if key in there else None
 
-        return (yield from self._look("get", look, event_id=key))
+        return (yield from self._look("get", look, event_id=key, outputs=lambda each: maybe("event", each, event)))
 
-    def reading(self, limit: int | EllipsisType | None = ..., kind: str | None = None) -> Work[list[Event]]:
+    def reading(
+        self, limit: int | EllipsisType | None = ..., kind: str | None = None, *, shown: bool = True
+    ) -> Work[list[Event]]:
         """`recent`, as work."""
         most = self._ground.settings.recall_max_events if limit is ... else limit_given(limit)
         label = None if kind is None else self._kind(kind)
@@ -188,13 +212,36 @@ class RecallMemory(Layer):
         def look(view: View) -> Steps[list[Event]]:
             return [event_of(each) for each in (yield from events(view, most, label))]
 
-        return (yield from self._look("recent", look, limit=None if most == ALL else most))
+        return (
+            yield from self._look(
+                "recent",
+                look,
+                limit=None if most == ALL else most,
+                event_type=label,
+                outputs=lambda values: listed("events", values, event),
+                shown=shown,
+            )
+        )
 
     def searching(self, query: str, limit: int | None = 10) -> Work[list[Event]]:
         """`search`, as work."""
-        if text_given(query, "A query").strip() == EVERYTHING:
-            return (yield from self.reading(limit))[::-1]
-        hits = yield from found(self._ground, (EVENT,), query, limit_given(limit))
+        text_given(query, "A query")
+        most = limit_given(limit)
+        return (
+            yield from self._as_step(
+                "search",
+                self._sought(query, most),
+                run_type="retriever",
+                query=query,
+                limit=None if most == ALL else most,
+                outputs=seen,
+            )
+        )
+
+    def _sought(self, query: str, most: int) -> Work[list[Event]]:
+        if query.strip() == EVERYTHING:
+            return (yield from self.reading(most, shown=False))[::-1]
+        hits = yield from found(self._ground, (EVENT,), query, most)
         return [event_of(hit.kept, hit.score, hit.why) for hit in hits]
 
     def evicting(
@@ -215,13 +262,22 @@ class RecallMemory(Layer):
                 change.drafts.append(self._archived(each, change.now))
             return len(gone)
 
-        return (yield from self._change("evict", make))
+        return (
+            yield from self._change(
+                "evict",
+                make,
+                event_ids=None if wanted is None else sorted(wanted),
+                event_type=label,
+                oldest=oldest,
+                outputs=lambda count: {"evicted": count},
+            )
+        )
 
     def summarizing(self, kind: str | None = None, keep: int | EllipsisType = ...) -> Work[ConsolidationReport]:
         """`summarize`, as work."""
         label = None if kind is None else self._kind(kind)
         staying = self._ground.settings.recall_max_events if keep is ... else limit_given(keep)
-        return (yield from consolidating(self._ground, keep=staying, kind=label))
+        return (yield from consolidating(self._ground, keep=staying, kind=label, name="recall.summarize"))
 
     def event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> Draft:
         """An event to be appended, checked and without secrets.

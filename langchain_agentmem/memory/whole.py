@@ -10,14 +10,24 @@ from langchain_agentmem.memory.archival import ArchivalMemory, record
 from langchain_agentmem.memory.budget import Budget
 from langchain_agentmem.memory.consolidation import adding, asking
 from langchain_agentmem.memory.context import Material, context_of, prompt_text
-from langchain_agentmem.memory.core import ATTEMPTS, NO_ROOM, CoreMemory, Setting, TooLarge, entry_of, everything
+from langchain_agentmem.memory.core import (
+    ATTEMPTS,
+    NO_ROOM,
+    CoreMemory,
+    Setting,
+    TooLarge,
+    entry_of,
+    everything,
+    setting_shown,
+)
 from langchain_agentmem.memory.final import final_memory
-from langchain_agentmem.memory.layer import ALL, Change, Ground, changing, looking
+from langchain_agentmem.memory.layer import ALL, Change, Ground, as_step, changing, looking
 from langchain_agentmem.memory.recall import RecallMemory, events
 from langchain_agentmem.memory.values import RECORD, Record, event_of, record_of
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import Draft, View
 from langchain_agentmem.storage import Steps
+from langchain_agentmem.tracing import brief
 from langchain_agentmem.work import Work
 
 SCOPES = ("all", "core", "recall", "archival")
@@ -78,7 +88,7 @@ def reading(ground: Ground, scope: Any) -> Work[dict[str, Any]]:
             ]
         return found
 
-    return (yield from looking(ground, "layers.read", look, scope=scope))
+    return (yield from looking(ground, "layers.read", look, scope=scope, outputs=_counts))
 
 
 def writing(
@@ -106,10 +116,33 @@ def writing(
     """
     settings = _settings(core, values)
     new = [_event(recall, each) for each in _listed(happened)]
-    kept: list[tuple[str, str, list[str]]] = []
-    for each in _listed(records):
-        content, tags = _content(each)
-        kept.append((ground.database.new_id(), *(yield from archival.checked(content, tags))))
+    clean = [archival.checked(*_content(each)) for each in _listed(records)]
+    return (
+        yield from as_step(
+            ground,
+            "layers.write",
+            _writing(ground, core, archival, settings, new, clean),
+            core=lambda: [setting_shown(each) for each in settings],
+            recall=lambda: [
+                {"event_type": each.label, "content": brief(rows.text_of(each.body or b""))} for each in new
+            ],
+            archival=lambda: [{"content": brief(text), "tags": tags} for text, tags in clean],
+            outputs=lambda written: {"event_ids": written.recall, "record_ids": written.archival},
+        )
+    )
+
+
+def _writing(
+    ground: Ground,
+    core: CoreMemory,
+    archival: ArchivalMemory,
+    settings: Sequence[Setting],
+    new: Sequence[Draft],
+    clean: Sequence[tuple[str, list[str]]],
+) -> Work[Written]:
+    kept = []
+    for text, tags in clean:
+        kept.append((ground.database.new_id(), (yield from archival.fitted(text)), tags))
 
     def make(change: Change) -> Steps[TooLarge | bool]:
         too_large = (yield from core.put(change, settings)) if settings else None
@@ -120,9 +153,7 @@ def writing(
         return (yield from adding(ground, change, len(new)))
 
     for _ in range(ATTEMPTS + len(settings)):
-        outcome = yield from changing(
-            ground, "layers.write", make, core=len(settings), recall=len(new), archival=len(kept)
-        )
+        outcome = yield from changing(ground, "layers.put", make, shown=False)
         if not isinstance(outcome, TooLarge):
             break
         settings = yield from core.smaller(settings, outcome)
@@ -143,7 +174,7 @@ def finishing(ground: Ground) -> Work[dict[str, Any]]:
         happened = [event_of(each) for each in (yield from events(view, ALL))]
         return final_memory(core, happened, [record_of(each) for each in (yield from rows.current(view, RECORD))])
 
-    return (yield from looking(ground, "layers.export_final", look))
+    return (yield from looking(ground, "layers.export_final", look, outputs=_final_counts))
 
 
 def gathering(ground: Ground, archival: ArchivalMemory, task_hint: str | None) -> Work[Material]:
@@ -160,7 +191,7 @@ def gathering(ground: Ground, archival: ArchivalMemory, task_hint: str | None) -
         happened = yield from events(view, ground.settings.recall_max_events)
         return Material(core=core, events=[event_of(each) for each in happened])
 
-    material = yield from looking(ground, "layers.context", look)
+    material = yield from looking(ground, "layers.gather", look, shown=False)
     found: Sequence[Record] = ()
     if task_hint is not None:
         found = yield from archival.searching(task_hint, ground.settings.retrieval_k)
@@ -170,16 +201,34 @@ def gathering(ground: Ground, archival: ArchivalMemory, task_hint: str | None) -
 def context(ground: Ground, archival: ArchivalMemory, task_hint: str | None, budget: Any) -> Work[dict[str, Any]]:
     """What a prompt shows, as data; see `gathering` and `Budget.of`."""
     room = Budget.of(budget, ground.settings.section_budgets)
-    material = yield from gathering(ground, archival, task_hint)
-    return context_of(material, room, protected=ground.settings.protected_keys)
+
+    def work() -> Work[dict[str, Any]]:
+        material = yield from gathering(ground, archival, task_hint)
+        return context_of(material, room, protected=ground.settings.protected_keys)
+
+    return (yield from as_step(ground, "layers.context", work(), task_hint=lambda: task_hint, outputs=_counts))
 
 
 def prompt(ground: Ground, archival: ArchivalMemory, task_hint: str | None, budget: Any) -> Work[str]:
     """What a prompt shows, as text; see `gathering` and `Budget.of`."""
     room = Budget.of(budget, ground.settings.section_budgets)
-    material = yield from gathering(ground, archival, task_hint)
+
+    def work() -> Work[str]:
+        material = yield from gathering(ground, archival, task_hint)
+        return (
+            yield from prompt_text(
+                material, room, ground.compressor.compressing, protected=ground.settings.protected_keys
+            )
+        )
+
     return (
-        yield from prompt_text(material, room, ground.compressor.compressing, protected=ground.settings.protected_keys)
+        yield from as_step(
+            ground,
+            "layers.format_for_prompt",
+            work(),
+            task_hint=lambda: task_hint,
+            outputs=lambda text: {"text": brief(text), "characters": len(text)},
+        )
     )
 
 
@@ -229,3 +278,13 @@ def _listed(given: Any) -> list[Any]:
     if not isinstance(given, Sequence) or not all(isinstance(each, str | Mapping) for each in given):
         raise InvalidInput(f"Events and records are texts or mappings, or lists of them, not {given!r:.100}.")
     return list(given)
+
+
+def _counts(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a trace shows of whole layers: how much there is of each."""
+    return {name: len(values) for name, values in found.items() if isinstance(values, Mapping | list)}
+
+
+def _final_counts(final: Mapping[str, Any]) -> dict[str, Any]:
+    counts = {name: len(final[name]) for name in ("core", "recall", "resources_used")}
+    return {**counts, "archival": final["archival_summary"]["count"]}

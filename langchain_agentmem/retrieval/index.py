@@ -197,19 +197,53 @@ def refresh(texts: Mapping[str, TextsOf]) -> Steps[int]:
     """
     if not (yield from is_old()):
         return 0
+    yield from emptied()
+    after: int | None = -1
+    total = 0
+    while after is not None:
+        indexed, after = yield from anew(texts, after)
+        total += indexed
+    return total
+
+
+def emptied() -> Steps[None]:
+    """Forget what is indexed, and keep the documents."""
     yield query.empty_index()
     yield query.empty_waiting()
-    after, total = -1, 0
-    while page := (yield query.documents_after(after=after, limit=REBUILD_BATCH)):
-        for kind in sorted({row["kind"] for row in page}):
-            mine = [row for row in page if row["kind"] == kind]
-            found = yield from texts[kind]([row["owner"] for row in mine])
-            yield from _indexed_anew(mine, found)
-        after = page[-1]["id"]
-        total += len(page)
+
+
+def anew(texts: Mapping[str, TextsOf], after: int) -> Steps[tuple[int, int | None]]:
+    """Index a page of documents that are not in the index.
+
+    Args:
+        texts: How to read the texts of each kind.
+        after: The document behind which to begin.
+
+    Returns:
+        How many were indexed, and behind which document to go on; None when all are.
+    """
+    page = yield query.documents_after(after=after, limit=REBUILD_BATCH)
+    for kind in sorted({row["kind"] for row in page}):
+        mine = [row for row in page if row["kind"] == kind]
+        found = yield from texts[kind]([row["owner"] for row in mine])
+        yield from _indexed_anew(mine, found)
+    if page:
+        return len(page), page[-1]["id"]
     yield query.count_words()
     yield query.set_search_state(analysis=analysis.VERSION)
-    return total
+    return 0, None
+
+
+def last_indexed() -> Steps[int]:
+    """The last document that is indexed, where they were indexed in their order; -1 for none."""
+    [row] = yield query.last_indexed()
+    return int(row["document"])
+
+
+def counted() -> Steps[int]:
+    """How many documents there are."""
+    [row] = yield query.count_index()
+    return int(row["documents"])
 
 
 def is_old() -> Steps[bool]:

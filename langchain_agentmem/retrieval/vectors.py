@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.measures import Measures
 from langchain_agentmem.retrieval.index import PLACE_BITS
 from langchain_agentmem.storage import Steps, query
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     Look = Callable[[Any, Floats], None]
 
 PAGE = 4_000
+CACHE = "vectors"
+"""What the measures call them."""
 _TOGETHER = 32  # ranges
 MOST_BYTES = 64 * 2**20
 """Bytes of vectors that a process keeps in memory. Where there are more, they are read for each search."""
@@ -70,15 +73,48 @@ def want(dimensions: int) -> Steps[None]:
     if state["dimensions"] is None:
         yield query.set_dimensions(dimensions=dimensions)
         yield query.want_all_vectors()
-        [found] = yield query.pgvector_available()
-        if found["available"] and dimensions <= _MOST_OF_PGVECTOR:
-            yield query.begin_pgvector()
-            yield query.pgvector_begun()
+        yield from _begun(dimensions)
     elif state["dimensions"] != dimensions:
         raise InvalidInput(
             f"The database has vectors of {state['dimensions']} dimensions, not {dimensions}: use the embeddings that "
             "it was begun with."
         )
+
+
+def begin_server_side() -> Steps[int | None]:
+    """Have pgvector compare the vectors that are there, if it can: 0, behind which `server_side` begins, or None."""
+    [state] = yield query.vector_state()
+    if state["dimensions"] is None:
+        return None
+    return 0 if state["pgvector"] or (yield from _begun(state["dimensions"])) else None
+
+
+def server_side(after: int) -> Steps[int | None]:
+    """Give pgvector a page of the vectors behind one, and say behind which to go on; None when it has all."""
+    rows = yield query.vectors_after(after=after, limit=PAGE)
+    if not rows:
+        return None
+    yield query.insert_pgvector.many(
+        [{"id": row["document_id"], "passage": row["passage"], "vector": _text(bytes(row["vector"]))} for row in rows]
+    )
+    return int(rows[-1]["id"])
+
+
+def server_side_emptied() -> Steps[None]:
+    """Take back what pgvector was given."""
+    [state] = yield query.vector_state()
+    if state["pgvector"]:
+        yield query.empty_pgvector()
+
+
+def _begun(dimensions: int) -> Steps[bool]:
+    """Whether pgvector compares vectors from now on."""
+    [found] = yield query.pgvector_available()
+    if not found["available"] or dimensions > _MOST_OF_PGVECTOR:
+        return False
+    yield query.begin_pgvector()
+    yield query.pgvector_begun()
+    return True
 
 
 def wanted() -> Steps[int | None]:
@@ -255,9 +291,14 @@ class _Found:
 
 
 class Shelf:
-    """Vectors that were read lately, up to `MOST_BYTES` of them. What was added since is read when it is needed."""
+    """Vectors that were read lately, up to `MOST_BYTES` of them. What was added since is read when it is needed.
 
-    def __init__(self) -> None:
+    Args:
+        measures: Is told how often they were there. Default: nobody is.
+    """
+
+    def __init__(self, measures: Measures | None = None) -> None:
+        self._measures = measures
         self._blocks: OrderedDict[tuple[Range, ...], _Block] = OrderedDict()
         self._changing = threading.Lock()
 
@@ -269,7 +310,12 @@ class Shelf:
         with self._changing:
             block = self._blocks.get(key)
         found = _Found(look)
-        if block is None or block.removed != state["removed"] or state["newest"] > block.newest + _most_newer(block):
+        stale = (
+            block is None or block.removed != state["removed"] or state["newest"] > block.newest + _most_newer(block)
+        )
+        if self._measures is not None:
+            self._measures.cache(CACHE, not stale, stale)
+        if block is None or stale:
             found.add(np.empty(0, dtype=np.int64), np.empty((0, dimensions), dtype="<f4"))
             yield from _whole(ranges, found)
         else:

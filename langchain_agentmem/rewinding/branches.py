@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding.rows import OnBranch, Place, View
@@ -58,6 +58,10 @@ class Standpoint(Protocol):
         """The row of the thread that it belongs to, if any."""
         ...
 
+    def pinned(self) -> dict[str, Any]:
+        """The checkpoint at which a thread is looked at, as "checkpoint_id", where it is pinned to one."""
+        ...
+
 
 class BranchAt(NamedTuple):
     """Which branch: the path of its namespace and its name."""
@@ -84,6 +88,10 @@ class BranchAt(NamedTuple):
     def thread_row(self) -> Steps[None]:
         """A branch belongs to no thread."""
         yield from ()
+
+    def pinned(self) -> dict[str, Any]:
+        """A branch is always seen at its end."""
+        return {}
 
     def locked(self, now: int) -> Steps[tuple[int, int]]:
         """The branch and its head. It is made if need be, and nobody else writes to it until the transaction ends."""

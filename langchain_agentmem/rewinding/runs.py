@@ -104,6 +104,7 @@ class Loop:
         execution: Which execution of that task.
         addressed: Whether it was told to begin at a certain checkpoint.
         superseded: Whether that was not the newest one.
+        told: Whether that was told.
         last_put: The checkpoint that it put last.
         steps: The checkpoints under which its tasks ran, whose puts may be still to come.
         carried: What the tasks around it had written when it began.
@@ -119,6 +120,7 @@ class Loop:
     execution: Execution | None = None
     addressed: bool = False
     superseded: bool = False
+    told: bool = False
     last_put: str | None = None
     steps: set[str] = field(default_factory=set)
     carried: Groups = field(default_factory=dict)
@@ -321,6 +323,16 @@ class Runs:
             run.loops[ns] = fresh
             task.loops.append(fresh)
             return run, fresh, outermost
+
+    def went_back(self, configurable: Mapping[str, Any], at: ThreadAt) -> str | None:
+        """The checkpoint that a run of a thread began with, where that was not the newest one; told once."""
+        run = self.of(configurable, at)
+        loop = None if run is None else run.loops.get("")
+        with self.lock:
+            if loop is None or loop.told or not loop.superseded:
+                return None
+            loop.told = True
+            return loop.base
 
     def around(self, run: Run, loop: Loop, task: Task) -> Live:
         """What counts of the task around a loop, but for that."""

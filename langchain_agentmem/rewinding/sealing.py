@@ -74,6 +74,18 @@ class Put(NamedTuple):
     now: int
 
 
+class Hidden(NamedTuple):
+    """What does not count any more where a thread goes on from an earlier checkpoint.
+
+    Attributes:
+        newest: The checkpoint that was the newest.
+        versions: How much of what counted there does not count now.
+    """
+
+    newest: str
+    versions: int
+
+
 class _Base(NamedTuple):
     """What a subgraph's branch stands on: the checkpoint around it, its place, and what was written beside that."""
 
@@ -263,6 +275,36 @@ def seal(runs: Runs, put: Put) -> Steps[Callable[[], None]]:
                 loop.spots.setdefault(step, before)
 
     return remember
+
+
+def hidden(at: ThreadAt, checkpoint: str, newest: str | None = None) -> Steps[Hidden | None]:
+    """What of a thread's memory does not count where it goes on from an earlier checkpoint.
+
+    Args:
+        at: The thread.
+        checkpoint: From where it goes on.
+        newest: The newest checkpoint. Default: the newest but for that one.
+
+    Returns:
+        None where everything that was remembered counts there too.
+    """
+    thread = yield from find(at)
+    if thread is None or thread.line is None:
+        return None
+    if newest is None:
+        found = yield query.newest_but(line=thread.line, checkpoint=checkpoint)
+        newest = found[0]["name"] if found else checkpoint
+    last = yield from place_of(thread.line, newest)
+    here = yield from place_of(thread.line, checkpoint)
+    if last is None or last == here:
+        return None
+    kept = {} if here is None else dict((yield from _line(here)))
+    count = 0
+    for branch, high in (yield from _line(last)):
+        if (low := kept.get(branch, 0)) < high:
+            [row] = yield query.count_between(branch=branch, low=low, high=high)
+            count += row["found"]
+    return Hidden(newest, count) if count else None
 
 
 def place_of(line: int, checkpoint: str) -> Steps[Spot | None]:

@@ -50,6 +50,11 @@ class ThreadPoint(NamedTuple):
         """Whether it is a task, which can write."""
         return _TASK in self.configurable
 
+    def pinned(self) -> dict[str, Any]:
+        """The checkpoint at which it is looked at, where that is not the one that a task runs on."""
+        name = None if self.writable else self.configurable.get("checkpoint_id")
+        return {} if name is None else {"checkpoint_id": name}
+
     def view(self, now: int) -> Steps[View]:
         """What the task sees, or the checkpoint shows."""
         if _TASK in self.configurable:

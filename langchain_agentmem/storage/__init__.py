@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage.engine import Engine
+from langchain_agentmem.storage.engine import Engine, Sizes
 from langchain_agentmem.storage.queries import query
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.storage.steps import Operation, Steps
 
-__all__ = ["Engine", "Operation", "Steps", "open_engine", "query"]
+__all__ = ["POSTGRES_SCHEMES", "Engine", "Operation", "Sizes", "Steps", "open_engine", "query"]
 
 POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 

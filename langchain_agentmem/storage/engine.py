@@ -14,13 +14,13 @@ import contextvars
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_agentmem.errors import MemoryClosed, StorageError
-from langchain_agentmem.storage.steps import Operation
+from langchain_agentmem.storage.steps import Operation, Rehearsed, rehearsal
 
 T = TypeVar("T")
 
@@ -28,6 +28,24 @@ READER_THREADS = 4
 """Threads for reads that were awaited. Reads from the caller's own threads are not limited."""
 
 _THREADS = "agentmem-"
+
+
+class Sizes(NamedTuple):
+    """How many bytes a database takes.
+
+    Attributes:
+        total: Of all of it.
+        free: Of what is free for what comes next.
+        log: Of what was written and is not part of it yet.
+        tables: By the names of tables, with their indexes.
+        estimated: Whether those of the tables are guessed from what lies in them.
+    """
+
+    total: int
+    free: int
+    log: int
+    tables: dict[str, int]
+    estimated: bool = False
 
 
 class Engine(ABC):
@@ -38,11 +56,15 @@ class Engine(ABC):
         path: Where the database is, as errors may show it.
         index_tail: How many new entries may wait before they are put in the full-text index. They are found
             all the same: a search reads the tail directly.
+        lasting: Whether what is written outlasts the engine.
+        afterwards: Called in the writing thread when a write has been committed, outside of its transaction.
     """
 
     dialect: str
     path: str
     index_tail: int
+    lasting: bool = True
+    afterwards: Callable[[], object] | None = None
 
     def __init__(self, *, writer_threads: int) -> None:
         self._writer_threads = writer_threads
@@ -58,16 +80,25 @@ class Engine(ABC):
         """Run an operation in one transaction, in this thread."""
 
     @abstractmethod
+    def _run_at_once(self, make: Operation[T]) -> T:
+        """Run an operation that writes in one transaction, in this thread, waiting for nobody."""
+
+    @abstractmethod
     def _close(self) -> None:
         """Let go of every connection."""
+
+    @property
+    @abstractmethod
+    def wrote(self) -> bool:
+        """Whether anything was written since the engine was opened, as far as it can tell."""
 
     @abstractmethod
     def problems(self) -> list[str]:
         """What the engine itself finds wrong with its files or tables; empty when nothing is."""
 
     @abstractmethod
-    def sizes(self) -> dict[str, int]:
-        """Bytes in use: "total", and whatever finer parts the engine knows."""
+    def sizes(self) -> Sizes:
+        """How many bytes are in use, and by which tables."""
 
     @abstractmethod
     def scrub(self) -> None:
@@ -115,7 +146,44 @@ class Engine(ABC):
         """
         self._enter()
         try:
-            return self._run(make, write=True)
+            value = self._run(make, write=True)
+        finally:
+            self._leave()
+        if self.afterwards is not None:
+            self.afterwards()
+        return value
+
+    def rehearse(self, make: Operation[T]) -> T:
+        """Run an operation that writes as `write` does, and take back all that it did.
+
+        Args:
+            make: Makes the operation.
+
+        Returns:
+            What the operation returns.
+        """
+        try:
+            self.write(rehearsal(make))
+        except Rehearsed as done:
+            return done.value  # type: ignore[no-any-return]  # an exception is not generic
+        raise AssertionError  # a rehearsal ends by raising
+
+    def write_at_once(self, make: Operation[T]) -> T:
+        """Run a small operation that writes, and that may as well not be run: it waits for no lock and no connection.
+
+        Args:
+            make: Makes the operation.
+
+        Returns:
+            What the operation returns.
+
+        Raises:
+            MemoryClosed: The engine was closed.
+            StorageError: Somebody was in the way, or the database failed; nothing was written.
+        """
+        self._enter()
+        try:
+            return self._run_at_once(make)
         finally:
             self._leave()
 

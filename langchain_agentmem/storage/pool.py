@@ -54,6 +54,11 @@ class Pool:
             self._forget()
             raise
 
+    def spare(self) -> Session | None:
+        """Borrow a session that is open and that nobody uses, if there is one."""
+        with self._free:
+            return self._idle.pop()[0] if self._idle else None
+
     def give_back(self, session: Session) -> None:
         """Return a session that can be used again."""
         now = time.monotonic()

@@ -29,7 +29,7 @@ from langchain_agentmem.errors import (
     StorageError,
 )
 from langchain_agentmem.storage import migrations
-from langchain_agentmem.storage.engine import Engine
+from langchain_agentmem.storage.engine import Engine, Sizes
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
 from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
 
@@ -51,6 +51,11 @@ POOL_SIZE = 10
 RETRIES = 100
 RETRIES_OF_CONSTRAINTS = 25  # a namespace may be taken away by others again and again
 _ADVISORY_LOCK = 0x41474D45
+_AT_ONCE = 1.0
+"""Seconds that the server may take for what is not to wait for anybody."""
+_NOT_WAITING = Prepared(
+    b"select set_config('lock_timeout', '1ms', true), set_config('statement_timeout', '1s', true)", (), returns=True
+)
 
 
 class _ConnectionLostError(psycopg.OperationalError):
@@ -78,6 +83,7 @@ class PostgresEngine(Engine):
     Args:
         url: A `postgresql://` connection URI.
         busy_timeout: Seconds to wait for a lock or for a connection of the pool.
+        schema: Where the tables are.
 
     Raises:
         ForeignDatabase: The schema `agentmem` exists and is not ours.
@@ -88,14 +94,16 @@ class PostgresEngine(Engine):
     dialect = "postgres"
     index_tail = 0
 
-    def __init__(self, url: str, *, busy_timeout: float = 60.0) -> None:
+    def __init__(self, url: str, *, busy_timeout: float = 60.0, schema: str = SCHEMA) -> None:
         super().__init__(writer_threads=POOL_SIZE)
-        self.path = _without_password(url)
+        self.schema = schema
+        self.path = without_password(url)
         self._url = url
         self._sql = {name: _prepared(sql) for name, sql in load(self.dialect).items()}
         self._busy_timeout = busy_timeout
         with self._translated(), self._connection() as connection:
             self._prepare(connection)
+        self._wrote = False
         self._pool = Pool(self._session, size=POOL_SIZE, timeout=busy_timeout)
 
     # -- transactions ------------------------------------------------------------------------------------------
@@ -112,6 +120,28 @@ class PostgresEngine(Engine):
                         raise
                     time.sleep(random.uniform(0, 0.001 * min(attempt + 1, 20)))  # noqa: S311 - spreads the losers
             raise AssertionError  # the loop above returns or raises
+
+    def _run_at_once(self, make: Operation[T]) -> T:
+        session = self._pool.spare()
+        if session is None:
+            raise DatabaseBusy(f"No connection to {self.path!r} is free.")
+        with self._translated():
+            try:
+                session.begin(write=True, patience=_AT_ONCE)
+                session.execute(_NOT_WAITING, {})
+                value = drive(make(), partial(self._execute, session))
+                session.settle()
+                session.commit(wait=True)
+            except BaseException as error:
+                self._undone(session, error)
+                raise
+            self._pool.give_back(session)
+            return value
+
+    @property
+    def wrote(self) -> bool:
+        """Whether any operation that may write was committed since the engine was opened."""
+        return self._wrote
 
     def _transaction(self, make: Operation[T], *, write: bool) -> T:
         session = self._pool.take()
@@ -133,6 +163,7 @@ class PostgresEngine(Engine):
                     "Read, and write again what is missing: under the same id, a message is never stored twice."
                 ) from error
             raise _ConnectionLostError from error
+        self._wrote = self._wrote or write
         self._pool.give_back(session)
         return value
 
@@ -172,7 +203,7 @@ class PostgresEngine(Engine):
         connection.execute(  # what is asked of JSON looks costly to the planner, and would be compiled each time
             "select set_config('search_path', %s, false), set_config('lock_timeout', %s, false), "
             "set_config('jit', 'off', false)",
-            (SCHEMA, timeout),
+            (self.schema, timeout),
         )
         return connection
 
@@ -184,8 +215,8 @@ class PostgresEngine(Engine):
             connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
             # Another process may have been quicker: look again, now that nobody else migrates.
             pending = migrations.pending(self.dialect, self._applied(connection))
-            connection.execute("create schema if not exists agentmem")
-            connection.execute("select set_config('search_path', %s, true)", (SCHEMA,))
+            connection.execute(f"create schema if not exists {self.schema}")
+            connection.execute("select set_config('search_path', %s, true)", (self.schema,))
             connection.execute(migrations.RECORD)
             for migration in pending:
                 connection.execute(migration.sql)
@@ -196,17 +227,17 @@ class PostgresEngine(Engine):
 
     def _applied(self, connection: psycopg.Connection[DictRow]) -> set[str]:
         rows = connection.execute(
-            "select table_name from information_schema.tables where table_schema = %s", (SCHEMA,)
+            "select table_name from information_schema.tables where table_schema = %s", (self.schema,)
         ).fetchall()
         tables = {row["table_name"] for row in rows}
         if not tables:
             return set()
         if "agentmem_migration" not in tables:
             raise ForeignDatabase(
-                f"The schema {SCHEMA!r} in {self.path!r} holds another program's tables "
+                f"The schema {self.schema!r} in {self.path!r} holds another program's tables "
                 f"({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a database of its own."
             )
-        names = connection.execute("select name from agentmem.agentmem_migration").fetchall()
+        names = connection.execute(f"select name from {self.schema}.agentmem_migration").fetchall()  # noqa: S608
         return {row["name"] for row in names}
 
     def _close(self) -> None:
@@ -226,22 +257,24 @@ class PostgresEngine(Engine):
             return [str(error)]
         return []
 
-    def sizes(self) -> dict[str, int]:
-        """Bytes of the whole schema ("total"), indexes included."""
+    def sizes(self) -> Sizes:
+        """Bytes of the whole schema and of each table, indexes included, in milliseconds however much there is."""
         with self._in_use(), self._translated(), self._connection() as connection:
-            row = connection.execute(
-                "select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint as bytes from pg_class c "
+            rows = connection.execute(
+                "select c.relname as name, pg_total_relation_size(c.oid)::bigint as bytes from pg_class c "
                 "join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relkind = 'r'",
-                (SCHEMA,),
-            ).fetchone()
-        return {"total": row["bytes"] if row else 0, "free": 0, "log": 0}
+                (self.schema,),
+            ).fetchall()
+        tables = {row["name"]: row["bytes"] or 0 for row in rows}  # null of one that was dropped just now
+        return Sizes(total=sum(tables.values()), free=0, log=0, tables=tables)
 
     def scrub(self) -> None:
         """Rewrite every table and index with VACUUM FULL. The server's own log and backups are the server's affair."""
         with self._in_use(), self._translated(), self._connection() as connection:
             self._outwait_old_snapshots(connection)
             for table in self._tables(connection):
-                connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(psycopg.sql.Identifier(SCHEMA, table)))
+                name = psycopg.sql.Identifier(self.schema, table)
+                connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(name))
 
     def release(self) -> None:
         """PostgreSQL's own autovacuum makes the space of what was deleted free for what comes next."""
@@ -273,22 +306,39 @@ class PostgresEngine(Engine):
     def _tables(self, connection: psycopg.Connection[Any]) -> list[str]:
         rows = connection.execute(
             "select table_name from information_schema.tables where table_schema = %s order by table_name",
-            (SCHEMA,),
+            (self.schema,),
         ).fetchall()
         return [row["table_name"] for row in rows]
 
     @contextlib.contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[DictRow]]:
+        """A connection of its own, which commits every statement, in our schema; driver errors leave as our own."""
+        with self._in_use(), self._translated(), self._connection() as connection:
+            yield connection
+
+    @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
         """Driver errors leave as our own."""
-        try:
+        with translated(self.path):
             yield
-        except (pg.DataError, pg.ProgramLimitExceeded, UnicodeEncodeError) as error:
-            raise InvalidInput(f"A value cannot be stored in the database: {error}.") from error
-        except psycopg.Error as error:
-            for kind, ours in _ERRORS:
-                if isinstance(error, kind):
-                    raise ours(f"{' '.join((ours.__doc__ or '').split())} ({self.path!r}: {error})") from error
-            raise StorageError(f"The database {self.path!r} failed: {error}.") from error
+
+
+@contextlib.contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Driver errors leave as our own.
+
+    Args:
+        path: Which database, as errors show it.
+    """
+    try:
+        yield
+    except (pg.DataError, pg.ProgramLimitExceeded, UnicodeEncodeError) as error:
+        raise InvalidInput(f"A value cannot be stored in the database: {error}.") from error
+    except psycopg.Error as error:
+        for kind, ours in _ERRORS:
+            if isinstance(error, kind):
+                raise ours(f"{' '.join((ours.__doc__ or '').split())} ({path!r}: {error})") from error
+        raise StorageError(f"The database {path!r} failed: {error}.") from error
 
 
 @cache
@@ -297,7 +347,7 @@ def _prepared(sql: str) -> Prepared:
     return Prepared(text.encode(), names, returns_rows(sql))
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
     """The connection string as it may appear in errors and logs."""
     try:
         hidden = {"password": "***"} if "password" in psycopg.conninfo.conninfo_to_dict(url) else {}

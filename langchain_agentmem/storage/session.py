@@ -9,6 +9,7 @@ wait for nothing of their own. Should such a statement fail, this is heard at th
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -120,6 +121,7 @@ class Session:
         self._count = 0
         self._sent: deque[_Answer] = deque()  # what is not answered yet
         self._begun = _Answer()
+        self._deadline: float | None = None
         self._libpq.enter_pipeline_mode()
 
     @property
@@ -132,8 +134,15 @@ class Session:
         """Whether the server answered since the transaction began."""
         return self._begun.result is not None
 
-    def begin(self, *, write: bool) -> None:
-        """Begin a transaction; one that reads sees one snapshot."""
+    def begin(self, *, write: bool, patience: float | None = None) -> None:
+        """Begin a transaction; one that reads sees one snapshot.
+
+        Args:
+            write: Whether it may write.
+            patience: Seconds that the whole of it may take: a server that does not answer is waited for no longer.
+                Default: as long as it takes.
+        """
+        self._deadline = None if patience is None else time.monotonic() + patience
         self._begun = self._put(BEGIN if write else BEGIN_READING)
 
     def execute(self, query: Prepared, parameters: dict[str, Any]) -> _Answer:
@@ -261,6 +270,8 @@ class Session:
         while self._libpq.is_busy():
             if (yield waiting.WAIT_R):
                 self._libpq.consume_input()
+            elif self._deadline is not None and time.monotonic() > self._deadline:
+                raise psycopg.OperationalError("the server does not answer")
 
     def _flush(self) -> None:
         if self._libpq.flush():

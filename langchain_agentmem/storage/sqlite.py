@@ -29,7 +29,7 @@ from langchain_agentmem.errors import (
 )
 from langchain_agentmem.files import whole_copy
 from langchain_agentmem.storage import migrations
-from langchain_agentmem.storage.engine import Engine
+from langchain_agentmem.storage.engine import Engine, Sizes
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
 
@@ -47,6 +47,12 @@ RELEASE_FROM = 256
 """Free pages that are kept for what comes next: 1 MB."""
 RELEASED_PAGES = 200
 """Free pages that one transaction hands back."""
+
+_PAGES_BY_TABLE = """
+    select coalesce(m.tbl_name, s.name) as name, sum(s.pgsize) as bytes
+    from dbstat s left join sqlite_master m on m.name = s.name
+    where s.aggregate = true group by 1
+"""
 
 _MEMORY_URI = re.compile(r"file:(:memory:|.*[?&]mode=memory)")
 
@@ -84,6 +90,7 @@ class SqliteEngine(Engine):
         super().__init__(writer_threads=1)
         self.path = path
         self._in_memory = path == ":memory:" or bool(_MEMORY_URI.match(path))
+        self.lasting = not self._in_memory
         self._synchronous = synchronous
         self._busy_timeout = busy_timeout
         self._sql = load(self.dialect)
@@ -96,6 +103,7 @@ class SqliteEngine(Engine):
             except BaseException:
                 self._writer.close()
                 raise
+        self._changes = self._writer.total_changes
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -106,6 +114,31 @@ class SqliteEngine(Engine):
                     return self._transaction(connection, make, "begin")
             with self._writing:
                 return self._transaction(self._writer, make, "begin immediate")
+
+    def _run_at_once(self, make: Operation[T]) -> T:
+        if not self._writing.acquire(blocking=False):
+            raise DatabaseBusy(f"Another thread is writing to {self.path!r}.")
+        try:
+            if self._writer.in_transaction:  # of this very thread, which was interrupted by a finalizer
+                raise DatabaseBusy(f"This thread is writing to {self.path!r}.")
+            with self._translated(), self._not_waiting() as connection:
+                return self._transaction(connection, make, "begin immediate")
+        finally:
+            self._writing.release()
+
+    @property
+    def wrote(self) -> bool:
+        """Whether any row was written since the engine was opened."""
+        return self._writer.total_changes != self._changes
+
+    def rehearse(self, make: Operation[T]) -> T:
+        """Run an operation that writes, and take back all that it did."""
+        with self._writing:
+            before = self._writer.total_changes
+            try:
+                return super().rehearse(make)
+            finally:
+                self._changes += self._writer.total_changes - before  # nothing of it was written
 
     def _transaction(self, connection: sqlite3.Connection, make: Operation[T], begin: str) -> T:
         execute, executemany, sql = connection.execute, connection.executemany, self._sql
@@ -257,24 +290,54 @@ class SqliteEngine(Engine):
                     ]
                 # The index's own check is written as an insert, which a file that is only read refuses.
                 with contextlib.suppress(DatabaseReadOnly), self._translated(), self._writing:
+                    before = self._writer.total_changes
                     self._writer.execute("insert into search_index (search_index) values ('integrity-check')")
+                    self._changes += self._writer.total_changes - before  # it has changed nothing
         except StorageError as error:
             found.append(str(error))
         return found
 
-    def sizes(self) -> dict[str, int]:
-        """Bytes of the file ("total"), of its free pages ("free") and of the write-ahead log ("log")."""
+    def sizes(self) -> Sizes:
+        """Bytes of the file, of its free pages, of the write-ahead log, and of the pages of each table.
+
+        Where this Python's SQLite was built without the table `dbstat`, those of each table are estimated: by the
+        lengths of what lies in it. Either way the whole file is read, once.
+        """
         with self._in_use(), self._translated(), self._reader() as connection:
-            page = connection.execute("pragma page_size").fetchone()[0]
-            pages = connection.execute("pragma page_count").fetchone()[0]
-            free = connection.execute("pragma freelist_count").fetchone()[0]
-            file = connection.execute("select file from pragma_database_list where name = 'main'").fetchone()[0]
+            connection.execute("begin")
+            try:
+                page = connection.execute("pragma page_size").fetchone()[0]
+                pages = connection.execute("pragma page_count").fetchone()[0]
+                free = connection.execute("pragma freelist_count").fetchone()[0]
+                file = connection.execute("select file from pragma_database_list where name = 'main'").fetchone()[0]
+                tables, estimated = self._table_sizes(connection, page * (pages - free))
+            finally:
+                connection.rollback()
         log = Path(f"{file}-wal")
-        return {
-            "total": page * pages,
-            "free": page * free,
-            "log": log.stat().st_size if file and log.exists() else 0,
-        }
+        return Sizes(
+            total=page * pages,
+            free=page * free,
+            log=log.stat().st_size if file and log.exists() else 0,
+            tables=tables,
+            estimated=estimated,
+        )
+
+    def _table_sizes(self, connection: sqlite3.Connection, used: int) -> tuple[dict[str, int], bool]:
+        """Bytes by table, and whether they are estimated; of all that are in use."""
+        try:
+            rows = connection.execute(_PAGES_BY_TABLE).fetchall()
+        except sqlite3.OperationalError as error:
+            if "dbstat" not in str(error):
+                raise
+        else:
+            return {row["name"]: row["bytes"] for row in rows}, False
+        lengths: dict[str, int] = {}
+        for (name,) in connection.execute("select name from sqlite_master where type = 'table' and rootpage > 0"):
+            columns = connection.execute("select name from pragma_table_info(?)", (name,)).fetchall()
+            each = " + ".join(f"coalesce(length(cast({_quoted(column)} as blob)), 0) + 2" for (column,) in columns)
+            lengths[name] = connection.execute(f"select coalesce(sum({each}), 0) from {_quoted(name)}").fetchone()[0]  # noqa: S608
+        scale = used / (sum(lengths.values()) or 1)
+        return {name: int(length * scale) for name, length in lengths.items()}, True
 
     def scrub(self) -> None:
         """Merge the full-text index, rewrite the file, and empty the write-ahead log.
@@ -346,6 +409,18 @@ class SqliteEngine(Engine):
         return True
 
     @contextlib.contextmanager
+    def reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection to read with, for what is no operation; driver errors leave as our own."""
+        with self._in_use(), self._translated(), self._reader() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, for what is no operation; driver errors leave as our own."""
+        with self._in_use(), self._translated(), self._writing:
+            yield self._writer
+
+    @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
         """Driver errors leave as our own."""
         try:
@@ -373,6 +448,11 @@ def _code(error: sqlite3.Error) -> int:
     """The primary result code; the driver itself raises errors that have none."""
     extended: Any = getattr(error, "sqlite_errorcode", None)
     return int(extended) & 0xFF if extended is not None else -1
+
+
+def _quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -46,6 +46,27 @@ Operation: TypeAlias = Callable[[], Steps[T]]
 """Makes the operation; called once for each attempt."""
 
 
+class Rehearsed(Exception):
+    """An operation has come to its end, and nothing of it is to stay.
+
+    Attributes:
+        value: What it returned.
+    """
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+def rehearsal(make: Operation[Any]) -> Operation[Any]:
+    """The operation that does the same, raises `Rehearsed` at its end, and so is taken back as a whole."""
+
+    def steps() -> Steps[Any]:
+        raise Rehearsed((yield from make()))
+
+    return steps
+
+
 def drive(steps: Steps[T], execute: Callable[[Statement], Rows]) -> T:
     """Run an operation to its end.
 

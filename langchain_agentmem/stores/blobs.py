@@ -6,27 +6,37 @@
 
 It serves wherever LangChain asks for a `ByteStore`, under `CacheBackedEmbeddings` for one. Nothing
 is kept in the object, so any number of them, threads and processes can share one namespace.
+
+Any text is a key:
+
+    from langchain_agentmem import AgentMemoryByteStore
+
+    store = AgentMemoryByteStore("agent.db", namespace=("cache",))
+    store.mset([("colour:sky", b"blue"), ("colour:grass", b"green"), ("100%", b"any text is a key")])
+    print(store.mget(["colour:grass", "missing"]), list(store.yield_keys(prefix="colour:")))
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.stores import BaseStore
 
 from langchain_agentmem import blobs
-from langchain_agentmem.database import Database, Details, database_of
+from langchain_agentmem.database import Database, Outputs, database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import Namespace, namespace_of, path_of, resolve
 from langchain_agentmem.storage import Operation
+from langchain_agentmem.tracing import Thunk, brief
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
-LONGEST_SHOWN = 200
-"""Characters of a prefix that a trace shows."""
+MOST_SHOWN = 20
+"""Keys that a trace shows of many."""
 
 
 class AgentMemoryByteStore(BaseStore[str, bytes]):
@@ -75,12 +85,12 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             InvalidInput: A key is not a string.
         """
         wanted = _keys(keys)
-        return self._database.read("bytes.get", self._getting(wanted), self._shown(wanted))
+        return self._database.read("bytes.get", self._getting(wanted), self._shown(wanted), _found)
 
     async def amget(self, keys: Sequence[str]) -> list[bytes | None]:
         """`mget`, awaited."""
         wanted = _keys(keys)
-        return await self._database.aread("bytes.get", self._getting(wanted), self._shown(wanted))
+        return await self._database.aread("bytes.get", self._getting(wanted), self._shown(wanted), _found)
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
         """The keys, in the order of their code points, a page at a time.
@@ -113,12 +123,12 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             StorageError: The database failed. Nothing was written.
         """
         values = _pairs(key_value_pairs)
-        self._database.write("bytes.set", self._putting(values), self._shown(values))
+        self._database.write("bytes.set", self._putting(values), self._shown(values), _written(values))
 
     async def amset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
         """`mset`, awaited."""
         values = _pairs(key_value_pairs)
-        await self._database.awrite("bytes.set", self._putting(values), self._shown(values))
+        await self._database.awrite("bytes.set", self._putting(values), self._shown(values), _written(values))
 
     def mdelete(self, keys: Sequence[str]) -> None:
         """Delete keys with their values, in one transaction. Those that are not there are ignored.
@@ -131,19 +141,19 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             StorageError: The database failed. Nothing was deleted.
         """
         given = _keys(keys)
-        self._database.write("bytes.delete", self._removing(given), self._shown(given))
+        self._database.write("bytes.delete", self._removing(given), self._shown(given), _removed(given))
 
     async def amdelete(self, keys: Sequence[str]) -> None:
         """`mdelete`, awaited."""
         given = _keys(keys)
-        await self._database.awrite("bytes.delete", self._removing(given), self._shown(given))
+        await self._database.awrite("bytes.delete", self._removing(given), self._shown(given), _removed(given))
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
     def _yielded(self, prefix: str) -> Iterator[str]:
         start: bytes | None = None
         while True:
-            page = self._database.read("bytes.keys", self._listing(prefix, start), self._looking(prefix))
+            page = self._database.read("bytes.list", self._listing(prefix, start), self._looking(prefix), _listed)
             yield from page.keys
             if (start := page.next) is None:
                 return
@@ -151,7 +161,8 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
     async def _ayielded(self, prefix: str) -> AsyncIterator[str]:
         start: bytes | None = None
         while True:
-            page = await self._database.aread("bytes.keys", self._listing(prefix, start), self._looking(prefix))
+            make, inputs = self._listing(prefix, start), self._looking(prefix)
+            page = await self._database.aread("bytes.list", make, inputs, _listed)
             for key in page.keys:
                 yield key
             if (start := page.next) is None:
@@ -170,11 +181,32 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
     def _removing(self, keys: list[str]) -> Operation[None]:
         return lambda: blobs.remove(self._path, keys)
 
-    def _shown(self, keys: Sized) -> Details:
-        return lambda: {"namespace": list(self.namespace), "keys": len(keys)}
+    def _shown(self, keys: Collection[str]) -> Thunk:
+        return lambda: {"namespace": list(self.namespace), "count": len(keys), "keys": _some(keys)}
 
-    def _looking(self, prefix: str) -> Details:
-        return lambda: {"namespace": list(self.namespace), "prefix": prefix[:LONGEST_SHOWN]}
+    def _looking(self, prefix: str) -> Thunk:
+        return lambda: {"namespace": list(self.namespace), "prefix": brief(prefix)}
+
+
+def _some(keys: Iterable[str]) -> list[str]:
+    return [brief(key) for key in islice(keys, MOST_SHOWN)]
+
+
+def _found(values: Sequence[bytes | None]) -> dict[str, Any]:
+    there = [value for value in values if value is not None]
+    return {"found": len(there), "missing": len(values) - len(there), "bytes": sum(map(len, there))}
+
+
+def _written(values: Mapping[str, bytes]) -> Outputs:
+    return lambda _: {"written": len(values), "bytes": sum(map(len, values.values()))}
+
+
+def _removed(keys: Collection[str]) -> Outputs:
+    return lambda _: {"count": len(keys)}
+
+
+def _listed(page: blobs.Page) -> dict[str, Any]:
+    return {"count": len(page.keys), "keys": _some(page.keys)}
 
 
 def _keys(keys: Any) -> list[str]:

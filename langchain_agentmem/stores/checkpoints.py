@@ -11,6 +11,33 @@ that are allowed by name (`with_allowlist`). An object of any other class comes 
 written as, with a warning of LangGraph's. With an `EncryptedSerializer` everything but ids, the names of channels and
 the shape of lists is encrypted; messages are then shared within their thread only. Under any other serializer values
 are stored whole, each version anew.
+
+A graph with it:
+
+    from langchain_core.messages import AIMessage
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    from langchain_agentmem import AgentMemorySaver
+
+
+    def answer(state: MessagesState):
+        return {"messages": [AIMessage(f"You said: {state['messages'][-1].content}")]}
+
+
+    with AgentMemorySaver.from_conn_string("agent.db") as saver:  # or AgentMemory("agent.db").checkpointer
+        graph = StateGraph(MessagesState).add_node(answer).add_edge(START, "answer").compile(checkpointer=saver)
+        thread = {"configurable": {"thread_id": "wednesday"}}
+        graph.invoke({"messages": [("user", "Hello!")]}, thread)
+        print(graph.get_state(thread).values["messages"][-1].content)
+
+Threads belong to the namespace of the run that made them. A call that names none is the administrator's: it means the
+root's thread of that id, else the only one there is. `Retention(keep_last=…, max_age=…)` keeps only the newest
+checkpoints of each thread, and `saver.import_checkpoints(other_saver)`, or `agentmem import-checkpoints`, brings
+every thread of another saver with its history.
+
+With LangGraph's `durability="async"` a checkpoint may still wait for the one before it while the next node runs. A
+node that changes the state's objects in place can then change what that checkpoint will hold, with this saver as with
+every other that really waits; `durability="sync"`, or nodes that return new objects, do not know this.
 """
 
 from __future__ import annotations
@@ -41,9 +68,12 @@ from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import id_of, path_of, range_of, resolve, running_config
 from langchain_agentmem.rewinding import whole as memories
 from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.stores import checkpoint_steps, history
 from langchain_agentmem.stores.adopting import Adoption
+from langchain_agentmem.stores.checkpoint_steps import CheckpointStep, CheckpointSteps
 from langchain_agentmem.stores.coding import Coding, Rows, in_order
 from langchain_agentmem.stores.configs import Ready, address, config_of, listed, readable, text_of
+from langchain_agentmem.stores.history import CheckpointHistory
 from langchain_agentmem.stores.importing import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.stores.listing import Listing
 from langchain_agentmem.stores.rewinding import Rewinding
@@ -56,6 +86,8 @@ from langchain_agentmem.threads.shelf import Shelved
 T = TypeVar("T")
 
 Jobs: TypeAlias = list[Callable[[], bool]]
+Removed: TypeAlias = list[int]
+"""How many checkpoints or threads each batch removed."""
 
 
 class Call(NamedTuple):
@@ -111,8 +143,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         if not isinstance(self.retention, Retention | None):
             raise InvalidInput(f"retention must be a Retention, not {self.retention!r:.100}.")
         self._followers = tuple(followers)
-        self._coding = Coding()
+        self._coding = Coding(self.database.measures)
         self._rewinding = Rewinding(self.database, self.serde)
+        self._steps = CheckpointSteps(self.database.tracing)
         self._owned = False
 
     @classmethod
@@ -159,6 +192,19 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, or its thread is in several namespaces.
             CheckpointUnreadable: It is damaged, or was written with another serializer.
         """
+        with self._steps.step("get", self._steps.around(config), dict) as step:
+            found = self._get(config)
+            step.finish(lambda: checkpoint_steps.found(found))
+        return found
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """`get_tuple`, awaited."""
+        async with self._steps.step("get", self._steps.around(config), dict) as step:
+            found: CheckpointTuple | None = await self._in_thread(self._get, config)
+            step.finish(lambda: checkpoint_steps.found(found))
+        return found
+
+    def _get(self, config: RunnableConfig) -> CheckpointTuple | None:
         at, ns, name = address(config)
 
         def steps() -> Steps[Saved | None]:
@@ -170,11 +216,6 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         thread_id = config["configurable"]["thread_id"]
         found = None if saved is None else self._coding.tuple(self.serde, saved, thread_id, at, ns)
         self._rewinding.loaded(config, found, addressed=name is not None)
-        return found
-
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """`get_tuple`, awaited."""
-        found: CheckpointTuple | None = await self._in_thread(self.get_tuple, config)
         return found
 
     def list(
@@ -214,6 +255,34 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             for found in page:
                 yield found
 
+    def history(self, config: RunnableConfig, *, limit: int | None = None) -> CheckpointHistory:
+        """The checkpoints of a thread without their values, which costs little however long its messages are.
+
+        Args:
+            config: Which thread, and maybe which of its lines.
+            limit: The newest of them, at most so many. Default: all.
+
+        Returns:
+            The newest first, each with its parent, and how many there are in all.
+
+        Raises:
+            InvalidInput: The config names no thread, its thread is in several namespaces, or the limit is no number.
+            CheckpointUnreadable: One is damaged, or was written with another serializer.
+        """
+        wanted = history.asked(config, limit)
+        found = self.database.read(
+            "thread.history", lambda: history.looking(wanted), lambda: history.given(wanted), history.shown
+        )
+        return history.told(found, wanted, self.serde)
+
+    async def ahistory(self, config: RunnableConfig, *, limit: int | None = None) -> CheckpointHistory:
+        """`history`, awaited."""
+        wanted = history.asked(config, limit)
+        found = await self.database.aread(
+            "thread.history", lambda: history.looking(wanted), lambda: history.given(wanted), history.shown
+        )
+        return history.told(found, wanted, self.serde)
+
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
@@ -227,17 +296,17 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         wanted = tuple(dict.fromkeys(channels))
         if not wanted:
             return {}
-        history = self._read(lambda: log.delta_history(at, ns, name, wanted, self._coding.prototypes.take), at, name)
-        if history is None:
+        led = self._read(lambda: log.delta_history(at, ns, name, wanted, self._coding.prototypes.take), at, name)
+        if led is None:
             return {channel: {"writes": []} for channel in wanted}
-        reading = self._coding.reading(self.serde, history.place, history.parts)
+        reading = self._coding.reading(self.serde, led.place, led.parts)
         with readable(at, name, decoding=True):
             found: dict[str, DeltaChannelHistory] = {}
             for channel in wanted:
-                writes = [write for group in history.writes[channel] for write in in_order(group, reading)]
+                writes = [write for group in led.writes[channel] for write in in_order(group, reading)]
                 found[channel] = {"writes": writes}
-                if channel in history.seeds:
-                    found[channel]["seed"] = reading.value(history.seeds[channel])
+                if channel in led.seeds:
+                    found[channel]["seed"] = reading.value(led.seeds[channel])
         return found
 
     async def aget_delta_channel_history(
@@ -272,7 +341,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: The config names no thread, or a value cannot be serialized. Nothing is stored.
         """
-        return self._putting(config, checkpoint, metadata, new_versions)()
+        inputs = partial(_put, config, checkpoint, metadata, new_versions)
+        with self._steps.step("put", self._steps.around(config), inputs) as step:
+            return self._putting(config, checkpoint, metadata, new_versions, step)()
 
     async def aput(
         self,
@@ -282,9 +353,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """`put`, awaited."""
-        stored: RunnableConfig = await self._in_thread(
-            self._putting(config, checkpoint, metadata, new_versions), write=True
-        )
+        inputs = partial(_put, config, checkpoint, metadata, new_versions)
+        async with self._steps.step("put", self._steps.around(config), inputs) as step:
+            stored: RunnableConfig = await self._in_thread(
+                self._putting(config, checkpoint, metadata, new_versions, step), write=True
+            )
         return stored
 
     def put_writes(
@@ -305,7 +378,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: The config names no thread or checkpoint, or a value cannot be serialized. Nothing is stored.
         """
-        self._putting_writes(config, writes, task_id, task_path)()
+        inputs = partial(_put_writes, writes, task_id)
+        with self._steps.step("put_writes", self._steps.around(config), inputs) as step:
+            self._putting_writes(config, writes, task_id, task_path, step)()
 
     async def aput_writes(
         self,
@@ -315,7 +390,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """`put_writes`, awaited."""
-        await self._in_thread(self._putting_writes(config, writes, task_id, task_path), write=True)
+        inputs = partial(_put_writes, writes, task_id)
+        async with self._steps.step("put_writes", self._steps.around(config), inputs) as step:
+            await self._in_thread(self._putting_writes(config, writes, task_id, task_path, step), write=True)
 
     def adopt(self, found: CheckpointTuple) -> bool:
         """Store a checkpoint of another saver as it is, with what was written towards the next one.
@@ -380,7 +457,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread, in every namespace; inside a run with a namespace, only there."""
         name, (low, high) = id_of(thread_id, "thread"), range_of(resolve(None))
-        deleted = self._change(lambda: memories.delete(low, high, name), "delete_thread", thread_id=thread_id)
+        with self._steps.step("delete", None, lambda: {"thread_id": name}) as step:
+            deleted = self._change(lambda: memories.delete(low, high, name), "delete_thread", thread_id=thread_id)
+            step.finish(lambda: {"threads": len(deleted)})
         self._coding.forget(deleted)
 
     async def adelete_thread(self, thread_id: str) -> None:
@@ -397,7 +476,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: They are no list.
         """
         runs, (low, high) = [str(run) for run in listed(run_ids, "run")], range_of(resolve(None))
-        self._change(lambda: memories.delete_for_runs(runs, low, high), "delete_for_runs", run_ids=runs)
+        with self._steps.step("delete", None, lambda: {"run_ids": runs}) as step:
+            removed = self._change(lambda: memories.delete_for_runs(runs, low, high), "delete_for_runs", run_ids=runs)
+            step.finish(lambda: {"checkpoints": removed})
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """`delete_for_runs`, awaited."""
@@ -418,12 +499,10 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             yield from memories.copy(source, target)
             return copied
 
-        self._change(
-            steps,
-            "copy_thread",
-            source_thread_id=source.name,
-            target_thread_id=target,
-        )
+        told = {"source_thread_id": source.name, "target_thread_id": target}
+        with self._steps.step("copy", None, lambda: told) as step:
+            copied = self._change(steps, "copy_thread", **told)
+            step.finish(lambda: {"checkpoints": copied})
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """`copy_thread`, awaited."""
@@ -440,22 +519,28 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: There is no such strategy, or the threads are no ids.
         """
-        for job in self._pruning(thread_ids, strategy):
-            while job():
-                continue
+        with self._steps.step("prune", None, lambda: {"thread_ids": thread_ids, "strategy": strategy}) as step:
+            removed: Removed = []
+            for job in self._pruning(thread_ids, strategy, removed):
+                while job():
+                    continue
+            step.finish(lambda: _pruned(strategy, removed))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """`prune`, awaited. Other writers get in between the batches."""
-        for job in await self._in_thread(self._pruning, thread_ids, strategy):
-            while await self._in_thread(job, write=True):
-                continue
+        async with self._steps.step("prune", None, lambda: {"thread_ids": thread_ids, "strategy": strategy}) as step:
+            removed: Removed = []
+            for job in await self._in_thread(self._pruning, thread_ids, strategy, removed):
+                while await self._in_thread(job, write=True):
+                    continue
+            step.finish(lambda: _pruned(strategy, removed))
 
     def get_next_version(self, current: str | float | None, channel: None) -> str:
         """A version that follows another, as any saver made it, and that no fork will ever give again."""
         del channel
         return next_version(current)
 
-    def _pruning(self, thread_ids: Sequence[str], strategy: str) -> Sequence[Callable[[], bool]]:
+    def _pruning(self, thread_ids: Sequence[str], strategy: str, removed: Removed) -> Sequence[Callable[[], bool]]:
         """What a pruning does, in functions that say whether they must be called again."""
         if strategy not in {"keep_latest", "delete"}:
             raise InvalidInput(f"There is no strategy {strategy!r}; there are 'keep_latest' and 'delete'.")
@@ -463,15 +548,16 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         jobs: Jobs = []
         for name in [id_of(thread_id, "thread") for thread_id in listed(thread_ids, "thread")]:
             if strategy == "delete":
-                jobs.append(partial(self._prune, partial(memories.delete, low, high, name), name, strategy))
+                jobs.append(partial(self._prune, partial(memories.delete, low, high, name), name, strategy, removed))
                 continue
             found = self.database.engine.read(partial(whole.named, low, high, name))
             prune = partial(memories.prune, keep=1, now=self.database.now())
-            jobs += [partial(self._prune, partial(prune, at), name, strategy) for at in found]
+            jobs += [partial(self._prune, partial(prune, at), name, strategy, removed) for at in found]
         return jobs
 
-    def _prune(self, make: Operation[Any], name: str, strategy: str) -> bool:
+    def _prune(self, make: Operation[Any], name: str, strategy: str, removed: Removed) -> bool:
         done = self._change(make, "prune", thread_id=name, strategy=strategy)
+        removed.append(done if strategy == "keep_latest" else len(done))
         if strategy == "keep_latest":
             return bool(done >= whole.BATCH)
         self._coding.forget(done)
@@ -485,6 +571,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
+        step: CheckpointStep,
     ) -> Callable[[], RunnableConfig]:
         """Write out a checkpoint now, as it is; what is given back stores it.
 
@@ -513,14 +600,20 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             return done
 
         def store() -> RunnableConfig:
-            thread = self._write(steps, at)
+            thread, written = self._write(steps, at)
+            step.finish(lambda: {"checkpoint_id": stored.name, "bytes": len(stored.head) + written()})
             remember[0]()
             return config_of(config["configurable"]["thread_id"], thread.path, ns, stored.name)
 
         return store
 
     def _putting_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+        step: CheckpointStep,
     ) -> Callable[[], None]:
         """The same for what a task wrote."""
         at, ns, name = address(config)
@@ -545,7 +638,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             return done
 
         def store() -> None:
-            self._write(steps, at)
+            _, written = self._write(steps, at)
+            step.finish(lambda: {"writes": len(writes), "bytes": written()})
 
         return store
 
@@ -553,13 +647,16 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         with readable(at, name):
             return self.database.engine.read(make)
 
-    def _write(self, make: Operation[tuple[Thread, log.Planned, Shelved]], at: ThreadAt) -> Thread:
+    def _write(
+        self, make: Operation[tuple[Thread, log.Planned, Shelved]], at: ThreadAt
+    ) -> tuple[Thread, Callable[[], int]]:
+        """Store what was planned. The thread, and what tells how many bytes of values were new to it."""
         with readable(at, None):
             thread, used, shelved = self.database.engine.write(make)
         self._coding.stored(at, thread, used, shelved)
         if self.retention is not None and not self.retention.off:
             self.database.engine.release()
-        return thread
+        return thread, lambda: sum(len(part.body) for part in used.draft.parts) + sum(map(len, shelved.recipes))
 
     def _change(self, make: Operation[T], method: str, **arguments: Any) -> T:
         def steps() -> Steps[T]:
@@ -588,9 +685,40 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         def follow(checkpoint_ids: Sequence[str]) -> Steps[None]:
             return self._follow("list", config, checkpoint_ids=checkpoint_ids)
 
+        step = partial(self._steps.step, "list", self._steps.around(config))
         return Listing(
-            self.database, self._coding, self.serde, follow, config=config, wanted=wanted, before=before, limit=limit
+            self.database,
+            self._coding,
+            self.serde,
+            follow,
+            step,
+            config=config,
+            wanted=wanted,
+            before=before,
+            limit=limit,
         )
+
+
+def _put(
+    config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
+) -> dict[str, Any]:
+    """What a trace shows of a checkpoint that is to be stored."""
+    return {
+        "checkpoint_id": checkpoint["id"],
+        "parent_id": (config.get("configurable") or {}).get("checkpoint_id"),
+        "step": metadata.get("step"),
+        "source": metadata.get("source"),
+        "channels": len(checkpoint["channel_versions"]),
+        "changed": len(new_versions),
+    }
+
+
+def _put_writes(writes: Sequence[tuple[str, Any]], task_id: str) -> dict[str, Any]:
+    return {"task_id": task_id, "writes": len(writes)}
+
+
+def _pruned(strategy: str, removed: Removed) -> dict[str, int]:
+    return {"checkpoints" if strategy == "keep_latest" else "threads": sum(removed)}
 
 
 __all__ = ["AgentMemorySaver", "Call", "Follower", "ImportReport"]

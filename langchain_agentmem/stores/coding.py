@@ -11,6 +11,7 @@ from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from langchain_agentmem.measures import Measures
 from langchain_agentmem.stores.configs import config_of, readable, storable, text_of
 from langchain_agentmem.threads import log
 from langchain_agentmem.threads.head import fold, unfold, versions_of, written
@@ -24,6 +25,8 @@ from langchain_agentmem.threads.values import Draft, Reading, collecting_later
 from langchain_agentmem.threads.whole import Deleted
 
 KNOWN_PLACES = 1_024
+KNOWN = "messages known to be stored"
+"""What the measures call messages of a state that need not be written again."""
 
 Rows: TypeAlias = list[dict[str, object]]
 
@@ -33,10 +36,14 @@ class Coding:
 
     Attributes:
         prototypes: The messages that were read or stored lately.
+
+    Args:
+        measures: Is told how often that helped. Default: nobody is.
     """
 
-    def __init__(self) -> None:
-        self.prototypes = Prototypes()
+    def __init__(self, measures: Measures | None = None) -> None:
+        self.prototypes = Prototypes(measures=measures)
+        self._measures = measures
         self._stamps = Stamps()
         self._places: dict[ThreadAt, Place] = {}
         self._remembering = threading.Lock()
@@ -77,6 +84,8 @@ class Coding:
 
     def stored(self, at: ThreadAt, thread: Thread, used: log.Planned, shelved: Shelved) -> None:
         """Remember where messages lie, after the commit of what was planned."""
+        if self._measures is not None:
+            self._measures.cache(KNOWN, *used.draft.counts())
         used.draft.stamp(thread.place, shelved.numbers, shelved.moves, self.prototypes)
         self._remember(at, thread.place)
 

@@ -15,6 +15,20 @@ key that is not there and ordering operators do not; conditions may be nested an
 exactly, and what is returned is the caller's own. A search by words needs no `index`, and finds only what fits.
 
 The namespace is given by each call, as LangGraph has it: that of a run's config is not applied here.
+
+Items are found by their words without any model; they expire when they are told to, and are gone at that moment.
+
+    from langchain_agentmem import AgentMemoryStore
+
+    with AgentMemoryStore.from_conn_string("agent.db", ttl={"default_ttl": 60 * 24 * 30}) as store:
+        store.put(("users", "ana"), "home", {"city": "Lisbon", "since": 2020})
+        store.put(("users", "ana"), "tea", {"likes": "green tea", "stars": 4}, ttl=None)  # this one stays
+        print(store.get(("users", "ana"), "home").value)
+        print(store.search(("users",), query="Who lives in Lisbon?")[0].key)
+        print(store.search(("users",), filter={"stars": {"$gte": 4}})[0].key)
+
+`AgentMemory("agent.db").store` is the same store, for `builder.compile(store=memory.store)`, and `memory.search`
+finds its items beside messages. `store.start_ttl_sweeper()` frees the room of what has expired.
 """
 
 from __future__ import annotations
@@ -118,7 +132,7 @@ class AgentMemoryStore(Closing, ItemStore):
         """
         now, swept, count = self.database.now(), 0, PAGE
         while count == PAGE:
-            count = self.database.write("store.sweep", lambda: store.sweep(now=now))
+            count = self.database.write("store.sweep", lambda: store.sweep(now=now), outputs=_swept)
             swept += count
         return swept
 
@@ -126,7 +140,7 @@ class AgentMemoryStore(Closing, ItemStore):
         """`sweep_ttl`, awaited."""
         now, swept, count = self.database.now(), 0, PAGE
         while count == PAGE:
-            count = await self.database.awrite("store.sweep", lambda: store.sweep(now=now))
+            count = await self.database.awrite("store.sweep", lambda: store.sweep(now=now), outputs=_swept)
             swept += count
         return swept
 
@@ -162,3 +176,7 @@ class AgentMemoryStore(Closing, ItemStore):
 
     def _opened(self) -> Callable[[], Items]:
         return SharedItems
+
+
+def _swept(count: int) -> dict[str, Any]:
+    return {"deleted": count}

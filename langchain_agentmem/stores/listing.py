@@ -14,11 +14,13 @@ from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import range_of, resolve
 from langchain_agentmem.storage import Steps
+from langchain_agentmem.stores.checkpoint_steps import CheckpointStep
 from langchain_agentmem.stores.coding import Coding, value_of
 from langchain_agentmem.stores.configs import address, readable
 from langchain_agentmem.threads import log
 from langchain_agentmem.threads.lines import ThreadAt
 from langchain_agentmem.threads.log import Key, Saved
+from langchain_agentmem.tracing import Thunk
 
 FIRST_KEYS, MOST_KEYS = 500, 8_000
 """Checkpoints whose places are asked for at once. A listing of many threads sorts them all each time, so these grow."""
@@ -35,6 +37,7 @@ class Listing:
         coding: Makes what LangGraph is given of what was found.
         serde: The serializer.
         follow: Takes further steps in the transaction that reads a page, given the ids of its checkpoints.
+        step: Makes the step of a trace that a page is.
         config: Which thread, and maybe which of its lines or checkpoints; None for all threads.
         wanted: Values that the metadata must have; None or empty for any.
         before: Only those before this one.
@@ -50,6 +53,7 @@ class Listing:
         coding: Coding,
         serde: SerializerProtocol,
         follow: Follow,
+        step: Callable[[Thunk], CheckpointStep],
         *,
         config: RunnableConfig | None,
         wanted: Mapping[str, Any] | None,
@@ -60,6 +64,7 @@ class Listing:
         self._coding = coding
         self._serde = serde
         self._follow = follow
+        self._step = step
         at, ns, name = address(config, whole_thread=True) if config else (None, None, None)
         self._at, self._ns, self._name = at, ns, name
         self._given = config["configurable"]["thread_id"] if config else None
@@ -112,14 +117,20 @@ class Listing:
             metadata = value_of(self._serde, key.metadata)
         return all(metadata.get(name) == value for name, value in self._wanted.items())
 
+    def _asked(self) -> dict[str, Any]:
+        """What a trace shows of the call."""
+        asked = {"before_id": self._before, "limit": self._limit, "filter": self._wanted or None}
+        return {name: value for name, value in asked.items() if value is not None}
+
     def _load(self, page: Sequence[Key]) -> Sequence[CheckpointTuple]:
         def steps() -> Steps[Sequence[tuple[Key, Saved]]]:
             found = yield from log.load_keys(page, self._coding.prototypes.take)
             yield from self._follow([saved.name for _, saved in found])
             return found
 
-        with readable(ThreadAt(page[0].path, page[0].thread), page[0].name):
+        with readable(ThreadAt(page[0].path, page[0].thread), page[0].name), self._step(self._asked) as step:
             found = self._database.engine.read(steps)
+            step.finish(lambda: {"count": len(found), "checkpoint_ids": [saved.name for _, saved in found]})
         return [
             self._coding.tuple(
                 self._serde,

@@ -34,6 +34,7 @@ from langchain_agentmem.items.values import key_of, plain_view, read, text_of, t
 from langchain_agentmem.namespaces import Namespace, namespace_of, path_of, range_of
 from langchain_agentmem.retrieval.vectors import Near
 from langchain_agentmem.storage import Steps
+from langchain_agentmem.stores import telling
 
 WHOLE = "$"
 """The path of a whole value."""
@@ -77,11 +78,10 @@ class Batch:
         self._searches: dict[int, tuple[Look, bool]] = {}
         self._lists: dict[int, tuple[ListNamespacesOp, str, str]] = {}
         self._changes: dict[Place, Draft | None] = {}
-        self._counts: dict[str, int] = {}
-        self._size = 0
+        self._ops: list[Op] = []
         for number, op in enumerate(ops):
             self._add(number, op)
-            self._size += 1
+            self._ops.append(op)
 
     @property
     def writes(self) -> bool:
@@ -91,18 +91,16 @@ class Batch:
     @property
     def verb(self) -> str:
         """What a trace calls it."""
-        return next(iter(self._counts)) if len(self._counts) == 1 else "batch"
+        verbs = set(map(telling.verb_of, self._ops))
+        return verbs.pop() if len(verbs) == 1 else "batch"
 
-    def shown(self) -> Mapping[str, Any]:
-        """What a trace shows of it: how many operations of each kind, and in which namespaces."""
-        paths = [at.path for at, _ in self._gets.values()] + [at.path for at in self._changes]
-        paths += [look.low for look, _ in self._searches.values()]
-        questions = [look.question for look, _ in self._searches.values() if look.question]
-        return {
-            **self._counts,
-            "namespaces": [list(namespace_of(path)) for path in dict.fromkeys(paths)][:10],
-            **({"queries": questions[:10]} if questions else {}),
-        }
+    def asked(self) -> Mapping[str, Any]:
+        """What a trace shows of it."""
+        return telling.inputs(self._ops)
+
+    def told(self, found: Read) -> Mapping[str, Any]:
+        """What a trace shows of what came of it."""
+        return telling.outputs(self._ops, found.results)
 
     @property
     def asks(self) -> bool:
@@ -155,7 +153,7 @@ class Batch:
 
     def answers(self, found: Read) -> list[Result]:
         """The result of each operation, in their order. Every value is made anew for the caller."""
-        answers: list[Result] = [None] * self._size
+        answers: list[Result] = [None] * len(self._ops)
         for number in self._gets:
             if number in found.results:
                 answers[number] = _item(found.results[number])
@@ -168,22 +166,15 @@ class Batch:
     def _add(self, number: int, op: Op) -> None:
         if isinstance(op, GetOp):
             self._gets[number] = (Place(_path(op.namespace), key_of(op.key)), self._refresh(op.refresh_ttl))
-            self._count("get")
         elif isinstance(op, SearchOp):
             self._searches[number] = (_look(op), self._refresh(op.refresh_ttl))
-            self._count("search")
         elif isinstance(op, ListNamespacesOp):
             self._lists[number] = (op, *_listed(op))
-            self._count("list_namespaces")
         elif isinstance(op, PutOp):
             place = Place(_path(op.namespace), key_of(op.key))
             self._changes[place] = None if op.value is None else self._draft(op)
-            self._count("delete" if op.value is None else "put")
         else:
             raise InvalidInput(f"Unknown operation {op!r:.100}: give GetOp, SearchOp, PutOp or ListNamespacesOp.")
-
-    def _count(self, verb: str) -> None:
-        self._counts[verb] = self._counts.get(verb, 0) + 1
 
     def _refresh(self, given: bool | None) -> bool:  # noqa: FBT001 - as LangGraph has it
         return self._ttl.get("refresh_on_read", True) if given is None else bool(given)

@@ -1,10 +1,42 @@
-"""`AgentMemoryRetriever`: the search as a LangChain retriever, for chains.
+r"""`AgentMemoryRetriever`: the search as a LangChain retriever, for chains.
 
     retriever = memory.retriever(namespace=("alice",), limit=4)
     chain = {"context": retriever, "question": RunnablePassthrough()} | prompt | model
 
 It searches as `memory.search` does. What is not said when it is made, the config of each run may say, such as the
-namespace, and each call may say otherwise: `retriever.invoke(question, k=3)`.
+namespace, and each call may say otherwise: `retriever.invoke(question, k=3)`. A trace shows one retriever,
+`memory.retrieval.search`, as of any search, so that what is withheld from traces is withheld here too.
+
+A question may name a time ("what did Ana plan in May?"), a speaker, or a phrase in quotation marks;
+`conversation_id`, `roles`, `kinds`, `before` and `after` narrow it. An answer belongs to its question and a
+conversation is about something, so what is found need not hold the words that were asked for; `why` says what it was
+found by.
+
+    from langchain_core.prompts import ChatPromptTemplate
+    from langchain_core.runnables import RunnablePassthrough
+
+    from langchain_agentmem import AgentMemory
+
+    with AgentMemory("agent.db") as memory:
+        retriever = memory.retriever(limit=4, roles=["user"])
+        prompt = ChatPromptTemplate.from_template("You know: {known}\n\nAnswer: {question}")
+        chain = {"known": retriever, "question": RunnablePassthrough()} | prompt  # | model
+        print(chain.invoke("Where does Ana live?", {"configurable": {"agentmem_namespace": ("alice",)}}).to_string())
+
+With embeddings the search goes by meaning too (extra `[vectors]`). They are computed in batches behind the writes,
+and what has no vector yet, or never gets one because the model fails, is found by its words.
+
+    from langchain_core.embeddings import DeterministicFakeEmbedding
+
+    from langchain_agentmem import AgentMemory
+
+    embeddings = DeterministicFakeEmbedding(
+        size=64
+    )  # or any other LangChain embeddings, or "openai:text-embedding-3-small"
+    with AgentMemory("meaning.db", index={"dims": 64, "embed": embeddings}) as memory:
+        memory.conversation("monday").add_user_message("The kettle whistles at six.")
+        memory.store.put(("users", "ana"), "tea", {"likes": "green tea"})
+        print([(found.kind, found.text, str(found.why)) for found in memory.search("whistling kettle")])
 """
 
 from __future__ import annotations
@@ -13,11 +45,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.runnables.config import patch_config
+from langchain_core.runnables.config import merge_configs, patch_config
 from pydantic import Field, ValidationError
 
 from langchain_agentmem.database import Database
@@ -27,6 +59,8 @@ from langchain_agentmem.retrieval.ranking import Weights
 from langchain_agentmem.retrieval.search import Recollection
 from langchain_agentmem.searches import sought
 
+_LANGCHAINS = {"verbose", "run_id"}
+"""Arguments of LangChain's, which mean nothing here."""
 _ARGUMENTS = ("namespace", "limit", "kinds", "conversation_id", "roles", "before", "after", "weights")
 
 
@@ -92,7 +126,8 @@ class AgentMemoryRetriever(BaseRetriever):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return super().invoke(input, config, **kwargs, within=config)
+        found = self.memory.search(input, **self._arguments(kwargs), config=self._own(config))
+        return [_document(each) for each in found]
 
     async def ainvoke(
         self,
@@ -101,35 +136,24 @@ class AgentMemoryRetriever(BaseRetriever):
         **kwargs: Any,
     ) -> list[Document]:
         """`invoke`, awaited."""
-        return await super().ainvoke(input, config, **kwargs, within=config)
+        found = await self.memory.asearch(input, **self._arguments(kwargs), config=self._own(config))
+        return [_document(each) for each in found]
 
     def _get_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: CallbackManagerForRetrieverRun,
-        within: RunnableConfig | None = None,
-        **changes: Any,
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **changes: Any
     ) -> list[Document]:
-        arguments = self._arguments(changes)
-        found = self.memory.search(query, **arguments, config=_beneath(within, run_manager))
-        return [_document(each) for each in found]
+        return self.invoke(query, patch_config(ensure_config(), callbacks=run_manager.get_child()), **changes)
 
-    async def _aget_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: AsyncCallbackManagerForRetrieverRun,
-        within: RunnableConfig | None = None,
-        **changes: Any,
-    ) -> list[Document]:
-        arguments = self._arguments(changes)
-        found = await self.memory.asearch(query, **arguments, config=_beneath(within, run_manager))
-        return [_document(each) for each in found]
+    def _own(self, config: RunnableConfig | None) -> RunnableConfig:
+        """The config of a search, with the tags and the metadata of the retriever."""
+        complete = ensure_config(config)
+        tags = [*(complete.get("tags") or ()), *(self.tags or ())]
+        metadata = {**(complete.get("metadata") or {}), **self._get_ls_params(), **(self.metadata or {})}
+        return merge_configs(complete, {"tags": tags, "metadata": metadata})
 
     def _arguments(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """What to search with, in this call."""
-        changed = {name: value for name, value in _with_limit(changes).items() if name != "verbose"}  # LangChain's own
+        changed = {name: value for name, value in _with_limit(changes).items() if name not in _LANGCHAINS}
         if unknown := sorted(changed.keys() - set(_ARGUMENTS)):
             raise InvalidInput(f"A search takes no {unknown[0]!r}; it takes {', '.join(_ARGUMENTS)}.")
         return {name: getattr(self, name) for name in _ARGUMENTS} | changed
@@ -142,13 +166,6 @@ def _with_limit(given: Mapping[str, Any]) -> dict[str, Any]:
     if "limit" in given:
         raise InvalidInput("limit and k are the same: give one of them.")
     return {"limit" if name == "k" else name: value for name, value in given.items()}
-
-
-def _beneath(
-    config: RunnableConfig | None, run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun
-) -> RunnableConfig:
-    """The config of what is done on behalf of a retriever's run."""
-    return patch_config(ensure_config(config), callbacks=run_manager.get_child())
 
 
 def _document(found: Recollection) -> Document:

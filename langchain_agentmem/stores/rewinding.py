@@ -10,6 +10,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_agentmem.database import Database
+from langchain_agentmem.namespaces import namespace_of
 from langchain_agentmem.rewinding import sealing, whole
 from langchain_agentmem.rewinding.sealing import Parent, Put
 from langchain_agentmem.rewinding.watch import watch
@@ -51,6 +52,10 @@ class Rewinding:
         if begun is not None:
             run, loop, task = begun
             self._database.engine.read(lambda: sealing.carry(self._database.runs, run, at, loop, task))
+        if not ns and found is not None and not addressed:  # LangGraph looks whether it was told to begin earlier
+            earlier = self._database.runs.went_back(config["configurable"], at)
+            if earlier is not None:
+                self._tell("memory.thread.rewind", config, at, earlier, earlier, found.checkpoint["id"])
 
     def listed(
         self,
@@ -121,7 +126,45 @@ class Rewinding:
             before,
             self._database.now(),
         )
-        return (yield from sealing.seal(self._database.runs, put))
+        remember = yield from sealing.seal(self._database.runs, put)
+        if put.ns or parent is None or metadata.get("source") not in ("update", "fork"):
+            return remember
+
+        def stored() -> None:
+            remember()
+            self._tell("memory.thread.fork", config, at, str(parent), str(checkpoint["id"]))
+
+        return stored
+
+    def _tell(
+        self, name: str, config: Any, at: ThreadAt, earlier: str, checkpoint: str, newest: str | None = None
+    ) -> None:
+        """Have it seen that a thread goes on from an earlier checkpoint, if its memory does not stay as it was.
+
+        Args:
+            name: What the step is called.
+            config: The config of the call.
+            at: The thread.
+            earlier: From where it goes on.
+            checkpoint: The same, or the checkpoint that was made of it.
+            newest: The newest checkpoint. Default: the newest but for `checkpoint`.
+        """
+        tracing = self._database.tracing
+        if not tracing.heard(config):
+            return
+        with tracing.unharmed("to see what a rewind hides"):
+            hidden = self._database.engine.read(lambda: sealing.hidden(at, checkpoint, newest))
+            if hidden is None:
+                return
+            where = {"namespace": "/".join(namespace_of(at.path)), "thread_id": at.name, "checkpoint_id": earlier}
+            with tracing.step(name, inputs=lambda: where, config=config) as step:
+                step.finish(
+                    lambda: {
+                        "checkpoint_id": checkpoint,
+                        "newest_checkpoint_id": hidden.newest,
+                        "hidden": hidden.versions,
+                    }
+                )
 
     def sweep(self, thread: Thread, ns: str, metadata: Mapping[str, Any]) -> Steps[None]:
         """Old checkpoints may have been removed: what only they showed goes, now and then."""

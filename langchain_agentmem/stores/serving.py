@@ -14,7 +14,9 @@ from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.items.shared import Items
 from langchain_agentmem.items.values import ttl_of
 from langchain_agentmem.retrieval.search import inquiry
+from langchain_agentmem.stores import telling
 from langchain_agentmem.stores.operations import Batch, Fields, checked_fields
+from langchain_agentmem.tracing import RunType, Step
 
 
 class ItemStore(BaseStore):
@@ -61,35 +63,48 @@ class ItemStore(BaseStore):
             StorageError: The database failed. Nothing was written.
         """
         batch, opened = self._batch(ops), self._opened()
-        name, now, tail = f"{self._part}.{batch.verb}", self.database.now(), self.database.tail
-        self._embed(batch, opened(), now)
-        if batch.writes:
-            found = self.database.write(name, lambda: batch.run(opened(), now, tail=tail), batch.shown)
-        else:
-            found = self.database.read(name, lambda: batch.read(opened(), now), batch.shown)
-            if found.touched:
-                with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
-                    self.database.engine.write(lambda: opened().touch(found.touched, now=now, tail=tail))
+        now, tail = self.database.now(), self.database.tail
+        with self._step(batch) as step:
+            self._embed(batch, opened(), now)
+            if batch.writes:
+                found = self.database.engine.write(lambda: batch.run(opened(), now, tail=tail))
+            else:
+                found = self.database.engine.read(lambda: batch.read(opened(), now))
+            step.finish(lambda: batch.told(found))
+        if batch.writes and self.database.embedder is not None:
+            self.database.embedder.wake()
+        if found.touched and not batch.writes:
+            with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
+                self.database.engine.write(lambda: opened().touch(found.touched, now=now, tail=tail))
         return batch.answers(found)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """`batch`, awaited."""
         batch, opened = self._batch(ops), self._opened()
-        name, now, tail = f"{self._part}.{batch.verb}", self.database.now(), self.database.tail
-        if (embedder := self.database.embedder) is not None and batch.asks:
-            await embedder.in_thread(self._embed, batch, opened(), now)
-        if batch.writes:
-            found = await self.database.awrite(name, lambda: batch.run(opened(), now, tail=tail), batch.shown)
-        else:
-            found = await self.database.aread(name, lambda: batch.read(opened(), now), batch.shown)
-            if found.touched:
-                with contextlib.suppress(DatabaseReadOnly, StepIsOver):
-                    await self.database.engine.awrite(lambda: opened().touch(found.touched, now=now, tail=tail))
+        now, tail = self.database.now(), self.database.tail
+        async with self._step(batch) as step:
+            if (embedder := self.database.embedder) is not None and batch.asks:
+                await embedder.in_thread(self._embed, batch, opened(), now)
+            if batch.writes:
+                found = await self.database.engine.awrite(lambda: batch.run(opened(), now, tail=tail))
+            else:
+                found = await self.database.engine.aread(lambda: batch.read(opened(), now))
+            step.finish(lambda: batch.told(found))
+        if batch.writes and self.database.embedder is not None:
+            self.database.embedder.wake()
+        if found.touched and not batch.writes:
+            with contextlib.suppress(DatabaseReadOnly, StepIsOver):
+                await self.database.engine.awrite(lambda: opened().touch(found.touched, now=now, tail=tail))
         return batch.answers(found)
 
     def _opened(self) -> Callable[[], Items]:
         """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""
         raise NotImplementedError
+
+    def _step(self, batch: Batch) -> Step:
+        name = f"memory.{self._part}.{batch.verb}"
+        run_type: RunType = "retriever" if batch.verb == telling.SEARCH else "chain"
+        return self.database.tracing.step(name, run_type=run_type, inputs=batch.asked)
 
     def _batch(self, ops: Iterable[Op]) -> Batch:
         return Batch(ops, self.ttl_config or {}, self._fields)

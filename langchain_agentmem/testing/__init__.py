@@ -1,11 +1,15 @@
 """Contract suites for LangGraph stores, to inherit in the tests of any `BaseStore`. Needs the extra `[testing]`.
 
+    import pytest
+
+    from langchain_agentmem import AgentMemoryStore  # or yours
     from langchain_agentmem.testing import ExpiringStoreContract, IndexedStoreContract, StoreContract
+
 
     class TestMyStore(StoreContract):
         @pytest.fixture
         def store(self):
-            with MyStore.from_conn_string(":memory:") as store:
+            with AgentMemoryStore.from_conn_string(":memory:") as store:
                 yield store
 
 `StoreContract` is what every store must do, `IndexedStoreContract` what it must do with vectors, and

@@ -6,9 +6,12 @@ only saves reading what is known; how much is kept is bounded.
 
 from __future__ import annotations
 
+from langchain_agentmem.measures import Measures
 from langchain_agentmem.messages.lean import Prototype
 from langchain_agentmem.threads.recipe import Range
 
+CACHE = "messages of checkpoints"
+"""What the measures call them."""
 MOST_BYTES = 32_000_000
 _OVERHEAD = 1_000
 """Bytes that a prototype takes beside its body, roughly."""
@@ -17,11 +20,17 @@ _NESTED = 8
 
 
 class Prototypes:
-    """The prototypes of one saver. Safe to use from any thread."""
+    """The prototypes of one saver. Safe to use from any thread.
 
-    __slots__ = ("_bytes", "_known", "_most")
+    Args:
+        most_bytes: How much is kept.
+        measures: Is told how often they were there. Default: nobody is.
+    """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    __slots__ = ("_bytes", "_known", "_measures", "_most")
+
+    def __init__(self, most_bytes: int = MOST_BYTES, measures: Measures | None = None) -> None:
+        self._measures = measures
         self._known: dict[int, dict[int, Prototype]] = {}
         self._bytes = 0
         self._most = most_bytes
@@ -52,6 +61,8 @@ class Prototypes:
                     missing[-1] = missing[-1][0], number + 1
                 else:
                     missing.append((number, number + 1))
+        if self._measures is not None:
+            self._measures.cache(CACHE, len(found), sum(stop - start for start, stop in missing))
         return found, missing
 
     def forget(self, shelf: int | None = None) -> None:

@@ -132,6 +132,10 @@ class Draft:
 
         return settled(recipe, top=True)
 
+    def counts(self) -> tuple[int, int]:
+        """How many messages were known to be on the shelf, and how many are new."""
+        return sum(stop - start for start, stop in self.relied), len(self._new)
+
     def stamp(self, shelf: Place, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Prototypes) -> None:
         """Remember where the messages lie, after the commit.
 

@@ -177,7 +177,7 @@ def main() -> None:
             mine, its = measure(ours), measure(bare)
             held += SINGLE * ROUNDS + BATCHED
             first = first or mine[0]
-            bytes_each = ours.memory.database.engine.sizes()["total"] / held
+            bytes_each = ours.memory.database.engine.sizes().total / held
             for name, found in (("ours", mine), ("bare", its)):
                 columns = " ".join(f"{each:>{width},.0f}" for each, width in zip(found, (10, 14, 12, 22), strict=True))
                 print(f"{size:>10,}   {name:<9} {columns}" + f" {bytes_each:>16,.0f}" * (name == "ours"))

@@ -98,7 +98,7 @@ class TestEntries:
 
     def test_those_of_a_conversation_hidden_ones_with_their_reasons(self, agentmem, database):
         shown = fine(agentmem("--database", database, "--conversation", "monday"))
-        assert "Where is  [31mthe ladder?" in shown
+        assert "Where is \\x1b[31mthe ladder?" in shown
         assert "   < Behind the barn.\n" in shown
         assert "Thanks!" not in shown
         every = fine(agentmem("--database", database, "--conversation", "monday", "--include-junk"))

@@ -153,7 +153,7 @@ class TestReport:
         assert run.stdout.startswith(
             "file-validation: helps\n   considered 1, chosen 1, helped 2, did not help 0\n   + "
         )
-        assert "  It was not there  [31m\n" in run.stdout
+        assert "  It was not there \\x1b[31m\n" in run.stdout
         assert run.stdout.endswith("charts: never considered\n   considered 0, chosen 0, helped 0, did not help 0\n")
 
     def test_what_is_gone_is_told_and_a_namespace_sees_its_own(self, agentmem, folder, database):

@@ -1,15 +1,12 @@
-"""What others see of a conversation: hooks, tracers, and those who count tokens."""
+"""What others see of a conversation: hooks, and those who count tokens."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda
-from langchain_core.tracers.base import BaseTracer
-from langgraph.graph import END, START, StateGraph
 
 from langchain_agentmem import AgentMemory, Message, MessageError, TokenCounter
 from langchain_agentmem.events import (
@@ -19,6 +16,7 @@ from langchain_agentmem.events import (
     MessagesStored,
     MessageUpdated,
     StepFinished,
+    StepStarted,
 )
 
 
@@ -30,7 +28,7 @@ class TestHooks:
     @pytest.fixture
     def memory(self, url, clock, new_id, events) -> Any:
         def keep(event: Event) -> None:
-            if not isinstance(event, StepFinished):
+            if not isinstance(event, StepStarted | StepFinished):
                 events.append(event)
 
         with AgentMemory(url, clock=clock, new_id=new_id, hooks=[keep]) as memory:
@@ -104,92 +102,6 @@ class TestHooks:
             assert [message.text for message in chat.messages] == ["b"]
             await asyncio.sleep(0.01)
         assert "broken hook" in caplog.text
-
-
-class Collector(BaseTracer):
-    """A LangChain tracer that keeps the finished trees."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.roots: list[Any] = []
-
-    def _persist_run(self, run: Any) -> None:
-        self.roots.append(run)
-
-
-def found(run: Any, name: str) -> list[Any]:
-    return [*([run] if run.name == name else []), *(hit for child in run.child_runs for hit in found(child, name))]
-
-
-class State(TypedDict):
-    text: str
-
-
-class TestTracing:
-    async def test_an_operation_is_a_step_of_the_callers_run(self, memory, do):
-        chat, tracer = memory.conversation("chat", ("ada",)), Collector()
-
-        async def act(text: str) -> None:
-            await do(chat, "add", role="user", content=text)
-
-        await RunnableLambda(act).ainvoke("hello", {"callbacks": [tracer]})
-        [root] = tracer.roots
-        [step] = root.child_runs
-        assert step.name == "memory.conversation.add"
-        assert step.inputs == {"conversation_id": "chat", "namespace": ["ada"], "messages": 1}
-        assert step.outputs == {"keys": 1, "dropped": 0}
-        assert step.error is None
-
-    async def test_every_verb_has_its_name(self, memory, do):
-        chat, session, tracer = memory.conversation("chat"), memory.session("chat"), Collector()
-
-        async def act(_: str) -> None:
-            await do(chat, "add", Message(role="user", content="a", message_id="1"))
-            await do(chat, "retrieve_all")
-            await do(chat, "update", "1", content="b")
-            await do(chat, "remove_by_id", "1")
-            await do(chat, "reset_memory")
-            await do(chat, "clear")
-            await do(session, "add_post", (await do(session, "create_round", "q")).id, send_from="a", send_to="b")
-
-        await RunnableLambda(act).ainvoke("x", {"callbacks": [tracer]})
-        assert [child.name.removeprefix("memory.") for child in tracer.roots[0].child_runs] == [
-            "conversation.add",
-            "conversation.retrieve",
-            "conversation.update",
-            "conversation.remove",
-            "conversation.reset",
-            "conversation.clear",
-            "session.create_round",
-            "session.add_post",
-        ]
-        assert all("namespace" in child.inputs for child in tracer.roots[0].child_runs)
-
-    async def test_in_a_node_of_a_graph_it_is_a_step_of_the_node(self, memory, do):
-        chat, tracer = memory.conversation("chat"), Collector()
-
-        async def node(state: State) -> State:
-            await do(chat, "add", role="user", content=state["text"])
-            return state
-
-        graph = StateGraph(State)
-        graph.add_node("remember", node)
-        graph.add_edge(START, "remember")
-        graph.add_edge("remember", END)
-        await graph.compile().ainvoke({"text": "hello"}, {"callbacks": [tracer]})
-        [run] = found(tracer.roots[0], "remember")
-        assert [child.name for child in run.child_runs] == ["memory.conversation.add"]
-
-    async def test_an_error_is_recorded_and_passes(self, memory, do):
-        chat, tracer = memory.conversation("chat"), Collector()
-
-        async def act(_: str) -> None:
-            await do(chat, "update", "unknown", content="x")
-
-        with pytest.raises(MessageError):
-            await RunnableLambda(act).ainvoke("x", {"callbacks": [tracer]})
-        [step] = found(tracer.roots[0], "memory.conversation.update")
-        assert "MessageError" in step.error
 
 
 class TestCountingTokens:

@@ -37,6 +37,13 @@ def chat(memory: AgentMemory) -> ConversationMemory:
     return memory.conversation("chat")
 
 
+async def test_what_langchain_only_adds_synchronously_is_awaited_too(chat: ConversationMemory) -> None:
+    await chat.aadd_user_message("one")
+    await chat.aadd_ai_message(AIMessage("two"))
+    await chat.aadd_message(SystemMessage("three"))
+    assert [(each.type, each.text) for each in chat.messages] == [("human", "one"), ("ai", "two"), ("system", "three")]
+
+
 def texts(messages: list[BaseMessage]) -> list[str]:
     return [str(message.text) for message in messages]
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import re
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,15 +14,30 @@ import pytest
 from ..forking import Forks  # noqa: TID252 - what tests share lies beside them
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+DOCS = EXAMPLES.parent / "docs"
+LINES = 80
+"""With more of them nobody reads it as one story."""
+OURS = ("langchain_agentmem", "langchain_core", "langgraph")
+"""What is installed without any extra."""
+EXTRAS = {"langchain": "agents", "langgraph.checkpoint.sqlite": "import", "langgraph.checkpoint.postgres": "import"}
+PUBLIC = ("langchain_agentmem", "langchain_agentmem.compaction", "langchain_agentmem.memory")
 
 PRINTS = {
-    "experiences.py": [
-        "user> Hello!\n    human   Hello!\nagent> How can I help?",
-        "    system  Ask for the order number before you promise anything.",
-        "agent> What is the number of your order?",
-        "late-parcel: chosen 0 of 3, never applies\nrefund-needs-order: chosen 2 of 3, helps",
-        "proposed_exp_warranty-first.yaml, which counts when somebody has reviewed and renamed it",
-        "  - I want a refund for the kettle.\nwhat: |-\n  What the user corrected:\n  - No, check its warranty first.",
+    "agent.py": [
+        "agent> Good to know.",
+        "   system: Keep the root ball whole.",
+        "     user: **garden**: In the hills, with late frosts.",
+        "This is a record of 6 earlier messages of this conversation that are not shown.",
+        "     user: The diary of March was read.",
+        "assistant: After the last frost, in the middle of May. Keep its root ball whole.",
+    ],
+    "chains.py": [
+        "    human   **name**: Ada\n",
+        "    human   - Ada eats no nuts.\n",
+        "    human   Which dishes with nuts are there?\n",
+        "    human   You know: The harbour kitchen closes at ten.\n    human   When does the kitchen close?",
+        "    system  Ask for how many people.\n",
+        "    human   When shall we eat?\n    ai      At eight.\n    human   Is that not late?\n4 messages are kept",
     ],
     "edit_and_regenerate.py": [
         "agent> this memory:     ['My sister Ana lives in Lisbon.']",
@@ -27,12 +47,81 @@ PRINTS = {
         ),
         "shows what was known there: ['My sister Ana lives in Lisbon.']",
     ],
-    "long_chat.py": [
-        "the thread holds 120 messages",
-        "human: Day 1: I planted a medlar tree",
-        "human: This is a record of",
-        "of 119 messages.",
-        "Day 12: I planted a walnut tree at the wall, and wrote its name on slate number 84.",
+    "experiences.py": [
+        "user> Hello!\n    human   Hello!\nagent> How can I help?",
+        "    system  Ask for the order number before you promise anything.",
+        "agent> What is the number of your order?",
+        "late-parcel: chosen 0 of 3, never applies\nrefund-needs-order: chosen 2 of 3, helps",
+        "proposed_exp_warranty-first.yaml, which counts when somebody has reviewed and renamed it",
+        "  - I want a refund for the kettle.\nwhat: |-\n  What the user corrected:\n  - No, check its warranty first.",
+    ],
+    "long_run.py": [
+        "the thread holds 7,000 tokens in 80 messages",
+        "the model was shown 1,600 tokens at most: True",
+        "  human Day 1\n  human This is a record of",
+        "agent> Report of day 12: a walnut tree was planted at slate 84.  (recall_dropped was called)",
+    ],
+    "move_from_agent_memory_json.py": [
+        "4 entries added, 1 lost: The file ends within an entry",
+        "a copy of the damaged file is kept: True\nonce more: 0 are new",
+        "['How many trees are there?', 'Where is the medlar?', 'Is it ripe?']\nhidden: [('thanks', ('small talk',))]",
+        "to be done: [TODO] Count the quinces (01 February 2025)",
+        "found: At the wall.\nnothing was changed: True\n5 entries written back",
+    ],
+    "move_from_memory_tables.py": [
+        "root\n  faster loops\n  less memory\n",
+        "root:  {'goal': 'Solve it in 10 s.'}\nchild: {'goal': 'Solve it in 10 s.', 'best': '12 s with OpenMP'}",
+        "02 June 2024 09:00 phase_complete: The baseline takes 40 s.\n  02 June 2024 10:00 execution_result: OpenMP",
+        "found: Static scheduling wins over dynamic. ('openmp',)",
+        "a sibling sees nothing of it: []",
+        "## Retrieved Context\n- Static scheduling wins over dynamic.",
+    ],
+    "move_from_message_dicts.py": [
+        "given back as it was: True",
+        "[{'role': 'user', 'content': 'And in Porto, in May?'}] was And in Porto?\nadditional state: {'step': 3}",
+        "'Fact (user): Paris is capital of France.'",
+        "beside Portugal: Lisbon",
+        "6 messages, and a search finds: How warm is it in Lisbon?",
+    ],
+    "move_from_message_history.py": [
+        "ada> When does it open?  That is your question 2.",
+        "ada> Is there a ferry?  That is your question 3.\nfound: Where is the harbour?",
+        "ada> How much is it?  That is your question 4.",
+    ],
+    "move_from_rounds.py": [
+        "[('Plot the sales of May.', 'finished', 2), ('Send it to the moon.', 'failed', 0)]",
+        "Planner to CodeInterpreter: Draw a bar chart of sales.csv. ['plan']",
+        "2 rounds, 3 messages",
+        "'Draw a bar chart of sales.csv.' in 'sales', because of bar +",
+        "True ['Check that a file is there before you read it.']\n('7',)",
+    ],
+    "move_from_sqlite_saver.py": [
+        "moved 2 threads with 180 checkpoints\nonce more: 0 are new, 180 are there already",
+        "ada> Answer 31. You began with 'Hello on day 0'.",
+        "93 states of the past are there; from one of them:\nada> Answer 3.",
+    ],
+    "postgresql.py": [
+        "one>   I know 1 things.\nother> I know 2 things. The thread goes on there.\nvisits: 40\n",
+        "found: My sister Ana lives in Lisbon.\nwhole: True\nerased: []",
+    ],
+    "quickstart.py": ["You told me: My sister Ana lives in Lisbon", "recalled from 'monday'", "because of ana +"],
+    "several_agents.py": [
+        "the team knows: {'traveller': 'Ada'}\nhotels knows:   {'traveller': 'Ada', 'hotels': '90 euros'",
+        "hotels finds:   ['The Harbour Inn has a room for 90 euros a night.']",
+        "hotels and trains differ in 'cheapest': 'hotels, 90 euros' and 'trains, 60 euros'",
+        "trip, hotels: hotels, cheapest and 1 record\ntrip, trains: trains and 1 record\n",
+        "  both changed 'cheapest': 'hotels, 90 euros' stays, not 'trains, 60 euros'\n",
+        "the team knows: {'cheapest': 'trains, 60 euros', 'hotels': '90 euros', 'trains': '60 euros', ",
+        "trip\n  trip, hotels\n  trip, trains\n--- another tenant sees nothing of it\n{} []\n",
+        "record | The night train to Lisbon costs 60 euros. | train +",
+    ],
+    "tracing.py": [
+        " ms  LangGraph\n",
+        "memory.compaction.compact  tokens_before=221  tokens_after=80  summary=A walk was told of.",
+        "memory.injection.inject  query=What gift would Ana like?  records=Ana likes green tea",
+        "memory.experience.select  query=What gift would Ana like?  chosen=one-gift",
+        " ms  │  └─ mem_archival_search\n",
+        "memory.facts.learn  changed=Ana likes green tea",
     ],
     "where_in_march.py": [
         "Ana lives in Lisbon (from 2024-01-08 until 2024-04-01). 20 January: 'Ana moved to Lisbon on 2024-01-08.'",
@@ -40,8 +129,18 @@ PRINTS = {
         "on 20 April she lived in Porto; what we knew on that day was Lisbon",
         "    Ana lives in Lisbon, from 2024-01-08 until 2024-04-01\n    Ana lives in Porto, since 2024-04-01",
     ],
-    "quickstart.py": ["You told me: My sister Ana lives in Lisbon", "recalled from 'monday'", "because of ana +"],
+    "workflow.py": [
+        "   system: You plan trips. The user's name is Ada.\n",
+        "   system: Ask for how many people.\n",
+        "     user: **diet**: No nuts.\n",
+        "     user: This is a record of 4 earlier messages of this conversation that are not shown.\n",
+        "     user: They saw many trams.\n",
+        "] Ana lives in Lisbon\n     user: </recalled_memory>\n     user: Book a table near Ana, please.\n",
+        "core memory: {'diet': 'No nuts.'}\nfacts: ['Ana lives in Lisbon']\n",
+        "audit: 4 calls of the model, whole: True",
+    ],
 }
+"""What each prints: among other things, in this order."""
 
 
 def test_every_example_has_its_promise():
@@ -50,16 +149,97 @@ def test_every_example_has_its_promise():
 
 @pytest.fixture(scope="module")
 def forks(tmp_path_factory):
-    modules = ("langgraph.graph", "langchain_agentmem.stores.checkpoints", "langchain_agentmem.compaction.node")
+    ours = ("stores.checkpoints", "compaction.node", "memory.layers", "memory.facts.kg", "conversations.audit.trail")
+    modules = ("langgraph.graph", "langchain.agents", *(f"langchain_agentmem.{name}" for name in ours))
     with Forks(tmp_path_factory.mktemp("outputs"), *modules) as forks:
         yield forks
 
 
+def ran(forks, name, *arguments, **environment):
+    program = f"import runpy; runpy.run_path({str(EXAMPLES / name)!r}, run_name='__main__')"
+    return forks.run(program, *arguments, **environment)
+
+
 @pytest.mark.parametrize("name", sorted(PRINTS))
-def test_an_example_keeps_its_promise(name, tmp_path, monkeypatch, forks):
+def test_an_example_keeps_its_promise(name, tmp_path, monkeypatch, forks, request):
+    arguments = []
+    if name == "postgresql.py":
+        arguments.append(request.getfixturevalue("new_database")("postgres"))
     monkeypatch.chdir(tmp_path)
-    run = forks.run(f"import runpy; runpy.run_path({str(EXAMPLES / name)!r}, run_name='__main__')")
+    run = ran(forks, name, *arguments)
     assert (run.returncode, run.stderr) == (0, "")
+    at = 0
     for promised in PRINTS[name]:
-        assert promised in run.stdout
+        assert promised in run.stdout[at:]
+        at = run.stdout.index(promised, at)
     assert list(tmp_path.iterdir()) == []
+
+
+class TestPostgresql:
+    def test_its_example_takes_the_url_from_the_environment_too(self, new_database, forks):
+        run = ran(forks, "postgresql.py", AGENTMEM_URL=new_database("postgres"))
+        assert (run.returncode, run.stderr) == (0, "")
+        assert run.stdout.endswith("erased: []\n")
+
+    def test_its_example_says_what_to_give_it(self, forks):
+        run = ran(forks, "postgresql.py")
+        assert run.returncode == 1
+        assert run.stdout == ""
+        assert "python examples/postgresql.py postgresql://" in run.stderr
+
+
+def test_the_picture_shows_what_the_command_prints_today(forks):
+    drawn = runpy.run_path(str(DOCS / "picture.py"))["picture"](
+        ran(forks, "tracing.py").stdout, "python examples/tracing.py"
+    )
+    kept = (DOCS / "tracing.svg").read_text(encoding="utf-8")
+
+    assert timeless(kept) == timeless(drawn), f"Draw it anew, as {DOCS / 'picture.py'} says."
+    assert "@font-face" not in kept  # nothing is fetched to show it
+
+
+def timeless(svg):
+    """What stands in a picture, without how long it all took."""
+    return re.sub(r"[\d.]+(?= ms)", "", " ".join(re.findall(r">([^<>]*)</text>", svg)).replace("&#160;", " ")).split()
+
+
+@pytest.mark.parametrize("name", sorted(PRINTS))
+class TestAReader:
+    def test_is_told_what_to_run_and_what_it_needs(self, name):
+        told = " ".join((ast.get_docstring(ast.parse(code(name))) or "").split())
+        assert f"`python examples/{name}" in told
+        assert re.search(r"It needs ((no extra and )?no key|the extra `\[\w+\]` and no key)\b", told)
+
+    def test_reads_one_story(self, name):
+        assert len(code(name).splitlines()) < LINES
+
+    def test_needs_the_extra_that_is_named_and_no_other(self, name):
+        named = re.findall(r"the extra `\[(\w+)\]` and no key", " ".join(code(name).split()))
+        modules = {module for module, _ in imports(name)}
+        others = {module for module in modules if module.split(".")[0] not in {*sys.stdlib_module_names, *OURS}}
+        needed = {extra for module in modules for part, extra in EXTRAS.items() if f"{module}.".startswith(f"{part}.")}
+        if name == "postgresql.py":
+            needed.add("postgres")  # for its URL
+        assert needed == set(named)
+        assert {module for module in others if module.split(".")[0] not in EXTRAS} == set()
+
+    def test_is_shown_public_names_only(self, name):
+        tree = ast.walk(ast.parse(code(name)))
+        assert [each.attr for each in tree if isinstance(each, ast.Attribute) and each.attr[0] == "_"] == []
+        for module, names in imports(name):
+            if module.startswith("langchain_agentmem"):
+                assert module in PUBLIC
+                assert set(names) <= set(dir(importlib.import_module(module)))
+
+
+def imports(name):
+    """The modules that an example imports, and what it takes of them."""
+    for each in ast.walk(ast.parse(code(name))):
+        if isinstance(each, ast.ImportFrom):
+            yield each.module, [alias.name for alias in each.names]
+        elif isinstance(each, ast.Import):
+            yield from ((alias.name, []) for alias in each.names)
+
+
+def code(name):
+    return (EXAMPLES / name).read_text(encoding="utf-8")

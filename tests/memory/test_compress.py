@@ -44,7 +44,9 @@ def events():
 
 @pytest.fixture
 def database(events):
-    database = Database(":memory:", hooks=[events.append])
+    database = Database(
+        ":memory:", hooks=[lambda event: isinstance(event, CompressionFellShort) and events.append(event)]
+    )
     yield database
     database.close()
 

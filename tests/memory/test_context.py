@@ -8,7 +8,7 @@ import pytest
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.budget import Budget
-from langchain_agentmem.memory.context import Found, Material, context_of, prompt_sections, prompt_text
+from langchain_agentmem.memory.context import Found, Material, composed, context_of, prompt_text
 from langchain_agentmem.memory.core import CoreEntry
 from langchain_agentmem.memory.values import Event, Record
 from langchain_agentmem.tokens import TokenCounter
@@ -170,7 +170,7 @@ class TestBudgets:
             [record(number, "r" * 50) for number in range(9)],
         )
         budget = Budget(core=150, recall=90, archival=200)
-        sections = perform(prompt_sections(material, budget))
+        sections = perform(composed(material, budget)).sections
         assert list(sections) == ["core", "recall", "archival"]
         assert len(sections["core"]) <= 150
         assert len(sections["recall"]) <= 90

@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.fencing import fenced, harmless, unfenced
-from langchain_agentmem.memory.context import Found, Material, prompt_sections, prompt_text
+from langchain_agentmem.memory.context import Found, Material, composed, prompt_text
 from langchain_agentmem.memory.core import CoreEntry
 from langchain_agentmem.memory.final import final_markdown, final_memory
 from langchain_agentmem.memory.injection.inject import MemoryInjection
@@ -201,7 +201,7 @@ class TestThroughTheDatabase:
         assert [is_injected(message) for message in found] == [True, True, False]
         for message, tag in zip(found, BLOCKS, strict=False):
             assert marks(message.content, tag) == [f"<{tag}", f"</{tag}"]
-        sections = perform(prompt_sections(Material(layers.core.entries(), layers.recall.recent(None))))
+        sections = perform(composed(Material(layers.core.entries(), layers.recall.recent(None)))).sections
         assert headings("\n\n".join(sections.values())) == HEADINGS[:2]
 
 

@@ -386,8 +386,9 @@ class TestInAGraph:
         streamed = graph.stream({"messages": [HumanMessage(QUESTION, id="q")]}, at(), stream_mode="messages")
         assert not any(is_injected(message) for message, _ in streamed)
 
-    def test_it_stands_behind_a_compaction(self, memory, layers):
-        again = MemoryInjection(memory, "user-42", messages_key="llm_input_messages")
+    @pytest.mark.parametrize("key", ["messages", "llm_input_messages"])
+    def test_it_stands_behind_a_compaction(self, memory, layers, key):
+        again = MemoryInjection(memory, "user-42", messages_key=key)
         graph, seen = self.build(memory, memory.compaction(None, SMALL), again)
         for turn in range(20):
             text = f"{QUESTION} {turn} " + "how many are there in this basket " * 2
@@ -396,6 +397,18 @@ class TestInAGraph:
         assert len(seen[-1]) < 20
         assert shown(seen[-1]).count("core") == 1
         assert not any("core_memory" in str(message.content) for message in memory.conversation("t").messages)
+
+    def test_a_context_of_something_else_than_the_history_is_not_taken_for_it(self, memory, layers):
+        graph, seen = self.build(memory, MemoryInjection(memory, "user-42"))
+        graph.invoke({"messages": [HumanMessage("Good morning.", id="q0")]}, at())
+        edited = HumanMessage("Good evening.", id="q0")
+        for stale in (
+            [HumanMessage("Good morning.", id="q0")],  # before it was edited
+            [HumanMessage("This was removed.", id="gone"), edited],
+            [],
+        ):
+            graph.invoke({"messages": [edited], "llm_input_messages": stale}, at(str(stale)))
+            assert [each.text for each in seen[-1] if not is_injected(each)] == ["Good evening."]
 
     def test_a_state_without_the_key_is_refused(self, memory, layers):
         graph, _ = self.build(memory, MemoryInjection(memory, "user-42"), state=MessagesState, key="messages")

@@ -44,15 +44,15 @@ class TestMaking:
         with pytest.raises(InvalidInput, match="cannot be asked"):
             LayeredMemory(memory, "main", model=5)
 
-    def test_steps_are_traced_by_name_and_without_what_they_say(self, url):
+    def test_steps_are_told_by_name_and_without_what_they_say_if_that_is_withheld(self, url):
         told = []
-        with AgentMemory(url, hooks=[told.append]) as memory:
+        with AgentMemory(url, hooks=[told.append], trace_content=False) as memory:
             layers = memory.layers("main")
             layers.core.set("k", "secret words")
             layers.recall.append("k", "secret words")
             layers.archival.search("otters")
         steps = [each for each in told if isinstance(each, StepFinished)]
-        assert {"memory.core.set", "memory.recall.append", "memory.record.search"} <= {each.name for each in steps}
+        assert {"memory.core.set", "memory.recall.append", "memory.archival.search"} <= {each.name for each in steps}
         assert "secret words" not in repr([(each.inputs, each.outputs) for each in steps])
 
 

@@ -236,9 +236,9 @@ class World:
         thread = self.label + action["thread"]
         if copies := [each for each in self.threads if action.get("in copy") and each.startswith(f"{thread} copy")]:
             thread = copies[-1]
-        if action["do"] not in ("invoke", "together") and not self.here(thread):
+        if action["do"] not in ("invoke", "together") and not self.here(thread, 1):
             thread = f"{self.label}graph 1"
-            if not self.here(thread):
+            if not self.here(thread, 1):
                 self.outcomes["nothing there"] += 1
                 return []
         try:
@@ -261,8 +261,8 @@ class World:
             return self.runner.run(getattr(target, f"a{name}")(*arguments, **options))
         return getattr(target, name)(*arguments, **options)
 
-    def here(self, thread: str) -> list[Any]:
-        return list(self.adapter.saver.list({"configurable": {"thread_id": thread, "checkpoint_ns": ""}}))
+    def here(self, thread: str, most: int | None = None) -> list[Any]:
+        return list(self.adapter.saver.list({"configurable": {"thread_id": thread, "checkpoint_ns": ""}}, limit=most))
 
     def at(self, thread: str, action: dict[str, Any]) -> Any:
         """The config of a thread, or of an older checkpoint of it."""

@@ -540,31 +540,3 @@ class TestCare:
         assert len(problems) == 2
         assert "the stored value of the key 'k' is not what was stored" in problems
         assert any("the key 'lll" in problem for problem in problems)
-
-
-class TestTracing:
-    def test_every_call_is_a_step_that_shows_no_values(self, memory):
-        from langchain_core.runnables import RunnableLambda
-        from langchain_core.tracers.base import BaseTracer
-
-        roots = []
-
-        class Collecting(BaseTracer):
-            def _persist_run(self, run):
-                roots.append(run)
-
-        store = memory.byte_store(("alice",))
-
-        def use(_):
-            store.mset([("k", b"secret")])
-            store.mget(["k"])
-            list(store.yield_keys(prefix="k"))
-            store.mdelete(["k"])
-
-        RunnableLambda(use).invoke(None, {"callbacks": [Collecting()]})
-        [root] = roots
-        assert [run.name for run in root.child_runs] == [
-            "memory.bytes.set", "memory.bytes.get", "memory.bytes.keys", "memory.bytes.delete",
-        ]  # fmt: skip
-        assert root.child_runs[0].inputs == {"namespace": ["alice"], "keys": 1}
-        assert "secret" not in str([(run.inputs, run.outputs) for run in root.child_runs])

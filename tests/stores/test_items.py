@@ -427,18 +427,3 @@ class TestTogether:
         for thread in "ab":
             graph.invoke({"messages": []}, {"configurable": {"thread_id": thread}})
         assert memory.store.get(NS, "seen").value == {"times": 2}
-
-    def test_a_trace_tells_what_was_asked(self, url):
-        steps = []
-        with AgentMemory(url, hooks=[steps.append]) as memory:
-            memory.store.put(NS, "k", {"secret": "value"})
-            memory.store.get(NS, "k")
-            memory.store.search(("users",), query="value")
-            memory.store.batch([GetOp(NS, "k"), PutOp(NS, "k", None)])
-        told = [(step.name, step.inputs) for step in steps if step.name.startswith("memory.store")]
-        assert [name for name, _ in told] == [
-            "memory.store.put", "memory.store.get", "memory.store.search", "memory.store.batch",
-        ]  # fmt: skip
-        assert told[0][1] == {"put": 1, "namespaces": [["users", "ana"]]}
-        assert told[2][1]["queries"] == ["value"]
-        assert "secret" not in str(told)

@@ -208,18 +208,21 @@ class TestChains:
         assert len(retriever.invoke("tea")) == 3
         assert len(retriever.invoke("tea", {"configurable": {"many": 2}})) == 2
 
-    async def test_a_trace_shows_the_search_beneath_the_retriever(self, filled):
-        chain = RunnableLambda(str) | filled.retriever(namespace=("alice",), k=1)
+    async def test_a_trace_shows_one_retriever(self, filled):
+        retriever = filled.retriever(namespace=("alice",), k=1, tags=["own"], metadata={"team": "blue"})
+        chain = RunnableLambda(str) | retriever
         synchronous, awaited = Collector(), Collector()
         chain.invoke("tea", {"callbacks": [synchronous]})
         await chain.ainvoke("tea", {"callbacks": [awaited]})
         for collector in (synchronous, awaited):
             [root] = collector.roots
-            retriever = root.child_runs[-1]
-            assert (retriever.name, retriever.run_type) == ("AgentMemoryRetriever", "retriever")
-            assert [type(each) for each in retriever.outputs["documents"]] == [Document]
-            [step] = retriever.child_runs
-            assert (step.name, step.run_type, step.error) == ("memory.search", "retriever", None)
+            step = root.child_runs[-1]
+            assert (step.name, step.run_type, step.error) == ("memory.retrieval.search", "retriever", None)
+            assert [type(each) for each in step.outputs["documents"]] == [Document]
+            assert (step.inputs, step.child_runs, "own" in step.tags) == ({"query": "tea"}, [], True)
+            told = step.extra["metadata"]
+            assert (told["limit"], told["agentmem_namespace"], told["team"]) == (1, "alice", "blue")
+            assert told["ls_retriever_name"] == "agentmemory"
 
     def test_errors_are_the_run_s_too(self, filled):
         collector = Collector()

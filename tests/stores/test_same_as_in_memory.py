@@ -25,7 +25,7 @@ from .scripted_graph import take_over
 from .scripted_sides import Different, both_follow
 from .scripts import printed, random_script, shortened
 
-EXAMPLES = {"sqlite": 16, "postgres": 12}
+EXAMPLES = {"sqlite": 40, "postgres": 12}
 PARTS = 2
 
 Opened = Callable[[], AbstractContextManager[Any]]
@@ -225,4 +225,4 @@ OTHERS = [TrustsItsHead, ReversesWrites, KeepsTheLastWrites, PutsAfterTheNewest]
 def test_a_saver_that_is_wrong_is_found_out(kind):
     shared = Memory()
     wrong = partial(nullcontext, kind()) if kind is not TrustsItsHead else lambda: nullcontext(kind(shared))
-    assert any(difference(random_script(seed), wrong) for seed in range(40))
+    assert any(difference(random_script(seed), wrong) for seed in range(EXAMPLES["sqlite"]))

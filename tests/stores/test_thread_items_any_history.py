@@ -89,14 +89,14 @@ def run(memory, history, clock):
 
 class TestAnyHistory:
     @given(histories)
-    @settings(max_examples=40)
+    @settings(max_examples=80)
     def test_each_point_holds_what_a_store_in_memory_would(self, history):
         clock = Clock()
         with AgentMemory(clock=clock) as memory:
             run(memory, history, clock)
 
     @given(histories)
-    @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @pytest.mark.parametrize("url", ["postgres"], indirect=True)
     def test_on_postgresql_as_well(self, url, history):
         clock = Clock()

@@ -10,17 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_agentmem.conversations.audit import records
+from langchain_agentmem.conversations.audit import records, telling
 from langchain_agentmem.conversations.audit.document import MARKS
 from langchain_agentmem.conversations.audit.entry import EXCHANGE, OPEN, REFERENCE, REFLECTION, TODO, AuditEntry, Kind
 from langchain_agentmem.conversations.audit.junk import RULES, JunkRule, reasons
 from langchain_agentmem.conversations.audit.rows import Draft
 from langchain_agentmem.conversations.audit.todos import todo_key, todos_in
-from langchain_agentmem.database import Database, database_of
+from langchain_agentmem.database import Database, Outputs, database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.files import path_of_file
 from langchain_agentmem.namespaces import id_of, path_of, resolve
-from langchain_agentmem.work import Do, Run, Work, aperform, perform
+from langchain_agentmem.tracing import Thunk, brief
+from langchain_agentmem.work import Do, Run, Shown, Work, aperform, perform
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -77,13 +78,13 @@ class Adding:
             InvalidInput: An argument is wrong.
         """
         path, draft = self._drafted(EXCHANGE, prompt, reply, conversation_id)
-        self._database.write("audit.add", partial(records.add, path, [draft]), partial(_told, draft))
+        self._database.write("audit.add", partial(records.add, path, [draft]), *_told(draft))
         return draft.entry
 
     async def aadd(self, prompt: str | None, reply: str | None, conversation_id: str | None = None) -> AuditEntry:
         """`add`, awaited."""
         path, draft = self._drafted(EXCHANGE, prompt, reply, conversation_id)
-        await self._database.awrite("audit.add", partial(records.add, path, [draft]), partial(_told, draft))
+        await self._database.awrite("audit.add", partial(records.add, path, [draft]), *_told(draft))
         return draft.entry
 
     def add_self_reflection(self, summary: str | None) -> AuditEntry:
@@ -93,13 +94,13 @@ class Adding:
             summary: What it did and learned.
         """
         path, draft = self._drafted(REFLECTION, STATUS_REPORT, summary, SELF_REFLECTION)
-        self._database.write("audit.add", partial(records.add, path, [draft]), partial(_told, draft))
+        self._database.write("audit.add", partial(records.add, path, [draft]), *_told(draft))
         return draft.entry
 
     async def aadd_self_reflection(self, summary: str | None) -> AuditEntry:
         """`add_self_reflection`, awaited."""
         path, draft = self._drafted(REFLECTION, STATUS_REPORT, summary, SELF_REFLECTION)
-        await self._database.awrite("audit.add", partial(records.add, path, [draft]), partial(_told, draft))
+        await self._database.awrite("audit.add", partial(records.add, path, [draft]), *_told(draft))
         return draft.entry
 
     def add_todo_from_chat(self, text: str | None) -> list[AuditEntry]:
@@ -111,11 +112,11 @@ class Adding:
         Returns:
             The new todos. What is to be done already is not added again.
         """
-        return perform(self._capturing(text), self._database)
+        return perform(self._told_of(text), self._database)
 
     async def aadd_todo_from_chat(self, text: str | None) -> list[AuditEntry]:
         """`add_todo_from_chat`, awaited."""
-        return await aperform(self._capturing(text), self._database)
+        return await aperform(self._told_of(text), self._database)
 
     def add_reference(self, source: str | os.PathLike[str], title: str | None = None) -> AuditEntry:
         """Keep a text to look things up in. Of a title the newest version is shown; one that is the same is not added.
@@ -208,12 +209,24 @@ class Adding:
         if self._namespace is not None:
             entry = replace(entry, namespace=resolve(self._namespace))
         draft = Draft(self._judged(entry))
-        self._database.write(
-            "audit.add", partial(records.add, path_of(entry.namespace), [draft]), partial(_told, draft)
-        )
+        self._database.write("audit.add", partial(records.add, path_of(entry.namespace), [draft]), *_told(draft))
 
-    def _capturing(self, text: Any) -> Work[list[AuditEntry]]:
-        sentences = yield Do(partial(todos_in, text_given(text, "What is to be done")))
+    def _where(self, **given: Any) -> Thunk:
+        """What a trace shows of a step on this trail: whose it is, and what was given."""
+        return lambda: {
+            "namespace": resolve(self._namespace),
+            **{name: value for name, value in given.items() if value is not None},
+        }
+
+    def _told_of(self, text: Any) -> Work[list[AuditEntry]]:
+        said = text_given(text, "What is to be done")
+        todos: list[AuditEntry] = yield Shown(
+            "audit.add_todo_from_chat", self._capturing(said), self._where(text=brief(said)), telling.listed
+        )
+        return todos
+
+    def _capturing(self, text: str) -> Work[list[AuditEntry]]:
+        sentences = yield Do(partial(todos_in, text))
         found = [
             self._drafted(TODO, f"{TODO_MARK} {each}", "", TODO_CAPTURE, mark=todo_key(each), status=OPEN)
             for each in sentences
@@ -222,7 +235,7 @@ class Adding:
             return []
         drafts = [draft for _, draft in found]
         make = partial(records.add_once, found[0][0], drafts, statuses={OPEN})
-        added: list[AuditEntry] = yield Run("audit.add_todos", make, write=True)
+        added: list[AuditEntry] = yield Run("audit.keep_todos", make, write=True, shown=False)
         return added
 
     def _referring(self, source: Any, title: Any, conversation: str | None) -> Work[AuditEntry]:
@@ -234,9 +247,14 @@ class Adding:
         path, draft = self._drafted(
             REFERENCE, f"{REFERENCE_MARK} {called}", text, conversation, mark=called, title=called
         )
-        entry, _ = yield Run("audit.add_reference", partial(records.put_reference, path, draft), write=True)
-        kept: AuditEntry = entry
-        return kept
+        kept, _ = yield Run(
+            "audit.add_reference",
+            partial(records.put_reference, path, draft),
+            write=True,
+            inputs=partial(telling.given, draft.entry),
+            outputs=lambda done: {"entry_id": done[0].id, "is_new": done[1]},
+        )
+        return kept  # type: ignore[no-any-return]  # what Run gives is not typed
 
 
 def text_given(given: Any, what: str) -> str:
@@ -270,6 +288,6 @@ def _is_file(source: Any) -> bool:
         return False
 
 
-def _told(draft: Draft) -> dict[str, Any]:
-    entry = draft.entry
-    return {"kind": entry.kind, "conversation_id": entry.conversation_id, "junk": list(entry.junk)}
+def _told(draft: Draft) -> tuple[Thunk, Outputs]:
+    """What a trace shows of an entry that is added."""
+    return partial(telling.given, draft.entry), lambda _: telling.added(draft.entry)

@@ -19,6 +19,7 @@ from langchain_agentmem.conversations.audit.entry import CALL, AuditEntry
 from langchain_agentmem.conversations.audit.storable import message_of, storable
 from langchain_agentmem.messages import Message
 from langchain_agentmem.namespaces import CONFIG_KEY, LONGEST_ID, Namespace, id_of, resolve
+from langchain_agentmem.work import ASKED_FOR
 
 LONGEST_ERROR = 10_000
 """Characters of an error that are kept."""
@@ -31,7 +32,9 @@ _REASON = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _SETTINGS = ("ls_temperature", "ls_max_tokens", "ls_stop")
 _REFUSED = frozenset({"body", "headers", "status_code", "request_id"})
 _NO_ID = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_SAID_ELSEWHERE = frozenset({"thread_id", "conversation_id", "checkpoint_ns", "checkpoint_id", "task_id", CONFIG_KEY})
+_SAID_ELSEWHERE = frozenset(
+    {"thread_id", "conversation_id", "checkpoint_ns", "checkpoint_id", "task_id", CONFIG_KEY, ASKED_FOR}
+)
 _BOOKKEEPING = ("ls_", "langgraph_", "lc_", "__")
 _STEP_TAGS = ("seq:step:", "graph:step:", "map:key:")
 
@@ -82,7 +85,7 @@ def begun(
         run_id: The run that it is.
         created_at: When it began.
         parent_run_id: The run that it is part of. Default None.
-        name: What the run is called. Default None.
+        name: What the run is called. Default: what memory asked it for, if it did.
         tags: Its tags. Default None.
         metadata: Its metadata, in which LangGraph names thread and node. Default None.
         params: What the model is called with. Default None.
@@ -90,7 +93,7 @@ def begun(
     """
     metadata, params, configurable = _mapped(metadata), _mapped(params), _mapped(configurable)
     extra: dict[str, Any] = {
-        "name": name if isinstance(name, str) else None,
+        "name": name if isinstance(name, str) else metadata.get(ASKED_FOR),
         "node": metadata.get("langgraph_node"),
         "step": metadata.get("langgraph_step"),
         "checkpoint_ns": metadata.get("langgraph_checkpoint_ns") or metadata.get("checkpoint_ns"),

@@ -134,7 +134,7 @@ def digesting(
     """
     asked = usable_model(model)
     counter = counter or TokenCounter("estimate")
-    kept: _Kept = yield Run("audit.digested", partial(_kept, path, subject))
+    kept: _Kept = yield Run("audit.digested", partial(_kept, path, subject), shown=False)
     entry, summary = kept.entry, kept.summary
     if summary is not None and summary.provisional and asked is not None:
         kept, summary = _Kept(entry), None  # with a model, from the beginning
@@ -144,7 +144,7 @@ def digesting(
     failure: Exception | None = None
     last: str | None = None
     while True:
-        page: reading.Listed = yield Run("audit.list", partial(_page, path, subject, after))
+        page: reading.Listed = yield Run("audit.list", partial(_page, path, subject, after), shown=False)
         messages = _messages(page.entries)
         if messages and asked is not None and failure is None:
             made = yield from summarizing(
@@ -168,7 +168,7 @@ def digesting(
     if summary is None or last is None:
         return None
     if summary.provisional:
-        todos = yield Run("audit.todos", partial(_open_todos, path, subject))
+        todos = yield Run("audit.open_todos", partial(_open_todos, path, subject), shown=False)
         summary = clip(replace(summary, open_threads=todos), output_tokens, counter)
     draft = AuditEntry(
         id=new_id(),
@@ -187,7 +187,7 @@ def digesting(
         },
     )
     put = partial(records.put_reference, path, Draft(draft, subject.title))
-    written, _ = yield Run("audit.add_digest", put, write=True)
+    written, _ = yield Run("audit.add_digest", put, write=True, shown=False)
     return written  # type: ignore[no-any-return]  # what Run gives is not typed
 
 

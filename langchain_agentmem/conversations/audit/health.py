@@ -200,7 +200,7 @@ def examining(
         large: From how many bytes on an archive is suggested. Default 10,000,000.
     """
     now = clock().astimezone(UTC)
-    counted: _Counted = yield Run("audit.count", partial(_count_all, low, high, now))
+    counted: _Counted = yield Run("audit.count", partial(_count_all, low, high, now), shown=False)
     patterns = [(namespace_of(row["path"]), row["conversation"]) for row in counted.patterns]
     lengths, todos, judged = Lengths(patterns), OpenTodos(), Judged(rules, counted.sizes.entries)
     repeats, archivable, each_day = Repeats(now - RECENT), Archivable(now - ARCHIVE_AFTER), Days()

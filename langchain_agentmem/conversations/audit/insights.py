@@ -118,7 +118,7 @@ def learning(low: str, high: str, *, timezone: tzinfo = UTC, topics: int = MOST_
         timezone: Of the hours and weekdays. Default: UTC.
         topics: Most topics.
     """
-    sizes: Sizes = yield Run("audit.count", partial(reading.sizes, low, high))
+    sizes: Sizes = yield Run("audit.count", partial(reading.sizes, low, high), shown=False)
     found = _Found(timezone, sizes.entries)
     yield from walk(low, high, [found])
     return found.insights(topics)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from langchain_agentmem.conversations.audit import chain, rows
-from langchain_agentmem.conversations.audit.entry import KINDS, REFERENCE, AuditEntry
+from langchain_agentmem.conversations.audit.entry import KINDS, AuditEntry
 from langchain_agentmem.conversations.audit.rows import JUNK, REPLACED, SHOWN
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
@@ -201,29 +201,10 @@ def newest_marked(path: str, kind: str, mark: bytes | None) -> Steps[int | None]
     return max(numbers, default=None)
 
 
-def versions(path: str, mark: str) -> Steps[list[AuditEntry]]:
-    """Every version of a reference, from the oldest to the newest."""
-    found = yield from _marked(path, REFERENCE, rows.mark_of(mark))
-    read = yield from of_numbers(sorted(found))
-    return sorted(read, key=lambda entry: entry.created_at)
-
-
 def head() -> Steps[chain.Head]:
     """The end of the chain, which somebody may keep elsewhere."""
     [row] = yield query.audit_head()
     return chain.Head(int(row["sequence"]), bytes(row["link"]))
-
-
-def by_conversation(low: str, high: str, *, since: int = EVER, limit: int = _END) -> Steps[list[Count]]:
-    """Counts by conversation, those with most entries first.
-
-    Args:
-        low: The first path of the namespaces.
-        high: The path behind the last.
-        since: Only entries from then on, in microseconds since 1970. Default: all.
-        limit: Most conversations.
-    """
-    return (yield from _counts(query.audit_count_conversations(low=low, high=high, since=since, limit=limit)))
 
 
 def by_time(low: str, high: str, *, width: int = DAY, since: int = EVER, limit: int = _END) -> Steps[list[Count]]:

@@ -11,22 +11,6 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-KEYWORDS = (
-    "want",
-    "should",
-    "add",
-    "improve",
-    "fix",
-    "build",
-    "create",
-    "need",
-    "upgrade",
-    "refactor",
-    "test",
-    "document",
-)
-"""The keywords of document 002."""
-
 LONGEST = 500
 """Characters that a todo may have."""
 
@@ -54,7 +38,9 @@ _LONGEST_WORD = 200
 _ANY = re.compile("want|should|need|add|improv|fix|build|creat|upgrad|refactor|test|document", re.IGNORECASE)
 """Where this is nowhere, nothing is asked for; most of a long text need not be looked at more closely."""
 _LEFT, _RIGHT = r"(?<![\w/\\@#.-])", r"(?![\w\\@-]|/\w*\.)"
-_DO = rf"(?:add|improve|fix|build|create|upgrade|refactor|test|document){_RIGHT}"
+_VERBS = "add|improve|fix|build|create|upgrade|refactor|test|document"
+"""The keywords of document 002, with "want", "should" and "need"."""
+_DO = rf"(?:{_VERBS}){_RIGHT}"
 _DOING = rf"(?:adding|improving|fixing|building|creating|upgrading|refactoring|testing|documenting){_RIGHT}"
 _LEAD = (
     r"(?:(?:please|pls|plz|kindly|also|and|then|so|but|ok|okay|now|next|first|firstly|second|secondly|third|finally"
@@ -66,7 +52,7 @@ _LEAD = (
 _STARTS = re.compile(rf"\W*{_LEAD}(?:@?\w{{1,30}},\s*)?(?:please\s+)?{_DO}", re.IGNORECASE)
 # "Test results are in", "The build 42 failed": a thing, of which something is said.
 _THING = re.compile(
-    rf"\W*{_LEAD}(?:add|improve|fix|build|create|upgrade|refactor|test|document|need)s?"
+    rf"\W*{_LEAD}(?:{_VERBS}|need)s?"
     r"(?:\s+(?!(?:an?|the|that|what|which|whether|who|if|all|every|each|where|how|why|when|my|our|your|its?|this"
     r"|these|those"
     r"|some|more|any|in|on|for|to|with)\b)[\w#-]{1,30}){0,3}"

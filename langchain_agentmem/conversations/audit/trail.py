@@ -8,6 +8,31 @@
 Nothing is destroyed to keep it clean: what is junk by a rule is hidden, with the names of the rules. Every entry is a
 link of a chain, so that one that is changed or missing is noticed; `erase` takes out what an entry says, and the chain
 stays whole.
+
+A small trail, whole:
+
+    from langchain_core.language_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage
+
+    from langchain_agentmem import AgentMemory
+
+    with AgentMemory("agent.db") as memory:
+        trail = memory.audit
+        trail.add("How many trees are there?", "42", conversation_id="monday")
+        trail.add("thanks", "You're welcome!", conversation_id="monday")
+        model = GenericFakeChatModel(messages=iter([AIMessage("In the orchard.")]))
+        model.invoke("Where are they?", {"callbacks": [trail.handler()]})  # or a whole graph
+
+        print([entry.prompt for entry in trail.last(5)])  # without the small talk
+        print([(entry.prompt, entry.junk) for entry in trail.last(5, include_junk=True)])
+        [todo] = trail.add_todo_from_chat("That looks good. Please add a page for the quinces.")
+        trail.complete(todo.id)
+        print(trail.search("orchard")[0].value.reply)
+        assert trail.verify().ok
+
+`verify(since=head)` proves that nothing but what was erased changed up to a head that you keep elsewhere. Rules for
+junk are data: `trail.rules = [*trail.rules, JunkRule(name="ping", pattern="^ping$", field="prompt")]`, from
+`langchain_agentmem.conversations.audit.junk`.
 """
 
 from __future__ import annotations
@@ -18,10 +43,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from langchain_agentmem.clock import micros
-from langchain_agentmem.conversations.audit import check, keeping, reading, records
+from langchain_agentmem.clock import micros, moment
+from langchain_agentmem.conversations.audit import check, keeping, reading, records, telling
 from langchain_agentmem.conversations.audit.adding import Adding, text_given
 from langchain_agentmem.conversations.audit.chain import ChainReport, Head
 from langchain_agentmem.conversations.audit.document import (
@@ -40,15 +65,19 @@ from langchain_agentmem.conversations.audit.entry import (
 from langchain_agentmem.conversations.audit.imports import Imported, as_documented, bring, drafts_of
 from langchain_agentmem.conversations.audit.junk import reasons
 from langchain_agentmem.conversations.audit.rows import Draft
+from langchain_agentmem.database import Outputs
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import id_of, path_of, range_of, resolve
 from langchain_agentmem.retrieval.search import Recollection, Walls, inquiry
 from langchain_agentmem.storage import Operation, Steps
-from langchain_agentmem.work import Do, Find, Run, Work, aperform, perform
+from langchain_agentmem.tracing import Thunk
+from langchain_agentmem.work import Do, Find, Run, Shown, Work, aperform, perform
 
 if TYPE_CHECKING:
     from langchain_agentmem.conversations.audit.health import Health
     from langchain_agentmem.conversations.audit.insights import Insights
+
+T = TypeVar("T")
 
 ARCHIVE_AFTER = timedelta(days=30)
 _EVER = 2**62
@@ -99,7 +128,8 @@ class AuditTrail(Adding):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._database.read("audit.last", self._last(n, conversation_id, kinds, include_junk=include_junk))
+        make = self._last(n, conversation_id, kinds, include_junk=include_junk)
+        return self._database.read("audit.last", make, self._asked(n, conversation_id, kinds), telling.listed)
 
     async def alast(
         self,
@@ -110,19 +140,16 @@ class AuditTrail(Adding):
         include_junk: bool = False,
     ) -> list[AuditEntry]:
         """`last`, awaited."""
-        return await self._database.aread(
-            "audit.last", self._last(n, conversation_id, kinds, include_junk=include_junk)
-        )
+        make = self._last(n, conversation_id, kinds, include_junk=include_junk)
+        return await self._database.aread("audit.last", make, self._asked(n, conversation_id, kinds), telling.listed)
 
     def get(self, entry_id: str) -> AuditEntry | None:
         """The entry of an id, also if it is hidden; None if there is none."""
-        wanted = [id_of(entry_id, "trail entry")]
-        return self._database.read("audit.get", partial(reading.get, self._path(), wanted)).get(wanted[0])
+        return self._database.read("audit.get", *self._one(entry_id))
 
     async def aget(self, entry_id: str) -> AuditEntry | None:
         """`get`, awaited."""
-        wanted = [id_of(entry_id, "trail entry")]
-        return (await self._database.aread("audit.get", partial(reading.get, self._path(), wanted))).get(wanted[0])
+        return await self._database.aread("audit.get", *self._one(entry_id))
 
     def entries(
         self, conversation_id: str | None = None, *, kinds: Sequence[str] | None = None, include_junk: bool = True
@@ -154,11 +181,11 @@ class AuditTrail(Adding):
 
     def todos(self, status: str = OPEN) -> list[AuditEntry]:
         """The todos that are "open", or "done", the oldest first."""
-        return self._database.read("audit.todos", partial(reading.of_status, self._path(), _status(status)))
+        return self._database.read("audit.todos", *self._of_status(status))
 
     async def atodos(self, status: str = OPEN) -> list[AuditEntry]:
         """`todos`, awaited."""
-        return await self._database.aread("audit.todos", partial(reading.of_status, self._path(), _status(status)))
+        return await self._database.aread("audit.todos", *self._of_status(status))
 
     def complete(self, todo_id: str) -> None:
         """Say that a todo is done.
@@ -192,11 +219,11 @@ class AuditTrail(Adding):
         Returns:
             How many are judged otherwise than before.
         """
-        return perform(self._judging(), self._database)
+        return perform(self._seen("filter_junk", self._judging(), telling.changed), self._database)
 
     async def afilter_junk(self) -> int:
         """`filter_junk`, awaited."""
-        return await aperform(self._judging(), self._database)
+        return await aperform(self._seen("filter_junk", self._judging(), telling.changed), self._database)
 
     def archive(self, before: datetime | None = None) -> int:
         """Compress old entries where they are. They are read and found as before.
@@ -207,27 +234,27 @@ class AuditTrail(Adding):
         Returns:
             How many were compressed.
         """
-        return perform(self._archiving(keeping.archive, self._before(before)), self._database)
+        return perform(self._archive(before), self._database)
 
     async def aarchive(self, before: datetime | None = None) -> int:
         """`archive`, awaited."""
-        return await aperform(self._archiving(keeping.archive, self._before(before)), self._database)
+        return await aperform(self._archive(before), self._database)
 
     def unarchive(self) -> int:
         """Undo `archive`. Returns how many entries were archived."""
-        return perform(self._archiving(keeping.unarchive, _EVER), self._database)
+        return perform(self._unarchive(), self._database)
 
     async def aunarchive(self) -> int:
         """`unarchive`, awaited."""
-        return await aperform(self._archiving(keeping.unarchive, _EVER), self._database)
+        return await aperform(self._unarchive(), self._database)
 
     def head(self) -> Head:
         """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it."""
-        return self._database.read("audit.head", reading.head)
+        return self._database.read("audit.head", reading.head, outputs=telling.head)
 
     async def ahead(self) -> Head:
         """`head`, awaited."""
-        return await self._database.aread("audit.head", reading.head)
+        return await self._database.aread("audit.head", reading.head, outputs=telling.head)
 
     def verify(self, since: Head | str | None = None) -> ChainReport:
         """Walk along the chain of the whole database, and see that nothing was changed or taken away.
@@ -236,11 +263,11 @@ class AuditTrail(Adding):
             since: A head that was kept elsewhere, or its text: nothing up to there may have changed, even by somebody
                 who made the chain anew, but for what was erased. The report counts that: see that it is as expected.
         """
-        return self._database.read("audit.verify", partial(check.verify, _head(since)))
+        return self._database.read("audit.verify", *_verifying(since))
 
     async def averify(self, since: Head | str | None = None) -> ChainReport:
         """`verify`, awaited."""
-        return await self._database.aread("audit.verify", partial(check.verify, _head(since)))
+        return await self._database.aread("audit.verify", *_verifying(since))
 
     # -- reports ------------------------------------------------------------------------------------------------
 
@@ -333,13 +360,32 @@ class AuditTrail(Adding):
         Returns:
             How many there are.
         """
-        return write_document(path, map(as_documented, self.entries()))
+        with self._database.tracing.step("memory.audit.export_document", inputs=self._where()) as step:
+            pages = self._pages(None, None, include_junk=True)
+            count = write_document(path, map(as_documented, self._walk(pages, shown=False)))
+            step.finish(lambda: {"entries": count})
+        return count
 
     async def aexport_document(self, path: str | os.PathLike[str]) -> int:
         """`export_document`, awaited."""
         return await asyncio.to_thread(self.export_document, path)
 
     # -- plumbing -----------------------------------------------------------------------------------------------
+
+    def _asked(self, n: int, conversation_id: str | None, kinds: Sequence[str] | None) -> Thunk:
+        return self._where(n=n, conversation_id=conversation_id, kinds=kinds)
+
+    def _one(self, entry_id: Any) -> tuple[Operation[AuditEntry | None], Thunk, Outputs]:
+        path, wanted = self._path(), id_of(entry_id, "trail entry")
+
+        def look() -> Steps[AuditEntry | None]:
+            return (yield from reading.get(path, [wanted])).get(wanted)
+
+        return look, self._where(entry_id=wanted), telling.maybe
+
+    def _of_status(self, status: str) -> tuple[Operation[list[AuditEntry]], Thunk, Outputs]:
+        make = partial(reading.of_status, self._path(), _status(status))
+        return make, self._where(status=status), telling.listed
 
     def _last(
         self, n: Any, conversation_id: Any, kinds: Any, *, include_junk: bool
@@ -364,17 +410,17 @@ class AuditTrail(Adding):
 
         return lambda after: partial(page, after)
 
-    def _walk(self, make: _Pages) -> Iterator[AuditEntry]:
+    def _walk(self, make: _Pages, *, shown: bool = True) -> Iterator[AuditEntry]:
         after: int | None = 0
         while after is not None:
-            page = self._database.read("audit.list", make(after))
+            page = self._database.read("audit.entries", make(after), self._where(), telling.page, shown=shown)
             yield from page.entries
             after = page.after
 
     async def _awalk(self, make: _Pages) -> AsyncIterator[AuditEntry]:
         after: int | None = 0
         while after is not None:
-            page = await self._database.aread("audit.list", make(after))
+            page = await self._database.aread("audit.entries", make(after), self._where(), telling.page)
             for entry in page.entries:
                 yield entry
             after = page.after
@@ -386,53 +432,82 @@ class AuditTrail(Adding):
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
             raise InvalidInput(f"limit must be a whole number of 0 or more, not {limit!r:.100}.")
         found: list[Recollection] = yield Find(
-            "audit.search", inquiry(text_given(query, "A query"), self._database.now()), walls, min(limit, _MOST)
+            "audit.search",
+            inquiry(text_given(query, "A query"), self._database.now()),
+            walls,
+            min(limit, _MOST),
+            inputs=self._where(conversation_id=conversation_id),
         )
         return found
 
     def _setting(self, todo_id: Any, status: str) -> Work[None]:
-        path, wanted = self._path(), id_of(todo_id, "todo")
-        there = yield Run("audit.get", partial(reading.get, path, [wanted]))
+        wanted = id_of(todo_id, "todo")
+        verb = "complete" if status == DONE else "reopen"
+        yield Shown(
+            f"audit.{verb}",
+            self._set(wanted, status),
+            self._where(todo_id=wanted),
+            lambda count: {"changed": count > 0},
+        )
+
+    def _set(self, wanted: str, status: str) -> Work[int]:
+        path = self._path()
+        there = yield Run("audit.find_todo", partial(reading.get, path, [wanted]), shown=False)
         if wanted not in there or there[wanted].kind != TODO:
             raise InvalidInput(f"There is no todo {wanted!r}. todos() lists them, with their ids.")
-        yield Run("audit.set_status", partial(records.set_status, path, [wanted], status), write=True)
+        make = partial(records.set_status, path, [wanted], status)
+        count: int = yield Run("audit.set_status", make, write=True, shown=False)
+        return count
 
     def _judging(self) -> Work[int]:
         path, changed = self._path(), 0
         after: int | None = 0
         judge = partial(reasons, rules=self._rules)
         while after is not None:
-            page = yield Run("audit.filter_junk", partial(records.judge, path, judge, after=after), write=True)
+            page = yield Run("audit.judge", partial(records.judge, path, judge, after=after), write=True, shown=False)
             changed, after = changed + page.changed, page.after
         return changed
+
+    def _archive(self, before: datetime | None) -> Work[int]:
+        at = self._before(before)
+        work = self._archiving(keeping.archive, at)
+        return self._seen("archive", work, lambda count: {"archived": count}, before=moment(at))
+
+    def _unarchive(self) -> Work[int]:
+        work = self._archiving(keeping.unarchive, _EVER)
+        return self._seen("unarchive", work, lambda count: {"unarchived": count})
 
     def _archiving(self, archive: Callable[..., Any], before: int) -> Work[int]:
         low, changed = self._path(), 0
         after: int | None = 0
         while after is not None:
             make = partial(archive, low, low + _AND_NOT_BELOW, before, after=after)
-            page = yield Run("audit.archive", make, write=True)
+            page = yield Run("audit.rewrite", make, write=True, shown=False)
             changed, after = changed + page.entries, page.after
         return changed
 
     def _examining(self) -> Work[Health]:
         from langchain_agentmem.conversations.audit.health import examining  # noqa: PLC0415 - who needs it pays
 
-        return examining(*range_of(resolve(self._namespace)), clock=self._database.clock, rules=self._rules)
+        work = examining(*range_of(resolve(self._namespace)), clock=self._database.clock, rules=self._rules)
+        return self._seen("report", work, telling.health)
 
     def _learning(self, timezone: Any) -> Work[Insights]:
         if not isinstance(timezone, tzinfo):
             raise InvalidInput(f"timezone is a tzinfo, such as ZoneInfo('Europe/Berlin'), not {timezone!r:.100}.")
         from langchain_agentmem.conversations.audit.insights import learning  # noqa: PLC0415 - who needs it pays
 
-        return learning(*range_of(resolve(self._namespace)), timezone=timezone)
+        work = learning(*range_of(resolve(self._namespace)), timezone=timezone)
+        return self._seen("insights", work, telling.insights, timezone=str(timezone))
 
     def _digesting(self, conversation_id: Any, since: Any, until: Any, model: Any) -> Work[AuditEntry | None]:
         from langchain_agentmem.conversations.audit.digest import Subject, digesting  # noqa: PLC0415 - who needs it pays
 
         subject = Subject(conversation_id=conversation_id, since=since, until=until)
         clock, new_id = self._database.clock, self._database.new_id
-        return digesting(self._path(), subject, clock=clock, new_id=new_id, model=model)
+        work = digesting(self._path(), subject, clock=clock, new_id=new_id, model=model)
+        asked = {"conversation_id": conversation_id, "since": since, "until": until}
+        return self._seen("digest", work, telling.maybe, **asked)
 
     def _before(self, given: datetime | None) -> int:
         if given is None:
@@ -441,7 +516,15 @@ class AuditTrail(Adding):
             raise InvalidInput(f"before must be a datetime, not {type(given).__name__}.")
         return micros(given if given.tzinfo else given.replace(tzinfo=UTC))
 
+    def _seen(self, verb: str, work: Work[T], told: Callable[[T], dict[str, Any]], **asked: Any) -> Work[T]:
+        """Do work as one step of a trace."""
+        value: T = yield Shown(f"audit.{verb}", work, self._where(**asked), told)
+        return value
+
     def _importing(self, source: Any) -> Work[Imported]:
+        return self._seen("import_document", self._imported(source), telling.imported)
+
+    def _imported(self, source: Any) -> Work[Imported]:
         loaded: Loaded = yield Do(partial(read_document, source))
         kept: Path | None = None
         if loaded.damaged:
@@ -450,8 +533,13 @@ class AuditTrail(Adding):
         drafts: list[Draft] = yield Do(
             partial(drafts_of, loaded.entries, namespace, self._database.clock(), self._judged)
         )
-        added = yield Run("audit.import", partial(bring, path_of(namespace), drafts), write=True)
+        added = yield Run("audit.bring", partial(bring, path_of(namespace), drafts), write=True, shown=False)
         return Imported(added, len(drafts) - added, tuple(loaded.lost), kept, tuple(loaded.notes))
+
+
+def _verifying(since: Head | str | None) -> tuple[Operation[ChainReport], Thunk, Outputs]:
+    head = _head(since)
+    return partial(check.verify, head), lambda: {"since": None if head is None else str(head)}, telling.chain
 
 
 def _status(given: Any) -> str:

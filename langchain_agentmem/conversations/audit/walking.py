@@ -53,7 +53,7 @@ def walk(low: str, high: str, walkers: Sequence[Walker], *, page: int = PAGE) ->
     """
     after, count = 0, 0
     while True:
-        seen, after = yield Run("audit.walk", partial(_page, low, high, after, page))
+        seen, after = yield Run("audit.walk", partial(_page, low, high, after, page), shown=False)
         if not seen:
             return count
         count += len(seen)

@@ -22,6 +22,7 @@ from langchain_agentmem.memory.experience.records import Tally
 from langchain_agentmem.memory.experience.sections import section
 from langchain_agentmem.memory.experience.template import SelectionTemplate
 from langchain_agentmem.storage.content import digest
+from langchain_agentmem.tracing import brief
 from langchain_agentmem.work import Ask, Work
 
 Strategy: TypeAlias = Literal["lexical", "model", "auto"]
@@ -196,7 +197,13 @@ class Chooser:
         if (known := self._known.get(key)) is not None:
             return known
         try:
-            answer = yield Ask(self._model, messages, "select_experiences", self._timeout)
+            answer = yield Ask(
+                self._model,
+                messages,
+                "experience.choose",
+                self._timeout,
+                inputs=lambda: {"query": brief(wanted.query), "role": wanted.role, "exp_ids": ids},
+            )
         except Exception as error:  # noqa: BLE001 - a model that fails must not end the run
             return Failure(f"The model failed: {type(error).__name__}.", error)
         reading = selected(str(answer)[:LONGEST_ANSWER], ids)

@@ -18,8 +18,11 @@ from typing import Any, NamedTuple
 import yaml
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.measures import Measures
 from langchain_agentmem.memory.experience.experience import Experience
 
+CACHE = "files of experiences"
+"""What the measures call them."""
 PREFIX, SUFFIX = "handcrafted_exp_", ".yaml"
 LARGEST = 300_000
 """Bytes that a file may have."""
@@ -81,10 +84,12 @@ class Folder:
     Args:
         directory: The folder.
         subfolders: Whether what lies in folders below it counts too.
+        measures: Is told how many files were as they were. Default: nobody is.
     """
 
-    def __init__(self, directory: Path, *, subfolders: bool = False) -> None:
+    def __init__(self, directory: Path, *, subfolders: bool = False, measures: Measures | None = None) -> None:
         self.directory = directory
+        self._measures = measures
         self._subfolders = subfolders
         self._read: dict[str, _Read] = {}
         self._lock = Lock()
@@ -99,7 +104,10 @@ class Folder:
                 self._read = {}
                 return Shelf(problems=(Problem(".", f"The folder cannot be read: {error.strerror or error}."),))
             names = sorted(found, key=lambda name: (name.count("/"), name.split("/")))
-            self._read = {name: locked.get(name) or self._of(name) for name in names}
+            before, self._read = self._read, {name: locked.get(name) or self._of(name) for name in names}
+            if self._measures is not None:
+                hits = sum(read is before.get(name) for name, read in self._read.items())
+                self._measures.cache(CACHE, hits, len(names) - hits)
             return _shelf(self._read)
 
     def _names(self, folder: Path, locked: dict[str, _Read], below: str = "") -> Iterator[str]:

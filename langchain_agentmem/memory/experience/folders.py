@@ -49,7 +49,9 @@ class Folders:
         """
         path = self.directory if sub_path is None else self._below(sub_path)
         with self._lock:
-            folder = self._folders.setdefault(str(path), Folder(path, subfolders=self._subfolders))
+            folder = self._folders.setdefault(
+                str(path), Folder(path, subfolders=self._subfolders, measures=self.database.measures)
+            )
         return folder.look()
 
     def look_below(self) -> Shelf:

@@ -1,4 +1,4 @@
-"""`ExperienceLibrary`: a folder of handcrafted experiences, and what is known of their use (document 000).
+r"""`ExperienceLibrary`: a folder of handcrafted experiences, and what is known of their use (document 000).
 
     library = memory.experiences("experience")
     chain = library.selector(role="Planner") | prompt | model
@@ -7,6 +7,39 @@
 
 The folder is what people write, and every selection sees it as it is then. What the database holds is how often each
 experience was chosen, and whether it helped.
+
+An experience says *when* it applies and *what* to do then: a YAML file that people write, review and edit.
+
+    from pathlib import Path
+
+    from langchain_core.prompts import ChatPromptTemplate
+
+    from langchain_agentmem import AgentMemory
+
+    Path("experience").mkdir(exist_ok=True)
+    Path("experience/handcrafted_exp_files.yaml").write_text('''
+    exp_id: file-validation
+    who: [CodeInterpreter]
+    when: Use when files are read or written, or a FileNotFoundError occurred.
+    what: Check that the file exists before you open it.
+    ''')
+
+    with AgentMemory("agent.db") as memory:
+        library = memory.experiences("experience")
+        assert library.validate().ok  # what is wrong with a file is said, and the others are loaded
+        selector = library.selector(role="CodeInterpreter")  # model=… lets a model choose, by the conditions alone
+        prompt = ChatPromptTemplate.from_messages(
+            [("system", "You write Python.\n{experiences}"), ("user", "{question}")]
+        )
+        print((selector | prompt).invoke({"question": "Read sales.csv and write the totals to a file."}).to_string())
+        print(selector.select("What is the capital of Peru?").ids)  # nothing applies
+        library.feedback("file-validation", helped=True, note="The file was not there.")
+        print([(usage.exp_id, usage.verdict) for usage in library.report()])
+
+Without a model they are chosen by the words of their conditions (`strategy="lexical"`), which is a first choice and
+not more. `strategy="auto"` asks a model only where the words leave it open, and a model that fails or answers
+nonsense is replaced by the words, with an event for hooks. `library.tools()` lets an agent propose a new experience:
+as a file that a person has to review first.
 """
 
 from __future__ import annotations
@@ -21,7 +54,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_agentmem.clock import moment
-from langchain_agentmem.database import Database, database_of
+from langchain_agentmem.database import Database, Outputs, database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.experience import records
 from langchain_agentmem.memory.experience.experience import Experience
@@ -31,7 +64,9 @@ from langchain_agentmem.memory.experience.proposing import proposing
 from langchain_agentmem.memory.experience.records import Feedback, Tally
 from langchain_agentmem.memory.experience.selector import ExperienceSelector
 from langchain_agentmem.memory.experience.writing import write_new
-from langchain_agentmem.namespaces import id_of, path_of, range_of, resolve, running_config
+from langchain_agentmem.memory.seen import listed
+from langchain_agentmem.namespaces import id_of, namespace_of, path_of, range_of, resolve, running_config
+from langchain_agentmem.tracing import Step, brief
 from langchain_agentmem.work import aperform, perform, usable_model
 
 if TYPE_CHECKING:
@@ -186,9 +221,12 @@ class ExperienceLibrary:
         """
         if not isinstance(experience, Experience):
             raise InvalidInput(f"A library holds experiences, not {type(experience).__name__}.")
-        if (file := self.folders.look().files.get(experience.exp_id)) is not None:
-            raise InvalidInput(f"The library has {experience.exp_id!r} already, in {file!r}. Change it there.")
-        return write_new(self.directory, PREFIX, experience.exp_id, experience.to_yaml())
+        with self._database.tracing.step("memory.experience.add", inputs=partial(_shown, experience)) as step:
+            if (file := self.folders.look().files.get(experience.exp_id)) is not None:
+                raise InvalidInput(f"The library has {experience.exp_id!r} already, in {file!r}. Change it there.")
+            path = write_new(self.directory, PREFIX, experience.exp_id, experience.to_yaml())
+            step.finish(lambda: {"file": path.name})
+        return path
 
     async def aadd(self, experience: Experience) -> Path:
         """`add`, awaited."""
@@ -264,7 +302,9 @@ class ExperienceLibrary:
         """
         path, said = self._said(exp_id, helped, note, conversation_id)
         self._check_known(said.exp_id)
-        self._database.write("experience.feedback", partial(records.add_feedback, path, said), partial(_told, said))
+        self._database.write(
+            "experience.feedback", partial(records.add_feedback, path, said), partial(_told, path, said), _kept(said)
+        )
         return said.feedback_id
 
     async def afeedback(self, exp_id: str, helped: bool, note: str = "", conversation_id: str | None = None) -> str:  # noqa: FBT001
@@ -272,18 +312,24 @@ class ExperienceLibrary:
         path, said = self._said(exp_id, helped, note, conversation_id)
         await asyncio.to_thread(self._check_known, said.exp_id)
         await self._database.awrite(
-            "experience.feedback", partial(records.add_feedback, path, said), partial(_told, said)
+            "experience.feedback", partial(records.add_feedback, path, said), partial(_told, path, said), _kept(said)
         )
         return said.feedback_id
 
     def report(self) -> list[Usage]:
         """How each experience has fared: those of the library in its order, then those that it has no more."""
-        return self._usages(*self._database.read("experience.report", self._reading()))
+        with self._reporting() as step:
+            usages = self._usages(*self._database.read("experience.feedback_of", self._reading(), shown=False))
+            step.finish(partial(_reported, usages))
+        return usages
 
     async def areport(self) -> list[Usage]:
         """`report`, awaited."""
-        found = await self._database.aread("experience.report", self._reading())
-        return await asyncio.to_thread(self._usages, *found)
+        async with self._reporting() as step:
+            found = await self._database.aread("experience.feedback_of", self._reading(), shown=False)
+            usages = await asyncio.to_thread(self._usages, *found)
+            step.finish(partial(_reported, usages))
+        return usages
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
@@ -311,6 +357,11 @@ class ExperienceLibrary:
                 f"There is no experience {exp_id!r} in {str(self.directory)!r}. There are: {known:.300}."
             )
 
+    def _reporting(self) -> Step:
+        return self._database.tracing.step(
+            "memory.experience.report", inputs=lambda: {"namespace": resolve(self.namespace)}
+        )
+
     def _reading(self) -> Any:
         low, high = range_of(resolve(self.namespace))
 
@@ -334,5 +385,35 @@ class ExperienceLibrary:
         ]
 
 
-def _told(said: Feedback) -> dict[str, Any]:
-    return {"exp_id": said.exp_id, "helped": said.helped}
+def _told(path: str, said: Feedback) -> dict[str, Any]:
+    """Feedback, as a trace shows it."""
+    return {
+        "namespace": namespace_of(path),
+        "exp_id": said.exp_id,
+        "helped": said.helped,
+        "note": brief(said.note),
+        "conversation_id": said.conversation_id,
+    }
+
+
+def _kept(said: Feedback) -> Outputs:
+    return lambda _: {"feedback_id": said.feedback_id}
+
+
+def _shown(experience: Experience) -> dict[str, Any]:
+    return {
+        "exp_id": experience.exp_id,
+        "roles": experience.who,
+        "when": brief(experience.when),
+        "what": brief(experience.what),
+    }
+
+
+def _reported(usages: Sequence[Usage]) -> dict[str, Any]:
+    """How experiences have fared, as a trace shows it."""
+
+    def told(each: Usage) -> dict[str, Any]:
+        tally = each.tally._asdict()
+        return {"exp_id": each.exp_id, "verdict": each.verdict, **tally}
+
+    return listed("experiences", usages, told)

@@ -40,7 +40,8 @@ from langchain_agentmem.model import Conversation
 from langchain_agentmem.namespaces import running_config
 from langchain_agentmem.replies import read_json
 from langchain_agentmem.retrieval.english import STOP_WORDS
-from langchain_agentmem.work import Ask, Do, Work
+from langchain_agentmem.tracing import brief
+from langchain_agentmem.work import Ask, Do, Shown, Work
 
 FOLDER, PROPOSED = "proposed", "proposed_exp_"
 """Where proposals are, within the folder of a library, and how their files are called."""
@@ -85,6 +86,15 @@ class Origin(NamedTuple):
     draft: Draft | None = None
 
 
+class Proposal(NamedTuple):
+    """A proposal that is written: its file, what it says, where it comes from and how it was made."""
+
+    path: Path
+    experience: Experience
+    told: str
+    how: Sequence[str]
+
+
 def proposing(
     folders: Folders, source: Any, *, exp_id: str | None = None, who: Any = (), model: Any = None
 ) -> Work[Path]:
@@ -103,6 +113,29 @@ def proposing(
     Raises:
         InvalidInput: There is nothing to learn from, the library has this `exp_id`, or the file cannot be written.
     """
+    proposal: Proposal = yield Shown(
+        "experience.propose",
+        _proposing(folders, source, exp_id, who, model),
+        inputs=lambda: {"source": type(source).__name__, "model": model is not None},
+        outputs=_shown,
+    )
+    return proposal.path
+
+
+def _shown(proposal: Proposal) -> dict[str, Any]:
+    """A proposal, as a trace shows it."""
+    experience = proposal.experience
+    return {
+        "exp_id": experience.exp_id,
+        "file": proposal.path.name,
+        "from": proposal.told,
+        "how": " ".join(proposal.how),
+        "when": brief(experience.when),
+        "what": brief(experience.what),
+    }
+
+
+def _proposing(folders: Folders, source: Any, exp_id: str | None, who: Any, model: Any) -> Work[Proposal]:
     origin: Origin = yield from _origin(source)
     shelf = yield Do(folders.look)
     if exp_id is not None:
@@ -125,7 +158,7 @@ def proposing(
     experience = Experience(exp_id, who, *map(_clean, draft))
     text = _head(experience, origin.told, moment(folders.database.now()), how) + _yaml(experience)
     path: Path = yield Do(partial(_write, folders.directory / FOLDER, experience.exp_id, text))
-    return path
+    return Proposal(path, experience, origin.told, how)
 
 
 # -- where it comes from ---------------------------------------------------------------------------------------------
@@ -177,7 +210,7 @@ def _written(model: Any, said: Sequence[Said]) -> Work[_Written | str]:
     """What a model writes, or in a sentence why that is of no use."""
     messages = [SystemMessage(_INSTRUCTIONS), HumanMessage(transcript(said))]
     try:
-        answer = yield Ask(model, messages, "propose_experience")
+        answer = yield Ask(model, messages, "experience.draft")
     except Exception as error:  # noqa: BLE001 - the draft without a model is there all the same
         return f"The model failed with {type(error).__name__}."
     return _read(answer) or "The model's answer could not be used."

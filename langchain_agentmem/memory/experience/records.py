@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.clock import is_time, micros, moment
 from langchain_agentmem.errors import BranchMoved, DatabaseUnreadable, InvalidInput
 from langchain_agentmem.namespaces import id_of
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Steps, query, spaces
 from langchain_agentmem.storage.steps import Row
 
 NEWEST = 100
@@ -76,7 +76,7 @@ def count(path: str, considered: Sequence[str], chosen: Collection[str], *, now:
     taken = {id_of(each, "experience") for each in chosen}
     seen = dict.fromkeys((*(id_of(each, "experience") for each in considered), *taken))
     if seen:
-        namespace = yield from made(path)
+        namespace = yield from spaces.number_of(path)
         pairs = json.dumps([[each, int(each in taken)] for each in seen])
         yield query.count_experiences(namespace=namespace, seen=pairs, now=now)
 
@@ -92,7 +92,7 @@ def add_feedback(path: str, feedback: Feedback) -> Steps[None]:
         InvalidInput: A field is wrong, or other feedback has this id. Nothing was kept.
     """
     fields = stored(feedback)
-    yield from keep((yield from made(path)), fields)
+    yield from keep((yield from spaces.number_of(path)), fields)
 
 
 def feedback_of(
@@ -155,17 +155,6 @@ def erase(low: str, high: str, name: str | None = None) -> Steps[int]:
 
 
 # -- the parts of the above ----------------------------------------------------------------------------------------
-
-
-def made(path: str) -> Steps[int]:
-    """The number of a namespace, which is made if it is not there."""
-    rows = yield query.blob_namespace(path=path)
-    if not rows:
-        yield query.create_namespace(path=path)
-        rows = yield query.blob_namespace(path=path)
-    if not rows:
-        raise BranchMoved  # somebody else removed it between the two: begin again
-    return int(rows[0]["id"])
 
 
 def keep(namespace: int, fields: dict[str, Any]) -> Steps[bool]:

@@ -154,7 +154,7 @@ class Selecting:
     def _tallies(self, namespace: tuple[str, ...]) -> Work[Mapping[str, records.Tally]]:
         tallies: Mapping[str, records.Tally] = {}
         try:
-            tallies = yield Run("experience.read_feedback", partial(records.counts, *range_of(namespace)))
+            tallies = yield Run("experience.tallies", partial(records.counts, *range_of(namespace)), shown=False)
         except AgentMemoryError as error:
             self._failures.report("tallies", "Experiences are selected without feedback.", error=error)
         return tallies
@@ -165,7 +165,7 @@ class Selecting:
         ids = [each.exp_id for each in candidates]
         make = partial(records.count, path_of(namespace), ids, selection.ids, now=self.database.now())
         try:
-            yield Run("experience.count", make, write=True)
+            yield Run("experience.count", make, write=True, shown=False)
         except AgentMemoryError as error:
             self._failures.report("counting", "Which experiences are chosen is not counted.", error=error)
 
@@ -213,12 +213,13 @@ class Selecting:
 
 def shown(selection: Selection) -> dict[str, Any]:
     """A selection as a trace shows it."""
+    scores = {exp_id: round(score, 3) for exp_id, score in selection.scores.items()}
     return {
-        "chosen": list(selection.ids),
-        "reasons": dict(selection.reasons),
-        "candidates": list(selection.candidates),
-        "scores": {exp_id: round(score, 3) for exp_id, score in selection.scores.items()},
+        "chosen": [
+            {"exp_id": exp_id, "score": scores[exp_id], "reason": selection.reasons[exp_id]} for exp_id in selection.ids
+        ],
+        "candidates": [{"exp_id": exp_id, "score": scores.get(exp_id)} for exp_id in selection.candidates],
+        "asked_ids": selection.asked,
         "strategy": selection.strategy,
-        "asked": list(selection.asked),
         **({"fell_back": selection.fell_back} if selection.fell_back else {}),
     }

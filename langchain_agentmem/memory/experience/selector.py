@@ -44,7 +44,8 @@ from langchain_agentmem.memory.experience.template import SelectionTemplate
 from langchain_agentmem.memory.injection.forms import Form, Insertion, Keys, check_keys, form_of
 from langchain_agentmem.memory.injection.weaving import last_said
 from langchain_agentmem.memory.settings import check_whole
-from langchain_agentmem.tracing import Step
+from langchain_agentmem.namespaces import resolve
+from langchain_agentmem.tracing import Step, brief, within
 from langchain_agentmem.work import aperform, perform
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         timeout: Seconds to wait for the model. Default: as long as it takes.
         alone: Whether only the text of the chosen instructions is given back. Default False.
         messages_key: Where a state has its messages. Default "messages".
-        output_messages_key: Where a node puts them. Default "llm_input_messages".
+        output_messages_key: Where a node puts them. What a node before it has put there of this history, such as a
+            compaction, it goes on from. Default "llm_input_messages".
         experiences_key: Where the text goes. Default "experiences".
 
     Raises:
@@ -217,11 +219,17 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         Raises:
             InvalidInput: Nothing can be put into this, or the state of the graph has no room for it.
         """
-        return self._call_with_config(self._inject, input, config, **kwargs)
+        if self._selecting.database.tracing.shows_content:
+            return self._call_with_config(self._inject, input, config, **kwargs)
+        with within(config) as complete:  # LangChain would show all of it
+            return self._inject(input, None, complete, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """`invoke`, awaited."""
-        return await self._acall_with_config(self._ainject, input, config, **kwargs)
+        if self._selecting.database.tracing.shows_content:
+            return await self._acall_with_config(self._ainject, input, config, **kwargs)
+        with within(config) as complete:
+            return await self._ainject(input, None, complete, **kwargs)
 
     def _inject(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         del run_manager, kwargs
@@ -318,7 +326,12 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
     def _step(self, request: Request) -> Step:
         return self._selecting.database.tracing.step(
             STEP,
-            inputs=lambda: {"query": request.query, "role": self.role, "strategy": self.strategy},
+            inputs=lambda: {
+                "query": brief(request.query),
+                "role": self.role,
+                "strategy": self.strategy,
+                "namespace": resolve(self.library.namespace, request.config),
+            },
             config=request.config,
         )
 

@@ -13,11 +13,10 @@ from langchain_agentmem.memory.experience.records import (
     fault_of_feedback,
     feedback_in,
     keep,
-    made,
     stored,
 )
 from langchain_agentmem.namespaces import id_of, namespace_of
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Steps, query, spaces
 from langchain_agentmem.storage.steps import Row
 
 EXPERIENCES = "experiences"
@@ -85,7 +84,7 @@ def restore(path: str, records: Iterable[Mapping[str, Any]]) -> Steps[int]:
             raise InvalidInput(f"A record of what became of experiences is damaged: {error!r}.") from error
     if not tallies and not said:
         return 0
-    namespace = yield from made(path)
+    namespace = yield from spaces.number_of(path)
     added = 0
     for tally in sorted(tallies, key=lambda each: str(each["exp_id"])):  # in the order in which `count` has them
         added += len((yield query.merge_tally(namespace=namespace, **tally)))

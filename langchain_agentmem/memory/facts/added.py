@@ -270,14 +270,14 @@ class AddedFacts(LearningFacts):
         self._attendant.notify()
         return additional_in(document)
 
-    def _dicts(self, there: Sequence[documents.Shown], include_ids: bool) -> list[dict[str, Any]]:  # noqa: FBT001
+    def _dicts(self, there: Sequence[documents.Given], include_ids: bool) -> list[dict[str, Any]]:  # noqa: FBT001
         return [{**each.told, "message_id": each.key} if include_ids else each.told for each in there]
 
-    def _everything(self) -> Work[list[documents.Shown]]:
+    def _everything(self) -> Work[list[documents.Given]]:
         there = yield from documents.everything(self._ground)
         begins = self._description is not None and not (there and there[0].key == edits.DESCRIPTION)
         if begins:  # it is written with the first change
-            there.insert(0, documents.Shown(edits.DESCRIPTION, {"role": "system", "content": self._description}))
+            there.insert(0, documents.Given(edits.DESCRIPTION, {"role": "system", "content": self._description}))
         return there
 
     def _announce_reset(self) -> None:

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations import log
-from langchain_agentmem.memory.facts import holding, reading, texts
+from langchain_agentmem.memory.facts import holding, reading, telling, texts
 from langchain_agentmem.memory.facts.fact import Contradiction, Evidence, Fact, maybe_moment
 from langchain_agentmem.memory.facts.learning import FactsGround
 from langchain_agentmem.memory.facts.names import predicate_key
 from langchain_agentmem.memory.facts.reading import FACT, TEXT
 from langchain_agentmem.memory.facts.rules import Rules
 from langchain_agentmem.memory.finding import found
-from langchain_agentmem.memory.layer import EVERYTHING, limit_given, looking, text_given, time_given
+from langchain_agentmem.memory.layer import ALL, EVERYTHING, as_step, limit_given, looking, text_given, time_given
+from langchain_agentmem.memory.seen import listed
 from langchain_agentmem.messages import body_text
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import Kept, View
 from langchain_agentmem.storage import Steps
+from langchain_agentmem.tracing import brief
 from langchain_agentmem.work import Work
 
 LIMIT = 10
@@ -36,11 +39,12 @@ def at_time(
     predicate: str | None = None,
     obj: str | None = None,
     limit: int | None = None,
+    shown: bool = True,
 ) -> Work[list[Fact]]:
     """What held at a time, as far as it was known at another."""
     at = ground.now() if valid is None else time_given(valid, "valid")
-    facts = yield from _matching(ground, "as_of", recorded, subject, predicate, obj, at=at)
-    return facts[: limit_given(limit)]
+    wanted = _Wanted("as_of", subject, predicate, obj, recorded, at, limit_given(limit))
+    return (yield from _matching(ground, wanted, shown=shown, valid=valid))
 
 
 def changes(
@@ -48,7 +52,7 @@ def changes(
 ) -> Work[list[Fact]]:
     """All that ever held of a subject, what began first before the rest."""
     text_given(subject, "The subject")
-    return (yield from _matching(ground, "history", recorded, subject, predicate, None))
+    return (yield from _matching(ground, _Wanted("history", subject, predicate, None, recorded)))
 
 
 def contradictions(ground: FactsGround, subject: str | None, predicate: str | None) -> Work[list[Contradiction]]:
@@ -69,10 +73,19 @@ def contradictions(ground: FactsGround, subject: str | None, predicate: str | No
             if predicate is None or predicate_key(predicate) == predicate_key(by_id[one].predicate)
         ]
 
-    return (yield from looking(ground, "facts.contradictions", look))
+    return (
+        yield from looking(
+            ground,
+            "facts.contradictions",
+            look,
+            outputs=partial(listed, "contradictions", show=_pair),
+            subject=subject,
+            predicate=predicate,
+        )
+    )
 
 
-def getting(ground: FactsGround, fact_id: str) -> Work[Fact | None]:
+def getting(ground: FactsGround, fact_id: str, *, shown: bool = True) -> Work[Fact | None]:
     """A fact, or what was said, by its id; None where there is no such fact, or it was taken back."""
     text_given(fact_id, "An id")
 
@@ -85,12 +98,18 @@ def getting(ground: FactsGround, fact_id: str) -> Work[Fact | None]:
         said = yield from rows.named(view, TEXT, [fact_id])
         return reading.raw_fact(said[fact_id]) if fact_id in said else None
 
-    return (yield from looking(ground, "facts.get", look))
+    return (yield from looking(ground, "facts.get", look, outputs=telling.one, shown=shown, fact_id=fact_id))
 
 
 def evidence(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
     """How we know of a fact."""
-    fact = yield from getting(ground, fact_id)
+    work = _evidence(ground, text_given(fact_id, "An id"))
+    told = partial(listed, "sources", show=_source)
+    return (yield from as_step(ground, "facts.evidence", work, outputs=told, fact_id=fact_id))
+
+
+def _evidence(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
+    fact = yield from getting(ground, fact_id, shown=False)
     if fact is None:
         return []
 
@@ -117,7 +136,7 @@ def evidence(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
             )
         return found_there
 
-    return (yield from looking(ground, "facts.evidence", look))
+    return (yield from looking(ground, "facts.sources", look, shown=False))
 
 
 def searching(
@@ -127,6 +146,14 @@ def searching(
     everything = text_given(query, "A query").strip() == EVERYTHING
     most = LIMIT if limit is None else limit_given(limit)
     at = None if valid is None else moment(time_given(valid, "valid"))
+    work = _searching(ground, query, most, at, raw=raw, everything=everything)
+    asked: dict[str, Any] = {"query": query, "limit": most, "valid": at}
+    return (yield from as_step(ground, "facts.search", work, outputs=telling.documents, run_type="retriever", **asked))
+
+
+def _searching(
+    ground: FactsGround, query: str, most: int, at: datetime | None, *, raw: bool, everything: bool
+) -> Work[list[Fact]]:
     if everything:
         every = yield from listing(
             ground,
@@ -134,7 +161,7 @@ def searching(
             wanted=lambda fact: raw if fact.raw else at is None or fact.holds_at(at),
         )
         return list(reversed(every))[:most]
-    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules)
+    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules, shown=False)
     # Of what fits best, some may not have held then.
     hits = yield from found(
         ground, (FACT, TEXT) if raw else (FACT,), _more_names(query, agreed), most if at is None else most * MORE
@@ -146,14 +173,14 @@ def searching(
         told = ((hit, known.get(hit.kept.key) if hit.kept.kind == FACT else reading.raw_fact(hit.kept)) for hit in hits)
         return [replace(fact, score=hit.score, why=hit.why) for hit, fact in told if fact is not None]
 
-    facts: list[Fact] = yield from looking(ground, "facts.read", look)
+    facts: list[Fact] = yield from looking(ground, "facts.read", look, shown=False)
     return [fact for fact in facts if at is None or fact.raw or fact.holds_at(at)][:most]
 
 
 def listing(
     ground: FactsGround, *, limit: int | None = None, wanted: Callable[[Fact], bool] = lambda _: True
 ) -> Work[list[Fact]]:
-    """Facts and what was said, in the order in which they came: all, or the last of them."""
+    """Facts and what was said, in the order in which they came: all, or the last of them. No step of its own."""
     most = limit_given(limit)
 
     def look(view: View) -> Steps[list[Fact]]:
@@ -180,19 +207,26 @@ def listing(
         shown.sort(key=lambda fact: (by_id[fact.id].created_at, by_id[fact.id].number))
         return shown[max(0, len(shown) - most) :]
 
-    return (yield from looking(ground, "facts.all", look))
+    return (yield from looking(ground, "facts.all", look, shown=False))
+
+
+class _Wanted(NamedTuple):
+    """Which facts are asked for, and by what verb."""
+
+    verb: str
+    subject: str | None
+    predicate: str | None
+    obj: str | None
+    recorded: datetime | None
+    at: int | None = None
+    most: int = ALL
 
 
 def _matching(
-    ground: FactsGround,
-    verb: str,
-    recorded: datetime | None,
-    subject: str | None,
-    predicate: str | None,
-    obj: str | None,
-    at: int | None = None,
+    ground: FactsGround, wanted: _Wanted, *, shown: bool = True, valid: datetime | None = None
 ) -> Work[list[Fact]]:
     """The facts that have some subject, predicate or object, and held at a time, what began first before the rest."""
+    verb, subject, predicate, obj, recorded, at, most = wanted
     by = None if recorded is None else time_given(recorded, "recorded")
     for value, what in ((subject, "The subject"), (predicate, "The predicate"), (obj, "The object")):
         if value is not None:
@@ -208,11 +242,11 @@ def _matching(
         agreed = yield from ground.rules(view)
         rows_of = yield from _rows(view, agreed, subject, predicate, obj, former=by is not None)
         facts = yield from reading.settled(view, agreed, rows_of, by, whole=obj is None, at=at)
-        return [fact for fact in facts if fits(fact, agreed)]
+        fitting = [fact for fact in facts if fits(fact, agreed)]
+        return sorted(fitting, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:most]
 
-    inputs: dict[str, Any] = {"subject": subject, "predicate": predicate, "object": obj}
-    facts: list[Fact] = yield from looking(ground, f"facts.{verb}", look, **inputs)
-    return sorted(facts, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))
+    given = {"subject": subject, "predicate": predicate, "object": obj, "valid": valid, "recorded": recorded}
+    return (yield from looking(ground, f"facts.{verb}", look, outputs=telling.listed, shown=shown, **given))
 
 
 def _rows(
@@ -226,6 +260,16 @@ def _rows(
         keys = agreed.keys_of([agreed.canonical(obj)])
         return (yield from reading.about(view, objects=keys, predicates=predicates, former=former))
     return {kept.key: kept for kept in (yield from reading.everything(view, FACT))}
+
+
+def _pair(clash: Contradiction) -> dict[str, Any]:
+    one, other = clash.facts
+    return {"fact_ids": [one.id, other.id], "texts": [one.text, other.text], "valid_from": clash.valid_from}
+
+
+def _source(found_there: Evidence) -> dict[str, Any]:
+    text = None if found_there.text is None else brief(found_there.text)
+    return {"message_id": found_there.message_id, "conversation_id": found_there.conversation_id, "text": text}
 
 
 def _more_names(query: str, agreed: Rules) -> str:

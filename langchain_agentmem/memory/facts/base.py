@@ -21,15 +21,16 @@ from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput, MemoryClosed
 from langchain_agentmem.jobs import Job, Wanted
 from langchain_agentmem.memory import branching
-from langchain_agentmem.memory.facts import edits, texts
+from langchain_agentmem.memory.facts import edits, telling, texts
 from langchain_agentmem.memory.facts.fact import ExtractionFailure, Fact, FactsConfig
 from langchain_agentmem.memory.facts.learning import FactsGround, Learned, Teacher, learning
-from langchain_agentmem.memory.layer import limit_given, looking, text_given
+from langchain_agentmem.memory.layer import as_step, limit_given, looking, text_given, whose
 from langchain_agentmem.messages import Message
 from langchain_agentmem.namespaces import Namespace, id_of, namespace_of, path_of, resolve
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.rows import View
 from langchain_agentmem.storage import Steps
+from langchain_agentmem.tracing import brief
 from langchain_agentmem.work import Work, aperform, perform, usable_model
 
 if TYPE_CHECKING:
@@ -135,20 +136,28 @@ class LearningFacts(Told):
         if self._teacher is None:
             return 0
         if not isinstance(self._ground.point, BranchAt):
-            return self._do(learning(self._ground, self._teacher)).messages
-        count = 0
-        while True:
-            learned: list[Learned] = []
-            pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=False))
-            count += sum(each.messages for each in learned)
-            if pause is None and not any(each.lost for each in learned):
-                return count
-            time.sleep(pause or 0.0)
+            return self._do(self._draining(learning(self._ground, self._teacher))).messages
+        with self._database.tracing.step("memory.facts.drain", inputs=lambda: whose(self._ground)) as step:
+            done: list[Learned] = []
+            while True:
+                learned: list[Learned] = []
+                pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=False))
+                done += learned
+                if pause is None and not any(each.lost for each in learned):
+                    break
+                time.sleep(pause or 0.0)
+            together = Learned(
+                sum(each.messages for each in done),
+                any(each.failed for each in done),
+                fact_ids=tuple(key for each in done for key in each.fact_ids),
+            )
+            step.finish(together.told)
+        return together.messages
 
     async def adrain(self) -> int:
         """`drain`, awaited."""
         if self._teacher is not None and not isinstance(self._ground.point, BranchAt):
-            return (await self._ado(learning(self._ground, self._teacher))).messages
+            return (await self._ado(self._draining(learning(self._ground, self._teacher)))).messages
         return await asyncio.to_thread(self.drain)
 
     def waiting(self) -> int:
@@ -239,11 +248,16 @@ class LearningFacts(Told):
         def look(view: View) -> Steps[int]:
             return len((yield from texts.waiting(view)))
 
-        return (yield from looking(self._ground, "facts.waiting", look))
+        return (yield from looking(self._ground, "facts.waiting", look, outputs=lambda count: {"waiting": count}))
 
     def _failures(self, limit: int | None) -> Work[list[ExtractionFailure]]:
         most = limit_given(limit)
-        return (yield from looking(self._ground, "facts.failures", partial(texts.failures, limit=most)))
+
+        def told(found: list[ExtractionFailure]) -> dict[str, Any]:
+            some = [{"message_ids": each.message_ids, "failure": brief(each.error), "at": each.at} for each in found]
+            return {"count": len(found), "failures": some}
+
+        return (yield from looking(self._ground, "facts.failures", partial(texts.failures, limit=most), outputs=told))
 
     # -- learning --------------------------------------------------------------------------------------------------
 
@@ -253,9 +267,16 @@ class LearningFacts(Told):
                 "To extract facts a model is needed: memory.facts(…, model=…). Without one, use add_fact()."
             )
         said = self._said(None, edits.role_given(role), text_given(text, "The text"), None, None, None, None, None)
-        yield from edits.keeping(self._ground, [said], description=self._description)
-        yield from learning(self._ground, self._teacher, only=[said.message_id], patient=True)
-        return (yield from edits.told_by(self._ground, said.message_id))
+        work, told = self._remembering(self._teacher, said), partial(telling.messages, [said])
+        return (yield from as_step(self._ground, "facts.remember", work, outputs=telling.listed, messages=told))
+
+    def _remembering(self, teacher: Teacher, said: Message) -> Work[list[Fact]]:
+        yield from edits.keeping(self._ground, [said], description=self._description, shown=False)
+        yield from learning(self._ground, teacher, only=[said.message_id], patient=True)
+        return (yield from edits.told_by(self._ground, said.message_id, shown=False))
+
+    def _draining(self, work: Work[Learned]) -> Work[Learned]:
+        return (yield from as_step(self._ground, "facts.drain", work, outputs=Learned.told))
 
     @contextmanager
     def _at_hand(self) -> Iterator[None]:
@@ -293,4 +314,6 @@ class LearningFacts(Told):
     def _learn(self, learned: list[Learned], job: Job, *, patient: bool) -> None:
         if self._teacher is not None:
             holds = partial(jobs.holds, job)
-            learned.append(self._do(learning(self._ground, self._teacher, holds=holds, patient=patient)))
+            work = learning(self._ground, self._teacher, holds=holds, patient=patient)
+            # `drain` is one step, however often it has to try; in the background nothing else shows what is done.
+            learned.append(self._do(self._draining(work) if patient else work))

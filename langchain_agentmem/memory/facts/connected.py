@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
-from langchain_agentmem.memory.facts import edits, graph
+from langchain_agentmem.memory.facts import edits, graph, telling
 from langchain_agentmem.memory.facts.base import LearningFacts
 from langchain_agentmem.memory.facts.fact import Alias, Entity, Fact, Neighbour
-from langchain_agentmem.memory.layer import looking
+from langchain_agentmem.memory.layer import as_step, looking
+from langchain_agentmem.memory.seen import listed
+from langchain_agentmem.rewinding.rows import View
+from langchain_agentmem.storage import Steps
 from langchain_agentmem.work import Work
 
 T = TypeVar("T")
@@ -269,8 +273,12 @@ class ConnectedFacts(LearningFacts):
         return await self._ado(self._drawn(graph.as_mermaid, entity, depth, valid, recorded))
 
     def _aliases(self, *, proposed: bool) -> Work[list[Alias]]:
-        agreed = yield from looking(self._ground, "facts.aliases", self._ground.rules)
-        return [alias for alias in agreed.aliases.values() if alias.merged is not proposed]
+        def look(view: View) -> Steps[list[Alias]]:
+            agreed = yield from self._ground.rules(view)
+            return [alias for alias in agreed.aliases.values() if alias.merged is not proposed]
+
+        told = partial(listed, "aliases", show=lambda each: {"alias": each.name, "same_as": each.into})
+        return (yield from looking(self._ground, "facts.aliases", look, outputs=told, proposed=proposed))
 
     def _drawn(
         self,
@@ -280,4 +288,6 @@ class ConnectedFacts(LearningFacts):
         valid: datetime | None,
         recorded: datetime | None,
     ) -> Work[T]:
-        return draw((yield from graph.shown(self._ground, entity, depth, valid=valid, recorded=recorded)))
+        work = graph.shown(self._ground, entity, depth, valid=valid, recorded=recorded)
+        asked: dict[str, Any] = {"entity": entity, "depth": depth, "valid": valid, "recorded": recorded}
+        return draw((yield from as_step(self._ground, "facts.draw", work, outputs=telling.listed, **asked)))

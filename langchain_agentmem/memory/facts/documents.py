@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.memory.facts import asking, edits, reading
+from langchain_agentmem.memory.facts import asking, edits, reading, telling
 from langchain_agentmem.memory.facts.fact import Fact
 from langchain_agentmem.memory.facts.learning import FactsGround
 from langchain_agentmem.memory.facts.reading import TEXT
 from langchain_agentmem.memory.facts.records import KINDS, draft_of, record_of
-from langchain_agentmem.memory.layer import Change, changing, looking
+from langchain_agentmem.memory.layer import Change, as_step, changing, looking, text_given
+from langchain_agentmem.memory.seen import listed
 from langchain_agentmem.memory.settings import check_whole
 from langchain_agentmem.messages import Message
 from langchain_agentmem.rewinding import rows
@@ -25,14 +26,14 @@ from langchain_agentmem.work import Work
 _SPEAKERS = ("user", "assistant", "system")
 
 
-class Shown(NamedTuple):
+class Given(NamedTuple):
     """Something that is shown: its id, and what a provider is given."""
 
     key: str
     told: dict[str, Any]
 
 
-def shown(ground: FactsGround, *, limit: int | None = None, role: str | None = None) -> Work[list[Shown]]:
+def shown(ground: FactsGround, *, limit: int | None = None, role: str | None = None) -> Work[list[Given]]:
     """What was said and the facts, in the order in which they came.
 
     Args:
@@ -44,29 +45,42 @@ def shown(ground: FactsGround, *, limit: int | None = None, role: str | None = N
         check_whole("n", limit)
         if not limit:
             return []
+    verb, asked = ("recent", {"n": limit}) if role is None else ("by_role", {"role": role, "n": limit})
+    return (yield from _told(ground, verb, _shown(ground, limit, role), **asked))
+
+
+def _shown(ground: FactsGround, limit: int | None, role: str | None) -> Work[list[Given]]:
     if role is None:
         facts = yield from asking.listing(ground, limit=limit)
     else:
         every = yield from asking.listing(ground, wanted=lambda fact: fact.role == role)
         facts = every if limit is None else every[max(0, len(every) - limit) :]
     messages: dict[str, Message] = yield from _messages(ground, [fact.id for fact in facts if fact.raw])
-    return [Shown(fact.id, as_dict(fact, messages.get(fact.id))) for fact in facts]
+    return [Given(fact.id, as_dict(fact, messages.get(fact.id))) for fact in facts]
 
 
-def everything(ground: FactsGround) -> Work[list[Shown]]:
+def everything(ground: FactsGround) -> Work[list[Given]]:
     """The description, and all that was said and all facts."""
+    return (yield from _told(ground, "all", _everything(ground)))
+
+
+def _everything(ground: FactsGround) -> Work[list[Given]]:
     description = yield from edits.description_of(ground)
-    first = [] if description is None else [Shown(edits.DESCRIPTION, {"role": "system", "content": description})]
-    return first + (yield from shown(ground))
+    first = [] if description is None else [Given(edits.DESCRIPTION, {"role": "system", "content": description})]
+    return first + (yield from _shown(ground, None, None))
 
 
-def one(ground: FactsGround, key: str) -> Work[list[Shown]]:
+def one(ground: FactsGround, key: str) -> Work[list[Given]]:
     """What has an id, or nothing."""
-    fact = yield from asking.getting(ground, key)
+    return (yield from _told(ground, "by_id", _one(ground, key), id=text_given(key, "An id")))
+
+
+def _one(ground: FactsGround, key: str) -> Work[list[Given]]:
+    fact = yield from asking.getting(ground, key, shown=False)
     if fact is None:
         return []
     messages: dict[str, Message] = yield from _messages(ground, [fact.id] if fact.raw else [])
-    return [Shown(fact.id, as_dict(fact, messages.get(fact.id)))]
+    return [Given(fact.id, as_dict(fact, messages.get(fact.id)))]
 
 
 def at_index(ground: FactsGround, idx: int) -> Work[str]:
@@ -77,7 +91,7 @@ def at_index(ground: FactsGround, idx: int) -> Work[str]:
     """
     if isinstance(idx, bool) or not isinstance(idx, int):
         raise InvalidInput(f"An index is a whole number, not {idx!r:.100}.")
-    there = yield from everything(ground)
+    there = yield from _everything(ground)
     if not -len(there) <= idx < len(there):
         raise MessageError(f"There is nothing at the index {idx}; there are {len(there)} messages and facts.")
     if there[idx].key == edits.DESCRIPTION and there[idx].told["role"] == "system" and idx in (0, -len(there)):
@@ -111,7 +125,10 @@ def dumping(ground: FactsGround) -> Work[list[dict[str, Any]]]:
             found += yield from rows.current(view, kind)
         return [record_of(kept) for kept in found]
 
-    return (yield from looking(ground, "facts.save", look))
+    def told(found: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"records": len(found), **telling.kinds_of(record["kind"] for record in found)}
+
+    return (yield from looking(ground, "facts.save", look, outputs=told))
 
 
 def loading(ground: FactsGround, records: list[Any]) -> Work[None]:
@@ -128,7 +145,8 @@ def loading(ground: FactsGround, records: list[Any]) -> Work[None]:
         gone = [draft for draft in change.drafts if (draft.kind, draft.key) not in anew]
         change.drafts = gone + drafts  # what is here already is written in the order of the file, too
 
-    yield from changing(ground, "facts.load", make)
+    here = telling.kinds_of(draft.kind for draft in drafts)
+    yield from changing(ground, "facts.load", make, outputs=lambda _: here, records=len(records))
 
 
 def _messages(ground: FactsGround, keys: list[str]) -> Work[dict[str, Message]]:
@@ -139,4 +157,11 @@ def _messages(ground: FactsGround, keys: list[str]) -> Work[dict[str, Message]]:
         found = yield from rows.named(view, TEXT, keys)
         return {key: reading.message_of(kept) for key, kept in found.items()}
 
-    return (yield from looking(ground, "facts.messages", look))
+    return (yield from looking(ground, "facts.messages", look, shown=False))
+
+
+def _told(ground: FactsGround, verb: str, work: Work[list[Given]], **asked: Any) -> Work[list[Given]]:
+    def told(some: list[Given]) -> dict[str, Any]:
+        return listed("ids", some, lambda each: each.key)
+
+    return (yield from as_step(ground, f"facts.retrieve_{verb}", work, outputs=told, **asked))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -11,14 +12,15 @@ from langchain_core.messages import BaseMessage
 from langchain_agentmem.clock import EARLIEST
 from langchain_agentmem.conversations.entries import changed, entry_of
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.memory.facts import account, reading, stating, texts
+from langchain_agentmem.memory.facts import account, reading, stating, telling, texts
 from langchain_agentmem.memory.facts.fact import Alias, Fact
 from langchain_agentmem.memory.facts.learning import FactsGround
 from langchain_agentmem.memory.facts.names import entity_key, name_of
 from langchain_agentmem.memory.facts.reading import DUE, FACT, FAILURE, FORMER, TEXT
 from langchain_agentmem.memory.facts.rules import RULE, apart, declared, named_alike
-from langchain_agentmem.memory.facts.stating import Statement
-from langchain_agentmem.memory.layer import Change, changing, looking, text_given, time_given
+from langchain_agentmem.memory.facts.stating import Statement, Turn
+from langchain_agentmem.memory.layer import Change, as_step, changing, looking, text_given, time_given
+from langchain_agentmem.memory.seen import inputs_of
 from langchain_agentmem.messages import Message
 from langchain_agentmem.namespaces import id_of
 from langchain_agentmem.rewinding import rows
@@ -58,7 +60,7 @@ def adding_fact(
     )
     sources = _sources(source)
 
-    def make(change: Change) -> Steps[str]:
+    def make(change: Change) -> Steps[tuple[str, list[Turn]]]:
         book = yield from ground.book(change)
         here = yield from texts.among(change.view, sources)
         key = ""
@@ -67,9 +69,20 @@ def adding_fact(
             at = None if text is None else text.created_at
             told = said._replace(message=message, conversation=conversation, said_at=at)
             key = yield from book.tell(told, key or None)
-        return key or (yield from book.tell(said))
+        return key or (yield from book.tell(said)), book.turns
 
-    return (yield from changing(ground, "facts.add_fact", make, fact=[said.subject, said.predicate, said.object]))
+    fact_id, _ = yield from changing(
+        ground,
+        "facts.add_fact",
+        make,
+        outputs=lambda done: {"fact_id": done[0], **telling.told(done[1])},
+        role=said.role,
+        subject=said.subject,
+        predicate=said.predicate,
+        object=said.object,
+        message_ids=[message for message, _ in sources],
+    )
+    return fact_id
 
 
 def keeping(
@@ -79,6 +92,7 @@ def keeping(
     description: str | None = None,
     conversation: str | None = None,
     own: bool = True,
+    shown: bool = True,
 ) -> Work[list[str]]:
     """Keep messages as they are, and have them wait. Returns the ids of those that were not here.
 
@@ -90,7 +104,9 @@ def keeping(
     wanted = messages
     if not own:
         said = _entered(messages, ground.now())
-        new = yield from looking(ground, "facts.unread", lambda view: texts.unread(view, said, conversation))
+        new = yield from looking(
+            ground, "facts.unread", lambda view: texts.unread(view, said, conversation), shown=False
+        )
         if not new:
             return []
         wanted = [each.message for each in new]
@@ -101,7 +117,11 @@ def keeping(
         said = _entered(wanted, change.now)
         return (yield from texts.keep(book, said, path=ground.point.path, conversation=conversation, own=own))
 
-    return (yield from changing(ground, "facts.add", make, messages=len(wanted)))
+    work = changing(ground, "facts.keep", make, shown=False)
+    if not shown:
+        return (yield from work)
+    told = partial(telling.messages, wanted)
+    return (yield from as_step(ground, "facts.add", work, outputs=lambda new: {"message_ids": new}, messages=told))
 
 
 def _entered(messages: Sequence[Message], now: int) -> list[texts.Said]:
@@ -124,7 +144,7 @@ def description_of(ground: FactsGround) -> Work[str | None]:
         known = yield from rows.named(view, RULE, [DESCRIPTION])
         return known[DESCRIPTION].text if known else None
 
-    return (yield from looking(ground, "facts.description", look))
+    return (yield from looking(ground, "facts.description", look, shown=False))
 
 
 def updating(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> Work[bool]:
@@ -157,48 +177,60 @@ def updating(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> Work[
         book.correct(kept, _corrections(ground, kept.extra, changes))
         return False
 
-    return (yield from changing(ground, "facts.update", make, id=key))
+    return (
+        yield from changing(
+            ground,
+            "facts.update",
+            make,
+            outputs=lambda waits: {"kind": "message" if waits else "fact"},
+            id=key,
+            changes=lambda: inputs_of(changes),
+        )
+    )
 
 
 def undoing(ground: FactsGround, fact_id: str) -> Work[None]:
     """Take back the last thing that happened to a fact."""
     text_given(fact_id, "An id")
 
-    def make(change: Change) -> Steps[None]:
+    def make(change: Change) -> Steps[account.State | None]:
         book = yield from ground.book(change)
         yield from book.undo((yield from stating.there(change.view, fact_id)))
+        return account.state(book.written[fact_id].extra)
 
-    yield from changing(ground, "facts.undo", make, id=fact_id)
+    yield from changing(ground, "facts.undo", make, outputs=telling.state, fact_id=fact_id)
 
 
 def removing(ground: FactsGround, key: str) -> Work[bool]:
     """Delete a fact; or what was said, with the facts that nothing else tells of. Returns whether it was there."""
     text_given(key, "An id")
 
-    def make(change: Change) -> Steps[bool]:
+    def make(change: Change) -> Steps[list[Draft]]:
         book = yield from ground.book(change)
         said = yield from rows.named(change.view, TEXT, [key])
         if key in said:
             yield from book.forsake(said[key], ground.point.path)
             change.remove(TEXT, key)
             change.remove(DUE, key)
-            return True
+            return change.drafts
         facts = yield from rows.named(change.view, FACT, [key])
         if key in facts:
             yield from book.remove(facts[key])
-        return key in facts
+        return change.drafts if key in facts else []
 
-    return (yield from changing(ground, "facts.remove", make, id=key))
+    return bool((yield from changing(ground, "facts.remove", make, outputs=telling.removed, id=key)))
 
 
 def resetting(ground: FactsGround, description: str | None) -> Work[None]:
     """Delete everything but the description, and what is declared of predicates."""
 
-    def make(change: Change) -> Steps[None]:
+    def make(change: Change) -> Steps[dict[str, int]]:
         yield from clear(change)
+        gone = telling.kinds_of(draft.kind for draft in change.drafts)
         yield from describe(change, description)
+        return gone
 
-    yield from changing(ground, "facts.reset", make)
+    yield from changing(ground, "facts.reset", make, outputs=lambda gone: {"removed": gone})
 
 
 def clear(change: Change, *, rules: bool = False) -> Steps[None]:
@@ -217,24 +249,32 @@ def declaring(ground: FactsGround, predicates: Sequence[str], *, single: bool) -
         yield from ground.book(change)
         change.drafts += [declared(name, single=single, now=change.now) for name in names]
 
-    yield from changing(ground, "facts.declare", make, predicates=names)
+    yield from changing(
+        ground,
+        "facts.declare",
+        make,
+        outputs=lambda _: {"declared": len(names)},
+        predicates=names,
+        single_valued=single,
+    )
 
 
 def merging_names(ground: FactsGround, name: str, into: str) -> Work[None]:
     """Have two names mean one thing from now on."""
     name, into = name_of(name, "A name"), name_of(into, "A name")
 
-    def make(change: Change) -> Steps[None]:
+    def make(change: Change) -> Steps[bool]:
         agreed = yield from ground.rules(change.view)
         if agreed.canonical(name) == agreed.canonical(into):
             if entity_key(name) == entity_key(into) or agreed.canonical(name) != entity_key(name):
-                return  # it is so already
+                return False  # it is so already
             raise InvalidInput(
                 f"{into!r:.100} is merged into {name!r:.100}. Take that back with unmerge({into!r:.100}) first."
             )
         change.drafts.append(named_alike(Alias(name=name, into=into, merged=True), change.now))
+        return True
 
-    yield from changing(ground, "facts.merge", make, names=[name, into])
+    yield from changing(ground, "facts.merge", make, outputs=lambda new: {"merged": new}, alias=name, same_as=into)
 
 
 def parting(ground: FactsGround, name: str) -> Work[bool]:
@@ -248,10 +288,10 @@ def parting(ground: FactsGround, name: str) -> Work[bool]:
             change.drafts.append(apart(name, change.now))
         return there
 
-    return (yield from changing(ground, "facts.unmerge", make, names=[name]))
+    return (yield from changing(ground, "facts.unmerge", make, outputs=lambda was: {"unmerged": was}, alias=name))
 
 
-def told_by(ground: FactsGround, message_id: str) -> Work[list[Fact]]:
+def told_by(ground: FactsGround, message_id: str, *, shown: bool = True) -> Work[list[Fact]]:
     """The facts that a message tells of."""
     source = message_source(text_given(message_id, "An id"))
     path = ground.point.path
@@ -263,7 +303,11 @@ def told_by(ground: FactsGround, message_id: str) -> Work[list[Fact]]:
         settled = yield from reading.settled(view, (yield from ground.rules(view)), facts)
         return [fact for fact in settled if message_id in fact.sources]
 
-    return (yield from looking(ground, "facts.told_by", look))
+    return (
+        yield from looking(
+            ground, "facts.from_message", look, outputs=telling.listed, shown=shown, message_id=message_id
+        )
+    )
 
 
 def role_given(role: Any) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from langchain_agentmem.errors import MissingExtra
-from langchain_agentmem.memory.facts import reading
+from langchain_agentmem.memory.facts import reading, telling
 from langchain_agentmem.memory.facts.asking import at_time
 from langchain_agentmem.memory.facts.fact import Entity, Fact, Neighbour
 from langchain_agentmem.memory.facts.learning import FactsGround
@@ -16,6 +17,7 @@ from langchain_agentmem.memory.facts.names import entity_key, predicate_key
 from langchain_agentmem.memory.facts.reading import FACT, Standing
 from langchain_agentmem.memory.facts.rules import Rules
 from langchain_agentmem.memory.layer import limit_given, looking, text_given, texts_given, time_given
+from langchain_agentmem.memory.seen import listed
 from langchain_agentmem.memory.settings import check_whole
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import View
@@ -63,7 +65,11 @@ def neighbours(
                 break
         return found
 
-    return (yield from looking(ground, "facts.neighbours", look, entity=entity, depth=depth))
+    def near(each: Neighbour) -> dict[str, Any]:
+        return {"name": each.name, "distance": each.distance, "fact_id": each.fact.id}
+
+    told = partial(listed, "neighbours", show=near)
+    return (yield from looking(ground, "facts.neighbours", look, outputs=told, entity=entity, depth=depth))
 
 
 def path(
@@ -107,7 +113,10 @@ def path(
         middle = min(meeting, key=lambda key: (len(_chain(sides[0], key)) + len(_chain(sides[1], key)), key))
         return [*reversed(_chain(sides[0], middle)), *_chain(sides[1], middle)]
 
-    return (yield from looking(ground, "facts.path", look, start=start, end=end))
+    def told(found: list[Fact] | None) -> dict[str, Any]:
+        return {"connected": False} if found is None else {"connected": True, **telling.listed(found)}
+
+    return (yield from looking(ground, "facts.path", look, outputs=told, start=start, end=end))
 
 
 def entities(ground: FactsGround, prefix: str, limit: int | None) -> Work[list[Entity]]:
@@ -138,7 +147,8 @@ def entities(ground: FactsGround, prefix: str, limit: int | None) -> Work[list[E
             shown.append(Entity(name=agreed.spelled(name), aliases=tuple(others), facts=counts[key]))
         return shown
 
-    return (yield from looking(ground, "facts.entities", look))
+    told = partial(listed, "entities", show=lambda each: {"name": each.name, "facts": each.facts})
+    return (yield from looking(ground, "facts.entities", look, outputs=told, prefix=prefix))
 
 
 def shown(
@@ -151,7 +161,7 @@ def shown(
 ) -> Work[list[Fact]]:
     """The facts of a picture: all that held, or those around an entity."""
     if entity is None:
-        return (yield from at_time(ground, valid=valid, recorded=recorded))
+        return (yield from at_time(ground, valid=valid, recorded=recorded, shown=False))
     text_given(entity, "An entity")
     check_whole("depth", depth, 1)
     when = _When(ground, None, valid, recorded)
@@ -168,7 +178,7 @@ def shown(
             frontier = {agreed.canonical(name) for fact in facts for name in (fact.subject, fact.object)} - seen
         return sorted(found.values(), key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))
 
-    return (yield from looking(ground, "facts.around", look))
+    return (yield from looking(ground, "facts.around", look, shown=False))
 
 
 # -- pictures ------------------------------------------------------------------------------------------------------

@@ -8,6 +8,33 @@
     facts.history("Maya", "works at")                                # and all that did
 
 It needs no model; with one, facts are extracted from what is added, in the background.
+
+Each fact has the time in which it held and the time at which we learned it, and names the messages that it comes
+from. A new value of what has one at a time, such as "lives in", ends the value before; nothing is overwritten, and
+`undo` takes it back.
+
+    from datetime import UTC, datetime
+
+    from langchain_agentmem import AgentMemory
+
+    with AgentMemory("agent.db") as memory:
+        facts = memory.facts("user-42")
+        january, april = datetime(2024, 1, 8, tzinfo=UTC), datetime(2024, 4, 1, tzinfo=UTC)
+        facts.add_fact("user", "Ana", "lives in", "Lisbon", valid_from=january, source="message-7")
+        facts.add_fact("user", "Ana", "lives in", "Porto", valid_from=april)
+        facts.add_fact("user", "Ana", "knows", "Ben")
+        facts.add_fact("user", "Ben", "works at", "Acme")
+
+        [march] = facts.as_of(datetime(2024, 3, 15, tzinfo=UTC), subject="Ana")
+        print(march.text, "|", march.period, "|", march.sources)
+        print([fact.object for fact in facts.history("Ana", "lives in")])
+        print([str(each) for each in facts.neighbours("Ana", 2)], [fact.text for fact in facts.path("Ana", "Acme")])
+        print(facts.format_for_prompt("Where does Ana live?"))
+
+In a graph the node `memory.remember_facts(model)` reads each new message of the state once, and the facts rewind with
+the thread. A message that is removed or erased takes the facts that nothing else tells of. `as_of(recorded=…)` says
+what was known at some time, `contradictions()` what cannot both be true, `merge(name, into)` that two names are one,
+until `unmerge`; `to_networkx`, `to_json` and `to_mermaid` draw it.
 """
 
 from __future__ import annotations

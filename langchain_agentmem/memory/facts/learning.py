@@ -11,17 +11,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from langchain_agentmem.memory.facts import extraction, texts
+from langchain_agentmem.memory.facts import extraction, telling, texts
 from langchain_agentmem.memory.facts.extraction import Answer
 from langchain_agentmem.memory.facts.fact import SINGLE_VALUED, Alias, FactsConfig
 from langchain_agentmem.memory.facts.names import entity_key, predicate_key
 from langchain_agentmem.memory.facts.rules import Rules, declared, named_alike, rules
-from langchain_agentmem.memory.facts.stating import Book, Statement
+from langchain_agentmem.memory.facts.stating import Book, Statement, Turn
 from langchain_agentmem.memory.facts.texts import Due, Failure
-from langchain_agentmem.memory.layer import Change, Footing, changing, looking
+from langchain_agentmem.memory.layer import Change, Footing, changing, looking, whose
 from langchain_agentmem.memory.secrets.redaction import redact
 from langchain_agentmem.rewinding.rows import View
 from langchain_agentmem.storage import Steps
+from langchain_agentmem.tracing import brief
 from langchain_agentmem.work import Ask, Work
 
 logger = logging.getLogger(__name__)
@@ -100,12 +101,31 @@ class Learned(NamedTuple):
         failed: Whether a model could not be asked, or its answer could not be used.
         lost: Whether somebody else has the right to extract by now.
         unplaced: Whether the messages are to be shown one at a time, since the answer did not tell them apart.
+        fact_ids: The facts that were added, or of which more is known.
     """
 
     messages: int
     failed: bool
     lost: bool = False
     unplaced: bool = False
+    fact_ids: tuple[str, ...] = ()
+
+    def told(self) -> dict[str, Any]:
+        """What a trace shows of it."""
+        return {"read": self.messages, "failed": self.failed, "fact_ids": list(dict.fromkeys(self.fact_ids))}
+
+
+class _Kept(NamedTuple):
+    """What a batch came to, and for a trace what was said in it, what was refused, and what went wrong."""
+
+    learned: Learned
+    turns: tuple[Turn, ...] = ()
+    refused: tuple[str, ...] = ()
+    failure: str | None = None
+
+    def told(self) -> dict[str, Any]:
+        failure = {} if self.failure is None else {"failure": brief(self.failure)}
+        return {"read": self.learned.messages, **telling.told(self.turns, self.refused), **failure}
 
 
 def learning(
@@ -131,33 +151,35 @@ def learning(
         How many messages wait no more, given up or not.
     """
     count, failed = 0, False
+    fact_ids: list[str] = []
     alone: set[str] = set()
     while True:
-        waits: list[Due] = yield from looking(ground, "facts.waiting", lambda view: texts.waiting(view, only))
+        waits: list[Due] = yield from looking(ground, "facts.due", lambda view: texts.waiting(view, only), shown=False)
         progress = False
         here = [due for due in waits if wanted(due)]
         for some in _batches(here, ground.settings, alone=None if not teacher.names_messages else alone):
             outcome = yield from _batch(ground, teacher, some, holds)
             if outcome is None:  # somebody else has the right now
-                return Learned(count, failed, lost=True)
+                return Learned(count, failed, lost=True, fact_ids=tuple(fact_ids))
             progress = True
             count += outcome.messages
             failed = failed or outcome.failed
+            fact_ids += outcome.fact_ids
             if outcome.failed and patient:
-                return Learned(count, failed)
+                return Learned(count, failed, fact_ids=tuple(fact_ids))
             if outcome.unplaced:
                 alone.update(due.key for due in some)
             if outcome.failed or outcome.unplaced:
                 break  # what waits is shown in other batches from now on, and what failed comes before what follows it
         if not progress:
-            return Learned(count, failed)
+            return Learned(count, failed, fact_ids=tuple(fact_ids))
 
 
 def _batch(
     ground: FactsGround, teacher: Teacher, some: Sequence[Due], holds: Callable[[], Steps[bool]] | None
 ) -> Work[Learned | None]:
     settings = ground.settings
-    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules)
+    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules, shown=False)
     asked = extraction.question(
         some,
         predicates=settings.predicates,
@@ -168,7 +190,12 @@ def _batch(
     answer, failure, said = Answer(), None, ""
     try:
         reply = yield Ask(
-            teacher.asked(some[0].attempts), asked, "facts.extract", settings.timeout, extraction.reply_of
+            teacher.asked(some[0].attempts),
+            asked,
+            "facts.extract",
+            settings.timeout,
+            extraction.reply_of,
+            inputs=lambda: whose(ground, said=telling.messages([due.message for due in some])),
         )
         said = str(reply)
         answer = extraction.read(reply, some)
@@ -182,7 +209,7 @@ def _batch(
         if answer.unplaced:  # A fact that names no message has no source. Shown one at a time, none is needed.
             return Learned(0, failed=False, unplaced=True)
 
-    def keep(change: Change) -> Steps[Learned | None]:
+    def keep(change: Change) -> Steps[_Kept | None]:
         if holds is not None and not (yield from holds()):
             return None
         # What was changed meanwhile waits to be shown as it is now.
@@ -196,17 +223,25 @@ def _batch(
         if failure is not None:
             told = failure if whole else Failure(_GONE, "")
             given_up = bool(still) and (yield from texts.failed(book, still, told, settings.max_attempts))
-            return Learned(len(still) if given_up else 0, failed=True)
+            return _Kept(Learned(len(still) if given_up else 0, failed=True), failure=told.error)
         if answer.problems and still:
             told = Failure(" ".join(answer.problems), said) if whole else Failure(_GONE, "")
             texts.record(book, still, told, given_up=False)
         yield from _tell(ground, book, answer, [known.get(due.key) for due in some])
         for due in still:
             texts.done(book, due)
-        return Learned(len(still), failed=False)
+        changed = dict.fromkeys(turn.key for turn in book.turns if turn.changed)
+        learned = Learned(len(still), failed=False, fact_ids=tuple(changed))
+        return _Kept(learned, tuple(book.turns), answer.problems)
 
-    outcome: Learned | None = yield from changing(ground, "facts.learn", keep)
-    return outcome
+    kept: _Kept | None = yield from changing(
+        ground,
+        "facts.learn",
+        keep,
+        outputs=lambda kept: {"lost": True} if kept is None else kept.told(),
+        message_ids=[due.message.message_id for due in some],
+    )
+    return None if kept is None else kept.learned
 
 
 def _tell(ground: FactsGround, book: Book, answer: Answer, some: Sequence[Due | None]) -> Steps[None]:

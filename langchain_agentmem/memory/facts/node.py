@@ -22,15 +22,16 @@ from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.facts import edits
 from langchain_agentmem.memory.facts.fact import FactsConfig
-from langchain_agentmem.memory.facts.learning import FactsGround, Teacher, learning
+from langchain_agentmem.memory.facts.learning import FactsGround, Learned, Teacher, learning
 from langchain_agentmem.memory.facts.texts import Due
 from langchain_agentmem.memory.injection.weaving import converted
-from langchain_agentmem.memory.layer import texts_given
+from langchain_agentmem.memory.layer import as_step, texts_given
 from langchain_agentmem.messages import Message, from_langchain
 from langchain_agentmem.namespaces import id_of, path_of, resolve
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.threads import thread_point
 from langchain_agentmem.storage.content import digest
+from langchain_agentmem.tracing import within
 from langchain_agentmem.work import Work, aperform, perform, usable_model
 
 if TYPE_CHECKING:
@@ -106,7 +107,10 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             InvalidInput: There are no messages in this, or no thread and no branch is named.
         """
         del kwargs
-        return self._call_with_config(self._remember, input, config)
+        if self._database.tracing.shows_content:
+            return self._call_with_config(self._remember, input, config)
+        with within(config) as complete:  # LangChain would show the whole state
+            return self._remember(input, None, complete)
 
     async def ainvoke(
         self,
@@ -116,26 +120,43 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
     ) -> dict[str, Any]:
         """`invoke`, awaited."""
         del kwargs
-        return await self._acall_with_config(self._aremember, input, config)
+        if self._database.tracing.shows_content:
+            return await self._acall_with_config(self._aremember, input, config)
+        with within(config) as complete:
+            return await self._aremember(input, None, complete)
 
     def _remember(self, given: Any, run_manager: Any, config: RunnableConfig) -> dict[str, Any]:
         del run_manager
-        perform(self._remembering(given, ensure_config(config)), self._database)
+        perform(self._seen(given, config), self._database)
         return {}
 
     async def _aremember(self, given: Any, run_manager: Any, config: RunnableConfig) -> dict[str, Any]:
         del run_manager
-        await aperform(self._remembering(given, ensure_config(config)), self._database)
+        await aperform(self._seen(given, config), self._database)
         return {}
 
-    def _remembering(self, given: Any, config: RunnableConfig) -> Work[None]:
+    def _seen(self, given: Any, config: RunnableConfig) -> Work[None]:
+        """What the node does, as one step."""
+        config = ensure_config(config)
         ground = FactsGround(database=self._database, point=self._point(config), settings=self._settings)
         thread = (config.get("configurable") or {}).get("thread_id")
         conversation = None if thread is None else id_of(thread, "thread")
         said = [_identified(each) for each in self._messages(given) if not is_filler(each)]
         read = [message for message in said if message.role in self._roles]
+        yield from as_step(
+            ground,
+            "facts.remember",
+            self._remembering(ground, read, conversation),
+            outputs=lambda done: {"new_ids": done[0], **done[1].told()},
+            message_ids=lambda: [message.message_id for message in read],
+        )
+
+    def _remembering(
+        self, ground: FactsGround, read: Sequence[Message], conversation: str | None
+    ) -> Work[tuple[list[str], Learned]]:
+        new: list[str] = []
         if read:
-            yield from edits.keeping(ground, read, conversation=conversation, own=False)
+            new = yield from edits.keeping(ground, read, conversation=conversation, own=False, shown=False)
         mine = {message.message_id for message in read}
 
         def wanted(due: Due) -> bool:
@@ -144,7 +165,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             is_mine = due.conversation == conversation and due.message.message_id in mine
             return is_mine or due.listed or due.attempts > 0
 
-        yield from learning(ground, self._teacher, wanted=wanted, patient=True)
+        return new, (yield from learning(ground, self._teacher, wanted=wanted, patient=True))
 
     def _point(self, config: RunnableConfig) -> Standpoint:
         if self._branch is not None:

@@ -15,8 +15,9 @@ from langchain_agentmem.memory.facts.fact import Fact
 from langchain_agentmem.memory.facts.learning import FactsGround
 from langchain_agentmem.memory.facts.names import entity_key
 from langchain_agentmem.memory.facts.rules import Rules
-from langchain_agentmem.memory.layer import looking, text_given, time_given
+from langchain_agentmem.memory.layer import as_step, looking, text_given, time_given
 from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.tracing import brief
 from langchain_agentmem.work import Work
 
 TAG = "facts"
@@ -48,6 +49,12 @@ def section(
     measure = Measure(limits, counter)
     question = "" if query is None else text_given(query, "A query").strip()
     at = None if valid is None else moment(time_given(valid, "valid"))
+    work = _section(ground, question, at, limits, measure)
+    asked: dict[str, Any] = {"query": question, "valid": at, f"most_{limits.unit}": limits.total}
+    return (yield from as_step(ground, "facts.format_for_prompt", work, outputs=_told, **asked))
+
+
+def _section(ground: FactsGround, question: str, at: datetime | None, limits: Budget, measure: Measure) -> Work[str]:
     facts = yield from _chosen(ground, question, at)
     now = moment(ground.now()) if at is None else at
     lines: list[str] = []
@@ -64,7 +71,7 @@ def _chosen(ground: FactsGround, query: str, valid: datetime | None) -> Work[lis
         facts = yield from asking.listing(ground, limit=MOST, wanted=lambda fact: not fact.raw)
         return [fact for fact in reversed(facts) if valid is None or fact.holds_at(valid)]
     found = yield from asking.searching(ground, query, MOST, valid=valid, raw=False)
-    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules)
+    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules, shown=False)
     words = f" {entity_key(query)} ".replace("?", " ").replace(",", " ").replace("'s ", " ")
     named = {
         agreed.canonical(name): name
@@ -81,6 +88,11 @@ def _chosen(ground: FactsGround, query: str, valid: datetime | None) -> Work[lis
 
 def _block(lines: Sequence[str]) -> str:
     return fenced(TAG, "\n".join(lines))
+
+
+def _told(made: str) -> dict[str, Any]:
+    """What a trace shows of a section: between the marks stands a line for each fact."""
+    return {"facts": max(0, made.count("\n") - 1), "characters": len(made), "text": brief(made)}
 
 
 def _line(fact: Fact, now: datetime) -> str:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.clock import NewId
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.memory.facts import account, holding, reading
+from langchain_agentmem.memory.facts.account import State
 from langchain_agentmem.memory.facts.fact import sentence
 from langchain_agentmem.memory.facts.names import entity_key, predicate_key
 from langchain_agentmem.memory.facts.reading import FACT, FORMER
@@ -52,6 +53,24 @@ class Statement(NamedTuple):
     said_at: int | None = None
 
 
+class Turn(NamedTuple):
+    """A statement that was kept, and what was known before it.
+
+    Attributes:
+        key: The id of the fact that it tells of.
+        before: What was known of the same thing.
+        after: The fact, as it is now.
+        changed: Whether it says more than was known.
+        agreed: What is agreed on names.
+    """
+
+    key: str
+    before: Mapping[str, State]
+    after: State
+    changed: bool
+    agreed: Rules
+
+
 @dataclass(slots=True, kw_only=True)
 class Book:
     """Facts that are about to be changed.
@@ -61,12 +80,14 @@ class Book:
         agreed: What is agreed on names.
         new_id: Makes ids.
         written: The rows that were changed here and are not stored yet, by the ids of the facts.
+        turns: What somebody said, in its order.
     """
 
     change: Change
     agreed: Rules
     new_id: NewId
     written: dict[str, Kept] = field(default_factory=dict)
+    turns: list[Turn] = field(default_factory=list)
 
     def tell(self, said: Statement, fact: str | None = None) -> Steps[str]:
         """Somebody says something. Returns the id of the fact.
@@ -109,8 +130,10 @@ class Book:
         ]
         if fact is not None or same:
             key = fact or min(same, key=lambda key: (states[key].start, key))
-            if account.says_more(states[key], event):
+            more = account.says_more(states[key], event)
+            if more:
                 self.restate(found[key], _with(found[key].extra, event))
+            self._note(key, states, changed=more)
             return key
         extra = {
             "subject": said.subject,
@@ -121,6 +144,7 @@ class Book:
         }
         key = self.new_id()
         self.restate(_unwritten(key, self.change.now), extra)
+        self._note(key, states, changed=True)
         return key
 
     def correct(self, kept: Kept, fields: Mapping[str, Any]) -> None:
@@ -210,6 +234,11 @@ class Book:
         )
 
     # -- plumbing --------------------------------------------------------------------------------------------------
+
+    def _note(self, key: str, before: Mapping[str, State], *, changed: bool) -> None:
+        known = account.state(self.written[key].extra) if changed else before[key]
+        if known is not None:
+            self.turns.append(Turn(key, before, known, changed, self.agreed))
 
     def _named(self, kind: str, found: Sequence[Row]) -> Steps[list[Kept]]:
         """What can be seen here of some versions of a kind."""

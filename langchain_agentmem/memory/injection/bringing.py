@@ -11,20 +11,23 @@ from langchain_core.messages import BaseMessage
 from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.finding import KINDS, USUAL_KINDS, stored_as
-from langchain_agentmem.memory.budget import ARCHIVAL, CORE, RECALL, SECTIONS, Budget
-from langchain_agentmem.memory.context import NEWEST, Found, Material, prompt_sections
+from langchain_agentmem.memory.budget import ARCHIVAL, CORE, RECALL, SECTIONS, Budget, Measure
+from langchain_agentmem.memory.context import NEWEST, Composed, Found, Material, composed
 from langchain_agentmem.memory.facts import asking
 from langchain_agentmem.memory.facts.fact import Fact
 from langchain_agentmem.memory.injection.weaving import Brought, last_said
+from langchain_agentmem.memory.layer import whose
 from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.memory.settings import check_whole
+from langchain_agentmem.memory.values import RECORD, Record
 from langchain_agentmem.messages import Message
 from langchain_agentmem.namespaces import id_of, path_of, range_of, resolve
 from langchain_agentmem.retrieval.search import Recollection, Walls, inquiry
 from langchain_agentmem.rewinding.threads import thread_point
 from langchain_agentmem.searches import outlook_of
 from langchain_agentmem.tokens import TokenCounter
-from langchain_agentmem.work import Find, Work
+from langchain_agentmem.tracing import brief
+from langchain_agentmem.work import Find, Shown, Work
 
 logger = logging.getLogger(__name__)
 
@@ -106,16 +109,59 @@ class Bringing:
         layers = self._layers(config)
         if layers is not None and not layers.is_enabled():
             return Brought()
+        asked = self._asked(given, messages)[:MOST_ASKED]
+        shown: Composed = yield Shown(
+            "injection.inject",
+            self._composing(layers, asked, messages, config),
+            inputs=lambda: self._inputs(layers, asked, messages, config),
+            outputs=self._outputs,
+        )
+        sections = dict(shown.sections)
+        return Brought(sections.pop(CORE, ""), "\n\n".join(sections.values()))
+
+    def _composing(
+        self, layers: LayeredMemory | None, asked: str, messages: Sequence[BaseMessage], config: Mapping[str, Any]
+    ) -> Work[Composed]:
         layers, material = yield from self._always(layers)
-        asked = self._asked(given, messages)
-        if ARCHIVAL in self._sections and self._limit and asked.strip():
+        if self._seeks and asked.strip():
             shown = {event.id for event in material.events} | {each.id for each in messages if each.id}
             texts = {str(each.text).strip() for each in messages}
-            found = yield from self._found(layers, asked[:MOST_ASKED], config)
+            found = yield from self._found(layers, asked, config)
+            texts.add("")  # nothing is shown of what says nothing, such as a call of a tool
             new = [each for each in found if each.id not in shown and each.content.strip() not in texts]
             material = material._replace(records=new[: self._limit])
-        sections = yield from prompt_sections(material, self._budget, counter=self._counter)
-        return Brought(sections.pop(CORE, ""), "\n\n".join(sections.values()))
+        return (yield from composed(material, self._budget, counter=self._counter))
+
+    @property
+    def _seeks(self) -> bool:
+        """Whether anything is looked for."""
+        return ARCHIVAL in self._sections and self._limit > 0
+
+    def _inputs(
+        self, layers: LayeredMemory | None, asked: str, messages: Sequence[BaseMessage], config: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """What a trace shows of what was asked."""
+        told: dict[str, Any] = {"query": brief(asked), "messages": len(messages), "sections": list(self._sections)}
+        if self._seeks:
+            told |= {"limit": self._limit, "kinds": None if self._kinds is None else list(self._kinds)}
+        if self._budget.total is not None:
+            told |= {"budget": self._budget.total, "unit": self._budget.unit}
+        if layers is None:
+            return {"namespace": "/".join(resolve(self._namespace, config)), **told}
+        return whose(layers.facts_ground, **told)
+
+    def _outputs(self, shown: Composed) -> dict[str, Any]:
+        """What it shows of what was put in."""
+        told: dict[str, Any] = {
+            "core": [each.key for each in shown.core],
+            "event_ids": [each.id for each in shown.events],
+            "records": [_told(each) for each in shown.records],
+            "characters": sum(map(len, shown.sections.values())),
+        }
+        if self._budget.unit == "tokens":
+            measure = Measure(self._budget, self._counter)
+            told["tokens"] = sum(map(measure.size, shown.sections.values()))
+        return told
 
     def _always(self, layers: LayeredMemory | None) -> Work[tuple[LayeredMemory | None, Material]]:
         """What of a memory is shown whatever the question, and the memory, if it can be read."""
@@ -163,13 +209,25 @@ class Bringing:
             lists.append([_fact(each) for each in facts])
         if layers is not None and self._kinds is not None and "event" in self._kinds:
             events = yield from layers.recall.searching(asked, many)
-            lists.append([Found(each.id, each.content, each.created_at, each.kind) for each in events])
+            lists.append(
+                [
+                    Found(each.id, each.content, each.created_at, each.kind, (), "event", each.score, each.why)
+                    for each in events
+                ]
+            )
         namespace = resolve(self._namespace, config)
         kinds = self._others(namespace, layers)
         if kinds is None or kinds:
             walls = Walls(*range_of(namespace), kinds=stored_as(kinds))
             outlook = outlook_of(self.database, config)
-            hits: list[Recollection] = yield Find("search", inquiry(asked, self.database.now()), walls, many, outlook)
+            hits: list[Recollection] = yield Find(
+                "retrieval.search",
+                inquiry(asked, self.database.now()),
+                walls,
+                many,
+                outlook,
+                lambda: {"namespace": "/".join(namespace), "kinds": None if kinds is None else list(kinds)},
+            )
             lists.append([_hit(each) for each in hits])
         return [each for rank in range(many) for found in lists for each in found[rank : rank + 1]]
 
@@ -183,21 +241,32 @@ class Bringing:
         return tuple(kind for kind in kinds if kind not in LAYERED)
 
 
-def _fact(fact: Fact) -> Found:
+def _told(found: Record | Found) -> dict[str, Any]:
+    """What a trace shows of something that was found."""
+    return {
+        "id": found.id,
+        "kind": getattr(found, "kind", RECORD),
+        "score": None if found.score is None else round(found.score, 4),
+        "why": None if found.why is None else str(found.why),
+        "text": brief(found.content),
+    }
+
+
+def _fact(fact: Fact, kind: str = "fact") -> Found:
     """A fact, as its line shows it: with its time."""
-    if fact.raw:
-        return Found(fact.id, fact.text, fact.recorded_at, f"{fact.subject}, {fact.valid_from:%Y-%m-%d}")
-    return Found(fact.id, fact.text, fact.recorded_at, f"fact, {fact.period}")
+    about = f"{fact.subject}, {fact.valid_from:%Y-%m-%d}" if fact.raw else f"fact, {fact.period}"
+    return Found(fact.id, fact.text, fact.recorded_at, about, (), kind, fact.score, fact.why)
 
 
 def _hit(found: Recollection) -> Found:
     """What a search found, as its line shows it: who said it, and when."""
     speaker = found.kind
     if isinstance(found.value, Fact):
-        return _fact(found.value)
+        return _fact(found.value, found.kind)._replace(score=found.score, why=found.why)
     if isinstance(found.value, Message):
         speaker = str(found.value.name or found.value.role)
-    return Found(found.id, found.text, found.created_at, f"{speaker}, {found.created_at:%Y-%m-%d}")
+    about = f"{speaker}, {found.created_at:%Y-%m-%d}"
+    return Found(found.id, found.text, found.created_at, about, (), found.kind, found.score, found.why)
 
 
 def _chosen(name: str, given: Iterable[str] | None, known: Sequence[str]) -> tuple[str, ...] | None:

@@ -13,7 +13,9 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.prompt_values import ChatPromptValue, PromptValue, StringPromptValue
 from langchain_core.runnables import RunnableConfig
 
+from langchain_agentmem.compaction.making import is_made
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.injection.injected import is_injected
 from langchain_agentmem.memory.injection.weaving import converted
 
 READ = "__pregel_read"
@@ -123,7 +125,21 @@ def _opened(given: Any, config: RunnableConfig, keys: Keys, messages_key: str) -
         )
     said = converted(found)
     room = _room(config, *([keys.messages, keys.text] if keys.shared else [keys.messages]))
+    if room is not None:
+        said = _shown(given, keys.messages, said)
     return Form(said, lambda put: _updated(given, said, put, keys=keys, messages_key=messages_key, room=room))
+
+
+def _shown(given: Any, key: str, said: list[BaseMessage]) -> list[BaseMessage]:
+    """What a node before this one has made of the very same history, such as a compaction; else the history."""
+    found = given.get(key) if isinstance(given, Mapping) else getattr(given, key, None)
+    if isinstance(found, str) or not isinstance(found, Sequence) or not found or not said:
+        return said
+    shown = converted(found)
+    if shown[-1] != said[-1] and not (shown[-1].id == said[-1].id and is_made(shown[-1])):
+        return said  # of the turn before
+    known = {each.id for each in said}
+    return shown if all(each.id in known or is_made(each) or is_injected(each) for each in shown) else said
 
 
 def _is_state(given: Mapping[str, Any], config: RunnableConfig) -> bool:

@@ -26,6 +26,7 @@ from langchain_agentmem.memory.injection.injected import Role
 from langchain_agentmem.memory.injection.weaving import Brought, woven
 from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.tracing import within
 from langchain_agentmem.work import aperform, perform
 
 
@@ -38,7 +39,8 @@ class MemoryInjection(Runnable[Any, Any]):
       before the last thing the user said, never between a call and its result.
     - A text, or a prompt that is one: both come before it.
     - The state of a graph, or a dictionary that has messages under `messages_key`: as messages. As a node of a graph it
-      leaves the history alone and puts the messages under `output_messages_key`.
+      leaves the history alone and puts the messages under `output_messages_key`. Where a node before it has put there
+      what it made of this history, such as a compaction, it goes on from that.
     - Any other dictionary: the memory is added as a text under `memory_key`, for a prompt that has this variable.
 
     Memory that is in the messages already, from a turn before, is taken out first; no conversation stores it as if it
@@ -123,11 +125,17 @@ class MemoryInjection(Runnable[Any, Any]):
             InvalidInput: Nothing can be put into this, or the state of the graph lacks the output key.
         """
         del kwargs
+        if not self._bringing.database.tracing.shows_content:  # LangChain would show everything that is given
+            with within(config) as complete:
+                return self._inject(input, None, complete)
         return self._call_with_config(self._inject, input, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """`invoke`, awaited."""
         del kwargs
+        if not self._bringing.database.tracing.shows_content:
+            with within(config) as complete:
+                return await self._ainject(input, None, complete)
         return await self._acall_with_config(self._ainject, input, config)
 
     def _inject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:

@@ -23,9 +23,10 @@ from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.memory.operations.blocks import RESULTS, UPDATE, blocks_in, cut, unmarked, without
 from langchain_agentmem.memory.operations.calls import Call, Calls, acalled, called
 from langchain_agentmem.memory.operations.table import OPERATIONS
-from langchain_agentmem.memory.operations.updates import Found, Outcome, Update, aapply, apply, applying, parse
+from langchain_agentmem.memory.operations.updates import Applying, Found, Outcome, Update, aapply, apply, parse
 from langchain_agentmem.memory.operations.whose import Whose
 from langchain_agentmem.memory.settings import LayersConfig, check_whole
+from langchain_agentmem.tracing import within
 from langchain_agentmem.work import NO_STREAM, usable_model
 
 __all__ = ["PROTOCOL_PROMPT", "Found", "MemoryProtocol", "Outcome", "Update", "aapply", "apply", "parse"]
@@ -131,10 +132,16 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
         Raises:
             InvalidInput: There is nothing to answer, or the run has no thread.
         """
+        if not self._whose.shows_content:  # LangChain would show everything that is said
+            with within(config) as complete:
+                return self._answer(input, None, complete, **kwargs)
         return self._call_with_config(self._answer, input, config, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002
         """`invoke`, awaited."""
+        if not self._whose.shows_content:
+            with within(config) as complete:
+                return await self._aanswer(input, None, complete, **kwargs)
         return await self._acall_with_config(self._aanswer, input, config, **kwargs)
 
     def _answer(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> AIMessage:
@@ -149,6 +156,7 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
         self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Mapping[str, Any]
     ) -> Calls[AIMessage]:
         layers = self._whose.memory(config)
+        applying = Applying(layers)
         rounds = layers.settings.max_memory_read_rounds if self._rounds is None else self._rounds
         asking = {**kwargs, "config": merge_configs(config, {"tags": [NO_STREAM]})}
         done: set[str] = set()
@@ -157,7 +165,7 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
             reply = _message((yield Call(self._model, "invoke", (messages,), asking)))
             update = parse(_text(reply))
             is_last = not left or bool(reply.tool_calls)
-            outcome = yield from applying(update, layers, reads=not is_last, done=done)
+            outcome: Outcome = yield Call(applying, "apply", (update,), {"reads": not is_last, "done": done})
             if answer is None or update.text.strip() or reply.tool_calls:
                 answer = _visible(reply)
             if is_last or not outcome.results:

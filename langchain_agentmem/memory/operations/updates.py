@@ -18,11 +18,13 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.fencing import fenced
+from langchain_agentmem.memory.layer import whose
 from langchain_agentmem.memory.operations.blocks import RESULTS, blocks_in, cut, unmarked, without
 from langchain_agentmem.memory.operations.calls import Calls, acalled, called
 from langchain_agentmem.memory.operations.spelling import Request, requests_of
 from langchain_agentmem.memory.operations.table import failure
 from langchain_agentmem.memory.operations.telling import told
+from langchain_agentmem.tracing import Step, brief
 
 logger = logging.getLogger(__name__)
 
@@ -119,12 +121,61 @@ def apply(update: Update, layers: Any) -> Outcome:
         update: What `parse` read.
         layers: The `LayeredMemory`.
     """
-    return called(applying(update, layers))
+    return Applying(layers).apply(update)
 
 
 async def aapply(update: Update, layers: Any) -> Outcome:
     """`apply`, awaited."""
-    return await acalled(applying(update, layers))
+    return await Applying(layers).aapply(update)
+
+
+class Applying:
+    """Does what replies ask for, each as a step of a trace with what was done beneath.
+
+    Args:
+        layers: The `LayeredMemory`.
+    """
+
+    def __init__(self, layers: Any) -> None:
+        self._layers = layers
+
+    def apply(self, update: Update, *, reads: bool = True, done: set[str] | None = None) -> Outcome:
+        """Do what a reply asks for; arguments as for `applying`."""
+        if not (update.requests or update.problems):
+            return Outcome(text=update.text)
+        with self._step(update) as step:
+            outcome = called(applying(update, self._layers, reads=reads, done=done))
+            step.finish(lambda: _shown(outcome))
+        return outcome
+
+    async def aapply(self, update: Update, *, reads: bool = True, done: set[str] | None = None) -> Outcome:
+        """`apply`, awaited."""
+        if not (update.requests or update.problems):
+            return Outcome(text=update.text)
+        async with self._step(update) as step:
+            outcome = await acalled(applying(update, self._layers, reads=reads, done=done))
+            step.finish(lambda: _shown(outcome))
+        return outcome
+
+    def _step(self, update: Update) -> Step:
+        ground = self._layers.facts_ground
+        step: Step = ground.database.tracing.step(
+            "memory.protocol.apply",
+            inputs=lambda: whose(ground, requests=[_asked(each) for each in update.requests]),
+        )
+        return step
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    """An operation with its arguments, as a trace shows it: on one line, as what a model gives may have any keys."""
+    arguments = request.arguments.model_dump(exclude_none=True, exclude_defaults=True)
+    return {"operation": request.operation.name, "arguments": brief(told(arguments))}
+
+
+def _shown(outcome: Outcome) -> dict[str, Any]:
+    """What a trace shows of an outcome."""
+    reads = [{"operation": each.name, "result": brief(told(each.result))} for each in outcome.reads]
+    return {"reads": reads, "done": [brief(each) for each in outcome.log], "problems": list(outcome.problems)}
 
 
 def applying(update: Update, layers: Any, *, reads: bool = True, done: set[str] | None = None) -> Calls[Outcome]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from langchain_agentmem.database import database_of
+from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import id_of, path_of
 
@@ -60,6 +60,13 @@ class Whose(Generic[M]):
         self._where = where
         self._namespace = namespace
         self._options = options
+
+    @property
+    def shows_content(self) -> bool:
+        """Whether traces show content as it is; of a database that is not open yet they do."""
+        ground = getattr(self._memory, "facts_ground", self._memory)
+        database = getattr(ground, "database", ground)
+        return not isinstance(database, Database) or database.tracing.shows_content
 
     def memory(self, config: Mapping[str, Any]) -> M:
         """The memory that is meant in a run.

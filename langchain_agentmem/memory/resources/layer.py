@@ -27,6 +27,7 @@ from langchain_agentmem.memory.layer import ALL, Change, Ground, Layer, text_giv
 from langchain_agentmem.memory.resources.excerpts import ITEM_CHARS
 from langchain_agentmem.memory.resources.snapshots import Fetcher, build_resource_snapshot
 from langchain_agentmem.memory.secrets.redaction import redact_value
+from langchain_agentmem.memory.seen import LISTED, listed
 from langchain_agentmem.memory.truncation import truncated
 from langchain_agentmem.memory.values import RECORD
 from langchain_agentmem.rewinding import rows
@@ -194,7 +195,17 @@ class ResourceMemory(Layer):
             ]  # fmt: skip
             yield from self._index(change, snapshot["digest"], [*items, *others])
 
-        yield from self._change("load", make, file=name, items=len(items))
+        yield from self._change(
+            "load",
+            make,
+            file=name,
+            outputs=lambda _: {
+                "items": len(items),
+                "pending": sum(item["fetch_status"] != "available" for item in items),
+                "resource_ids": [item["id"] for item in items[:LISTED]],
+                "digest": snapshot["digest"],
+            },
+        )
         return snapshot
 
     def listing(self) -> Work[list[dict[str, Any]]]:
@@ -207,16 +218,43 @@ class ResourceMemory(Layer):
                 del item["file"]
             return sorted(items, key=lambda item: str(item["id"]))
 
-        return (yield from self._look("items", look))
+        return (
+            yield from self._look(
+                "items",
+                look,
+                outputs=lambda items: listed(
+                    "resources", items, lambda item: {"id": item["id"], "status": item["fetch_status"]}
+                ),
+            )
+        )
 
     def tracking(self, resource_id: str, usage_type: str, context: str | None) -> Work[str]:
         """`track_usage`, as work."""
         content, tags = usage_record(resource_id, usage_type, context, moment(self._ground.now()))
-        return (yield from self._archival.writing(content, tags))
+        clean, marks = self._archival.checked(content, tags)
+        return (
+            yield from self._as_step(
+                "track_usage",
+                self._archival.written(clean, marks),
+                content=clean,
+                outputs=lambda key: {"record_id": key},
+            )
+        )
 
     def using(self) -> Work[list[dict[str, Any]]]:
         """`used`, as work."""
-        records = yield from self._archival.listing([RESOURCE_USED])
+        return (
+            yield from self._as_step(
+                "used",
+                self._using(),
+                outputs=lambda uses: listed(
+                    "uses", uses, lambda use: {name: use.get(name) for name in ("resource_id", "usage_type")}
+                ),
+            )
+        )
+
+    def _using(self) -> Work[list[dict[str, Any]]]:
+        records = yield from self._archival.listing([RESOURCE_USED], shown=False)
         return [used for each in records if (used := _usage(each.content)) is not None]
 
     def _snapshot(

@@ -220,16 +220,6 @@ delete from audit_message where shelf_id = :shelf and number >= :low and number 
 delete from audit_shelf
 where id = :shelf and not exists (select 1 from audit where shelf_id = :shelf and settled = 1);
 
--- name: audit_count_conversations
-select a.conversation as name, count(*) as entries, sum(case when a.hidden = 1 then 1 else 0 end) as junk,
-    min(a.created_at) as first_at, max(a.created_at) as last_at
-from audit a
-join namespace n on n.id = a.namespace_id
-where n.path >= :low and n.path < :high and a.created_at >= :since
-group by a.conversation
-order by count(*) desc, max(a.created_at) desc, a.conversation
-limit cast(:limit as bigint);
-
 -- name: audit_count_spans
 -- By spans of time, such as days; `width` is in microseconds.
 select a.created_at / cast(:width as bigint) as name, count(*) as entries,

@@ -1,8 +1,5 @@
 -- Values by key. Lists of keys come as JSON: pairs of head and mark, in hexadecimal.
 
--- name: blob_namespace
-select id from namespace where path = :path;
-
 -- name: put_blob
 insert into blob (namespace_id, head, mark, rest, checksum, updated_at, value)
 values (:namespace, :head, :mark, :rest, :checksum, :now, :value)

@@ -31,6 +31,9 @@ select
     (select count(*) from content) as contents,
     (select coalesce(sum(length(body)), 0) from content) as content_bytes;
 
+-- name: fact_versions
+select count(*) as facts from memory where kind = 'fact';
+
 -- name: contents_after
 -- A page of bodies, to see that each still has the digest it is kept under.
 select hash, body from content where hash > :after order by hash limit cast(:limit as bigint);

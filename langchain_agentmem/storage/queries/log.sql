@@ -13,6 +13,9 @@ from branch b
 join namespace n on n.id = b.namespace_id
 where n.path = :path and b.kind = :kind and b.name = :name;
 
+-- name: find_namespace
+select id from namespace where path = :path;
+
 -- name: create_namespace
 insert into namespace (path) values (:path)
 on conflict (path) do nothing;
@@ -110,6 +113,45 @@ join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces 
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 order by slot.position desc, slot.id desc;
+
+-- name: messages_before
+-- The last messages up to a slot; the slot's own is one of them.
+with slot as materialized (
+    select id, position from entry
+    where branch_id = :branch and replaces is null and kind <> 'round'
+        and (position < :position or (position = :position and id <= :slot))
+    order by position desc, id desc
+    limit cast(:limit as bigint)
+)
+select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
+    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+from slot
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+order by slot.position, slot.id;
+
+-- name: messages_after
+-- The next messages after a slot.
+with slot as materialized (
+    select id, position from entry
+    where branch_id = :branch and replaces is null and kind <> 'round'
+        and (position > :position or (position = :position and id > :slot))
+    order by position, id
+    limit cast(:limit as bigint)
+)
+select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
+    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+from slot
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+order by slot.position, slot.id;
+
+-- name: where_said
+-- Where a message stands in its conversation.
+select id as slot, position from entry
+where branch_id = :branch and key = :key and replaces is null and kind <> 'round';
 
 -- name: messages_of_role
 -- The newest of one role first. An edit may have changed the role, so the versions decide.
@@ -213,6 +255,25 @@ join namespace n on n.id = b.namespace_id
 where n.path >= :low and n.path < :high and b.kind = :kind
     and (cast(:name as text) is null or b.name = cast(:name as text))
 order by n.path, b.created_at, b.id;
+
+-- name: newest_conversations
+-- Those of the namespaces in a range of paths, the one that was spoken in last first.
+select b.name, n.path, b.messages,
+    coalesce((
+        select e.created_at from entry e
+        where e.branch_id = b.id and e.replaces is null
+        order by e.position, e.id limit 1
+    ), b.created_at) as first_at,
+    coalesce((
+        select e.created_at from entry e
+        where e.branch_id = b.id and e.replaces is null
+        order by e.position desc, e.id desc limit 1
+    ), b.created_at) as last_at
+from branch b
+join namespace n on n.id = b.namespace_id
+where n.path >= :low and n.path < :high and b.kind = :kind
+order by last_at desc, b.id desc
+limit cast(:limit as bigint) offset cast(:offset as bigint);
 
 -- name: dump_entries
 -- Every version of everything on a branch, in the order it was written.

@@ -148,6 +148,9 @@ limit cast(:limit as bigint);
 select v.document_id, v.vector from search_vector v
 where v.document_id in (select cast(value as bigint) from json_array_elements_text(cast(:ids as json)));
 
+-- name: last_indexed
+select coalesce(max(document_id), -1) as document from search_index;
+
 -- name: count_index
 select (select count(*) from search_index) as indexed, 0 as waiting, (select count(*) from search_document) as documents;
 
@@ -241,6 +244,9 @@ $begin$;
 
 -- name: pgvector_begun
 update search_state set pgvector = 1 where id = 1;
+
+-- name: empty_pgvector
+truncate search_pgvector;
 
 -- name: insert_pgvector
 insert into search_pgvector (document_id, passage, vector)

@@ -89,6 +89,9 @@ delete from search_unembedded where ticket = :ticket returning document_id;
 insert into search_vector (document_id, passage, vector) values (:id, :passage, :vector)
 on conflict (document_id, passage) do nothing;
 
+-- name: vectors_after
+select id, document_id, passage, vector from search_vector where id > :after order by id limit cast(:limit as bigint);
+
 -- name: vectors_from
 -- A page of the vectors in one range, after a passage of its first document.
 select document_id, passage, vector from search_vector

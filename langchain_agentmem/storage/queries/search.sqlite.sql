@@ -107,6 +107,9 @@ select t.term, (
 from wanted t
 cross join json_each(:ranges) r;
 
+-- name: last_indexed
+select coalesce(max(id), -1) as document from search_index_docsize;
+
 -- name: count_index
 select (select count(*) from search_index_docsize) as indexed, (select count(*) from search_waiting) as waiting,
     (select count(*) from search_document) as documents;
@@ -128,6 +131,9 @@ select 0 as available;
 select null as id where false;
 
 -- name: pgvector_begun
+select null as id where false;
+
+-- name: empty_pgvector
 select null as id where false;
 
 -- name: insert_pgvector

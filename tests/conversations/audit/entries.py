@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from datetime import UTC, datetime, timedelta
 
-from langchain_agentmem.conversations.audit import records
+from langchain_agentmem.conversations.audit import reading, records, rows
 from langchain_agentmem.conversations.audit.entry import AuditEntry
 from langchain_agentmem.conversations.audit.rows import Draft
 from langchain_agentmem.messages import Message
@@ -56,3 +56,9 @@ def hide(memory, prompt, *rules):
         return rules if asked == prompt else ()
 
     return write(memory, records.judge, "", reasons).changed
+
+
+def versions(title):
+    """Every version of a reference, from the oldest to the newest."""
+    found = yield from reading._marked("", "reference", rows.mark_of(title))
+    return sorted((yield from reading.of_numbers(sorted(found))), key=lambda each: each.created_at)

@@ -261,14 +261,14 @@ class TestEveryWayToCall:
 
     def test_the_models_that_memory_asks_are_told_by_their_names_and_tags(self, trail, heard):
         def work():
-            return (yield Ask(Scripted(), [HumanMessage("Shorten this.")], "memory.compaction.summarize"))
+            return (yield Ask(Scripted(), [HumanMessage("Shorten this.")], "compaction.summarize"))
 
         RunnableLambda(lambda _: perform(work())).invoke(None, heard)
         asyncio.run(RunnableLambda(lambda _: None, lambda _: aperform(work())).ainvoke(None, heard))
 
         assert trail.said == [("Shorten this.", "Well, Shorten this.")] * 2
         assert {each.extra["name"] for each in trail} == {"memory.compaction.summarize"}
-        assert all("nostream" in each.extra["tags"] for each in trail)
+        assert all("nostream" in each.extra["tags"] and "metadata" not in each.extra for each in trail)
 
 
 class TestGraphs:

@@ -98,7 +98,8 @@ def test_who_waits_while_a_namespace_is_erased_adds_to_a_new_one(new_database):
                 time.sleep(0.01)
             for sql in erase:
                 connection.execute(sql)
-        assert ann.last() == [adding.result()]
+        added = adding.result()
+        assert ann.last() == [added]
         assert memory.verify().ok
 
 

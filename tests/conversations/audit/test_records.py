@@ -21,7 +21,7 @@ from langchain_agentmem.finding import TEXTS, USUAL_KINDS, stored_as
 from langchain_agentmem.messages import Message
 from langchain_agentmem.namespaces import range_of
 
-from .entries import BEGIN, add, call, entry, hide, read, todo, write
+from .entries import BEGIN, add, call, entry, hide, read, todo, versions, write
 
 EVERYWHERE = range_of(())
 ALL_KINDS = {
@@ -277,7 +277,7 @@ class TestTodosAndReferences:
         assert (changed, second.reply) == (True, "Say thanks, egret.")
         assert read(memory, reading.last, "", 9, include_junk=True) == [second]
         assert read(memory, reading.marked, "", "reference", "rules") == second
-        assert read(memory, reading.versions, "", "rules") == [first, second]
+        assert read(memory, versions, "rules") == [first, second]
         assert memory.search("heron", kinds=["audit"]) == []
         assert [each.value for each in memory.search("egret", kinds=["audit"])] == [second]
         assert memory.verify().ok
@@ -465,7 +465,7 @@ class TestSearch:
 
 
 class TestReports:
-    def test_counts_by_conversation_and_day(self, memory):
+    def test_counts_by_day_and_hour(self, memory):
         at = datetime(2026, 4, 1, 8, tzinfo=UTC)
         add(
             memory,
@@ -478,17 +478,14 @@ class TestReports:
         mine = range_of(())[0], "\x01"
         first, second = micros(at), micros(at + timedelta(hours=3))
         third = micros(at + timedelta(days=2))
-        by_name = read(memory, reading.by_conversation, *mine)
-        assert by_name[0] == reading.Count("a", 2, 1, first, second)
-        assert set(by_name[1:]) == {reading.Count("b", 1, 0, third, third), reading.Count(None, 1, 0, third, third)}
         days = read(memory, reading.by_time, *mine)
-        assert [(each.name, each.entries, each.junk) for each in days] == [
-            (micros(datetime(2026, 4, 3, tzinfo=UTC)), 2, 0), (micros(datetime(2026, 4, 1, tzinfo=UTC)), 2, 1),
-        ]  # fmt: skip
+        assert days == [
+            reading.Count(micros(datetime(2026, 4, 3, tzinfo=UTC)), 2, 0, third, third),
+            reading.Count(micros(datetime(2026, 4, 1, tzinfo=UTC)), 2, 1, first, second),
+        ]
         hours = read(memory, reading.by_time, *mine, width=reading.DAY // 24, since=second, limit=5)
         assert [each.entries for each in hours] == [2, 1]
-        assert len(read(memory, reading.by_conversation, *EVERYWHERE, limit=1)) == 1
-        assert sum(each.entries for each in read(memory, reading.by_conversation, *EVERYWHERE)) == 5
+        assert sum(each.entries for each in read(memory, reading.by_time, *EVERYWHERE)) == 5
 
     def test_sizes_tell_what_there_is(self, memory):
         add(memory, entry("x" * 1000, "y", junk=("z",)), call(["hello"], "hi"))

@@ -11,7 +11,7 @@ from langchain_agentmem.conversations.audit.rows import Draft
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import range_of
 
-from .entries import BEGIN, add, call, entry, read, todo, write
+from .entries import BEGIN, add, call, entry, read, todo, versions, write
 
 EVERYWHERE = range_of(())
 
@@ -36,7 +36,7 @@ def fill(memory):
 
 def everything(memory):
     shown = {path: read(memory, reading.last, path, 99, include_junk=True) for path in ("", "team\x1f")}
-    return shown, read(memory, reading.versions, "", "rules")
+    return shown, read(memory, versions, "rules")
 
 
 def lines(path):
@@ -108,7 +108,7 @@ class TestThereAndBack:
                 there.import_(exported)
                 assert read(there, reading.marked, "", "reference", "rules").reply == shown
                 assert [each.reply for each in read(there, reading.last, "", 9, kinds=["reference"])] == [shown]
-                assert len(read(there, reading.versions, "", "rules")) == 3
+                assert len(read(there, versions, "rules")) == 3
                 assert there.verify().ok
 
     def test_messages_whose_entries_are_here_already_leave_nothing_behind(self, exported, new_database):

@@ -229,16 +229,15 @@ class TestTraces:
         [tree] = tracer.trees
         [step] = tracer.named(STEP)
         assert path_to(tree, step) == ["mine", "ExperienceSelector", STEP]
-        assert step.inputs == {"query": PLOT, "role": "Planner", "strategy": "model"}
-        assert step.outputs["candidates"] == ["charts", "refunds"]
-        assert step.outputs["chosen"] == ["charts"]
-        assert step.outputs["reasons"] == {"charts": "it is a chart"}
-        assert step.outputs["asked"] == ["charts", "refunds"]
-        assert set(step.outputs["scores"]) == {"charts", "refunds"}
+        assert step.inputs == {"query": PLOT, "role": "Planner", "strategy": "model", "namespace": []}
+        assert [each["exp_id"] for each in step.outputs["candidates"]] == ["charts", "refunds"]
+        [chosen] = step.outputs["chosen"]
+        assert (chosen["exp_id"], chosen["reason"]) == ("charts", "it is a chart")
+        assert step.outputs["asked_ids"] == ["charts", "refunds"]
         assert step.extra["metadata"]["who"] == "Ada"
-        [asked] = tracer.named("select_experiences")
-        assert path_to(tree, asked) == ["mine", "ExperienceSelector", STEP, "select_experiences"]
-        assert asked.run_type == "llm"
+        [asked] = tracer.named("memory.experience.choose")
+        assert path_to(tree, asked) == ["mine", "ExperienceSelector", STEP, "memory.experience.choose"]
+        assert [run.run_type for run in asked.child_runs] == ["llm"]
         assert asked.extra["metadata"]["who"] == "Ada"
         assert step.error is None
 
@@ -246,8 +245,8 @@ class TestTraces:
         tracer = Recorder()
         library.selector().invoke(PLOT, {"callbacks": [tracer]})
         [step] = tracer.named(STEP)
-        assert "chart" in step.outputs["reasons"]["charts"]
-        assert step.outputs["scores"]["refunds"] == 0
+        assert "chart" in step.outputs["chosen"][0]["reason"]
+        assert {"exp_id": "refunds", "score": 0} in step.outputs["candidates"]
         assert "fell_back" not in step.outputs
 
     def test_a_fallback_is_told(self, library):
@@ -255,7 +254,7 @@ class TestTraces:
         library.selector(model=Picky(ValueError("no"))).invoke(PLOT, {"callbacks": [tracer]})
         [step] = tracer.named(STEP)
         assert step.outputs["fell_back"] == "The model failed: ValueError."
-        [asked] = tracer.named("select_experiences")
+        [asked] = tracer.named("memory.experience.choose")
         assert "ValueError" in asked.error
 
     @pytest.mark.parametrize("asynchronous", [False, True])
@@ -266,14 +265,14 @@ class TestTraces:
         await selector.aselect(PLOT, config=config) if asynchronous else selector.select(PLOT, config=config)
         [tree] = tracer.trees
         assert tree.name == STEP
-        assert [run.name for run in tree.child_runs if run.run_type == "llm"] == ["select_experiences"]
+        assert [run.name for run in tree.child_runs] == ["memory.experience.choose"]
 
     def test_hooks_are_told(self, filled):
         events = []
         with AgentMemory(":memory:", hooks=[events.append]) as memory:
             memory.experiences(filled.path).selector().invoke(PLOT)
         [step] = [event for event in events if isinstance(event, StepFinished) and event.name == STEP]
-        assert step.outputs["chosen"] == ["charts"]
+        assert [each["exp_id"] for each in step.outputs["chosen"]] == ["charts"]
 
     def test_one_that_is_off_shows_no_step(self, library):
         tracer = Recorder()

@@ -104,7 +104,7 @@ class TestTallies:
 
     def test_hundreds_of_candidates_are_one_statement(self):
         steps = records.count("a\x1f", [f"e{n}" for n in range(300)], {"e7"}, now=5)
-        assert next(steps).query == "blob_namespace"
+        assert next(steps).query == "find_namespace"
         statement = steps.send([{"id": 3}])
         assert (statement.query, statement.parameters["namespace"], statement.parameters["now"]) == (
             "count_experiences",
@@ -118,9 +118,9 @@ class TestTallies:
     def test_a_namespace_that_goes_meanwhile_begins_it_again(self):
         steps = records.count("a\x1f", ["a"], [], now=5)
         assert [next(steps).query, steps.send([]).query, steps.send(()).query] == [
-            "blob_namespace",
+            "find_namespace",
             "create_namespace",
-            "blob_namespace",
+            "find_namespace",
         ]
         with pytest.raises(BranchMoved):
             steps.send([])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
-from pathlib import Path
+import textwrap
 from typing import TypedDict
 
 import pytest
@@ -13,6 +14,7 @@ from langgraph.types import Command, interrupt
 
 from langchain_agentmem import Experience, InvalidInput
 from langchain_agentmem.events import ExperienceSelectionFellBack
+from langchain_agentmem.memory.experience import library as guide
 from langchain_agentmem.work import usable_model
 
 from .conftest import PLOT
@@ -85,10 +87,9 @@ def test_an_id_that_is_none_is_refused_in_plain_english():
         Experience("a\x01", (), "When", "What")
 
 
-def test_the_example_of_the_readme_is_given_its_instruction(quick, shelf):
-    text = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    example = text[text.index("## Experiences") :]
-    [written] = re.findall(r'handcrafted_exp_files\.yaml"\)\.write_text\("""\n(.*?)"""', example, re.DOTALL)
+def test_the_example_of_the_guide_is_given_its_instruction(quick, shelf):
+    example = inspect.getdoc(guide)
+    written = textwrap.dedent(example.split("'''")[1])
     [question] = re.findall(r'"question": "([^"]*)"', example)
     shelf.put("handcrafted_exp_files.yaml", written)
     selector = quick.experiences(shelf.path).selector(role="CodeInterpreter")

@@ -318,12 +318,13 @@ class TestInAGraph:
         state = graph.get_state(config).values
         assert not any(is_injected(message) for message in state["messages"])
 
-    def test_it_stands_behind_a_compaction_and_beside_memory(self, quick, library):
+    @pytest.mark.parametrize("key", ["messages", "llm_input_messages"])
+    def test_it_stands_behind_a_compaction_and_beside_memory(self, quick, library, key):
         LayeredMemory(quick, "user-42").core.set("name", "Ada")
         builder = StateGraph(CompactionState)
         builder.add_node("compact", quick.compaction(None, BRIEF))
-        builder.add_node("memory", MemoryInjection(quick, "user-42", messages_key="llm_input_messages"))
-        builder.add_node("experience", library.selector(messages_key="llm_input_messages"))
+        builder.add_node("memory", MemoryInjection(quick, "user-42", messages_key=key))
+        builder.add_node("experience", library.selector(messages_key=key))
         builder.add_edge(START, "compact").add_edge("compact", "memory").add_edge("memory", "experience")
         graph = builder.compile(checkpointer=quick.checkpointer)
         config = {"configurable": {"thread_id": "t"}}

@@ -692,15 +692,6 @@ def test_a_memory_of_a_path_learns_too(tmp_path):
     assert known(facts) == {("likes", "tea"): ("m0",)}
 
 
-def test_a_trace_says_what_came_of_it():
-    steps = []
-    with AgentMemory(":memory:", hooks=[steps.append]) as memory:
-        said(memory.facts("b"), "Maya | likes | tea")
-        memory.facts("b", model=Scripted()).drain()
-    [learned] = [step.outputs for step in steps if step.name == "memory.facts.learn"]
-    assert learned == {"messages": 1, "failed": False, "lost": False, "unplaced": False}
-
-
 def test_a_text_that_is_extracted_at_once_is_asked_about_once(here):
     """The background leaves it alone, so that a model answers in its turn, and is paid once."""
     model = Scripted()

@@ -1,0 +1,76 @@
+"""LangChain's `create_agent` with a memory: middleware keeps its context small, tells it what it knows and what to do.
+
+Run it with `python examples/agent.py`. It needs the extra `[agents]` and no key: in place of the model there is a
+script. `create_agent("openai:…", …)` takes any model.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain.tools import tool
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+
+from langchain_agentmem import AgentMemory, Experience
+from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
+from langchain_agentmem.memory import ExperienceMiddleware, MemoryMiddleware
+
+
+@tool
+def read_diary(month: str) -> str:
+    """Read the garden diary of a month."""
+    return f"{month}: the quince at the south wall was pruned. " + "Rain, nothing was done. " * 150
+
+
+def call(name: str, **arguments: str) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call-{name}"}])
+
+
+SCRIPT = [
+    call("mem_core_set", key="garden", value="In the hills, with late frosts."),
+    AIMessage("Good to know."),
+    call("read_diary", month="March"),
+    AIMessage("In March the quince at the south wall was pruned."),
+    AIMessage("After the last frost, in the middle of May. Keep its root ball whole."),
+]
+
+
+class Script(GenericFakeChatModel):
+    """Stands for the model: it says what stands in the script, whatever it is asked."""
+
+    def bind_tools(self, *_: Any, **__: Any) -> "Script":  # noqa: D102
+        return self
+
+
+def main(folder: Path) -> None:
+    with AgentMemory(folder / "agent.db") as memory:
+        library = memory.experiences(folder)
+        library.add(Experience("roots", when="Use when a tree is moved or planted.", what="Keep the root ball whole."))
+        budget = ManagedMemoryConfig(threshold_tokens=600)
+        agent = create_agent(
+            Script(messages=iter(SCRIPT)),
+            [read_diary],
+            system_prompt="You are a gardener.",
+            middleware=[  # what shortens the history stands before what adds to a single call
+                CompactionMiddleware(memory, lambda _: "The diary of March was read.", budget),
+                ExperienceMiddleware(library),
+                MemoryMiddleware(memory, tools=True),  # and the agent may change its memory
+            ],
+            checkpointer=memory.checkpointer,
+        )
+        thread: RunnableConfig = {"configurable": {"thread_id": "garden"}, "callbacks": [memory.audit.handler()]}
+        for text in ("My garden is in the hills.", "What was done in March?", "When can I plant a medlar tree?"):
+            reply = agent.invoke({"messages": [HumanMessage(text)]}, thread)["messages"][-1]
+            print(f"user>  {text}\nagent> {reply.text}")
+
+        print("--- what the model was shown at the end")
+        for message in memory.audit.last(1)[0].messages:
+            print("\n".join(f"{message.role:>9}: {line}" for line in str(message.content).splitlines()))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        main(Path(temporary))

@@ -1,0 +1,62 @@
+"""Several agents share one memory: each researches on a branch of its own, and what they learned is merged.
+
+Run it with `python examples/several_agents.py`. It needs no extra and no key: the agents are functions here. They could
+be graphs, processes or machines; whoever opens the database and names a branch works on it.
+"""
+
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from langchain_agentmem import AgentMemory, LayeredMemory
+
+FOUND = {
+    "hotels": ("The Harbour Inn has a room for 90 euros a night.", "90"),
+    "trains": ("The night train to Lisbon costs 60 euros.", "60"),
+}
+
+
+def research(mine: LayeredMemory, topic: str) -> None:
+    """One agent: it begins with all that the team knew, and nobody sees what it notes before it is merged."""
+    text, price = FOUND[topic]
+    mine.recall.append("searched", f"{topic} for {mine.core.get()['traveller']}")
+    mine.archival.write(text, tags=[topic])
+    mine.core.set(topic, f"{price} euros")
+    mine.core.set("cheapest", f"{topic}, {price} euros")  # the other writes this too
+
+
+def main(database: Path) -> None:
+    with AgentMemory(database) as memory:
+        ours = memory.layers("trip", namespace=("acme",))  # a namespace for each tenant
+        ours.core.set("traveller", "Ada")
+        hotels, trains = (ours.fork(f"trip, {topic}") for topic in FOUND)  # nothing is copied
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(research, (hotels, trains), FOUND))
+
+        print("--- while they work")
+        print("the team knows:", ours.core.get())
+        print("hotels knows:  ", hotels.core.get())
+        print("hotels finds:  ", [record.content for record in hotels.archival.search("costs euros")])
+        for key, changed in hotels.diff(trains).core.changed.items():
+            print(f"hotels and trains differ in {key!r}: {changed.mine!r} and {changed.theirs!r}")
+
+        print("--- they are done")
+        for agent in (hotels, trains):
+            merged = ours.merge(agent)
+            print(f"{agent.name}: {', '.join(merged.core)} and {len(merged.archival)} record")
+            for conflict in merged.conflicts:
+                print(f"  both changed {conflict.key!r}: {conflict.parent!r} stays, not {conflict.child!r}")
+        ours.merge(trains, keys=["cheapest"], prefer="child")  # somebody has decided
+        print("the team knows:", dict(sorted(ours.core.get().items())))
+        print("and finds:     ", [record.content for record in ours.archival.search("what costs 60 euros")])
+        print(ours.tree())
+
+        print("--- another tenant sees nothing of it")
+        print(memory.layers("trip", namespace=("globex",)).core.get(), memory.search("Lisbon", namespace=("globex",)))
+        [found] = memory.search("Which train goes to Lisbon?", namespace=("acme",), limit=1)
+        print(found.kind, "|", found.text, "|", found.why)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        main(Path(temporary) / "agent.db")

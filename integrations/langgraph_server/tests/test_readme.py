@@ -1,0 +1,48 @@
+"""What the README says, as it says it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from langchain_agentmem import Retention
+
+from .readme import BLOCKS, CONFIG, PYTHON
+from .serving import APP, QUIET
+
+
+def test_every_block_is_tested():
+    assert {kind for kind, _ in BLOCKS} == {"sh", "json", "python"}
+    assert PYTHON.keys() == {"agent.py", "client.py", "users.py", "memories.py"}
+    assert json.loads(CONFIG) == json.loads((APP / "langgraph.json").read_text())
+
+
+def test_the_command_line_finds_nothing_wrong_with_the_configuration(tmp_path):
+    (tmp_path / "langgraph.json").write_text(CONFIG)
+    (tmp_path / "agent.py").write_text(PYTHON["agent.py"])
+    command = [sys.executable, "-m", "langgraph_cli", "validate"]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "is valid" in told
+    assert "warning" not in told
+
+
+def test_the_client_is_told_what_was_said_in_another_thread(server):
+    code = PYTHON["client.py"].replace("http://127.0.0.1:2024", server.url).replace('"agent"', '"readme"')
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "] My sister Ana lives in Lisbon.\n" in told
+
+
+def test_what_keeps_the_command_line_quiet_keeps_it_quiet_here_too():
+    assert "".join(f"{name}={value} " for name, value in QUIET.items()) in "".join(code for _, code in BLOCKS)
+
+
+async def test_a_memory_with_other_arguments_is_mounted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    memories = {}
+    exec(PYTHON["memories.py"], memories)
+
+    async with memories["checkpointer"]() as saver, memories["store"]() as store:
+        assert saver.retention == Retention(keep_last=50)
+        await store.aput(("ada",), "k", {"v": 1})
+        assert (await memories["memory"]().store.aget(("ada",), "k")).value == {"v": 1}

@@ -1,0 +1,300 @@
+"""The app, served by `langgraph dev`, and driven as any client drives it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+
+import pytest
+from langgraph_sdk.errors import BadRequestError, NotFoundError
+
+from .serving import TURN, ask, said, texts
+
+NOTE = "- The bicycle is green."
+LIVES = "Ana lives in Lisbon"
+
+
+def facts(answer):
+    """When which place is told of."""
+    return {
+        " ".join(each) for each in re.findall(r"^- \[fact, (since|from) .*\] Ana lives in (\w+)", answer, re.MULTILINE)
+    }
+
+
+def newest(client, thread):
+    return client.threads.get_state(thread)["checkpoint"]["checkpoint_id"]
+
+
+def tell(client, thread):
+    """Two turns. The checkpoint between them is given back."""
+    ask(client, thread, "Hello!")
+    between = newest(client, thread)
+    assert ask(client, thread, "Remember: The bicycle is green.") == "I will remember that."
+    return between
+
+
+class TestThreads:
+    def test_a_thread_remembers_what_it_noted_and_learned(self, client, thread):
+        tell(client, thread)
+        ask(client, thread, "Ana lives in Lisbon.")
+
+        assert NOTE in ask(client, thread, "What colour has the bicycle?").splitlines()
+        assert LIVES in ask(client, thread, "Where does Ana live?")
+
+    def test_other_threads_find_what_was_said_and_not_what_was_noted(self, client, thread):
+        ask(client, thread, "The piano was made in Leipzig.")
+        ask(client, thread, "Remember: The piano needs tuning in May.")
+        other = client.threads.create()["thread_id"]
+
+        answer = ask(client, other, "What about the piano?")
+
+        assert "The piano was made in Leipzig." in answer
+        assert "- The piano needs tuning in May." not in answer.splitlines()
+
+    def test_the_history_is_whole_and_newest_first(self, client, thread):
+        ask(client, thread, "Hello!")
+
+        history = client.threads.get_history(thread, limit=100)
+
+        assert [state["metadata"]["step"] for state in history] == [4, 3, 2, 1, 0, -1]
+        assert [state["next"] for state in history[1:]] == [
+            ["facts"],
+            ["answer"],
+            ["recall"],
+            ["compact"],
+            ["__start__"],
+        ]
+        assert texts(history[0]["values"]) == ["Hello!", "I know nothing of that."]
+        before = client.threads.get_history(thread, limit=2, before=history[2]["checkpoint"])
+        assert [state["metadata"]["step"] for state in before] == [1, 0]
+
+    def test_state_and_history_are_read_by_those_who_await_too(self, server, client, thread):
+        ask(client, thread, "Hello!")
+
+        async def read():
+            async with server.aclient() as aclient:
+                state = await aclient.threads.get_state(thread)
+                return state, await aclient.threads.get_history(thread, limit=100)
+
+        state, history = asyncio.run(read())
+        assert (state, history) == (client.threads.get_state(thread), client.threads.get_history(thread, limit=100))
+
+    def test_a_state_is_updated(self, client, thread):
+        ask(client, thread, "Hello!")
+
+        client.threads.update_state(thread, said("Edited in."), as_node="facts")
+
+        state = client.threads.get_state(thread)
+        assert texts(state["values"])[-1] == "Edited in."
+        assert state["next"] == []
+        assert state["metadata"]["source"] == "update"
+
+    def test_a_state_is_written_before_the_first_run(self, client):
+        thread = client.threads.create(graph_id="agent")["thread_id"]
+        checkpoint = {"thread_id": thread, "checkpoint_ns": "", "agentmem_namespace": ["ada"]}
+
+        client.threads.update_state(thread, said("The key is here."), as_node="facts", checkpoint=checkpoint)
+
+        answer = ask(client, thread, "Hello!")
+        assert texts(client.threads.get_state(thread)["values"]) == ["The key is here.", "Hello!", answer]
+
+    def test_a_deleted_thread_is_gone_with_its_memory(self, client, thread):
+        tell(client, thread)
+
+        client.threads.delete(thread)
+
+        with pytest.raises(NotFoundError):
+            client.threads.get_state(thread)
+        client.threads.create(thread_id=thread, graph_id="agent")
+        assert client.threads.get_state(thread)["values"] == {}
+        assert NOTE not in ask(client, thread, "What colour has the bicycle?").splitlines()
+
+    def test_many_threads_are_deleted_at_once(self, client):
+        threads = [client.threads.create()["thread_id"] for _ in range(3)]
+        for each in threads:
+            ask(client, each, "Hello!")
+
+        client.threads.prune(threads)
+
+        for each in threads:
+            client.threads.create(thread_id=each, graph_id="agent")
+            assert client.threads.get_state(each)["values"] == {}
+
+
+class TestTimeTravel:
+    def test_memory_goes_back_with_the_thread(self, client, thread):
+        between = tell(client, thread)
+        assert NOTE in ask(client, thread, "What colour has the bicycle?").splitlines()
+
+        answer = ask(client, thread, "What colour has the bicycle?", checkpoint_id=between)
+
+        assert NOTE not in answer.splitlines()
+        said_now = texts(client.threads.get_state(thread)["values"])
+        assert said_now == ["Hello!", "I know nothing of that.", "What colour has the bicycle?", answer]
+
+    def test_the_way_that_was_left_is_still_there(self, client, thread):
+        between = tell(client, thread)
+        left = newest(client, thread)
+        ask(client, thread, "Never mind.", checkpoint_id=between)
+
+        assert NOTE in ask(client, thread, "What colour has the bicycle?", checkpoint_id=left).splitlines()
+
+    def test_facts_go_back_too(self, client, thread):
+        ask(client, thread, "Ana lives in Lisbon.")
+        lisbon = newest(client, thread)
+        ask(client, thread, "Ana lives in Porto.")
+        now = facts(ask(client, thread, "Where does Ana live?"))
+        then = facts(ask(client, thread, "Where does Ana live?", checkpoint_id=lisbon))
+
+        assert (now, then) == ({"since Porto", "from Lisbon"}, {"since Lisbon"})
+
+    def test_a_fork_by_an_update_goes_on_from_there(self, client, thread):
+        between = tell(client, thread)
+        checkpoint = {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": between}
+
+        client.threads.update_state(
+            thread, said("What colour has the bicycle?"), as_node="__start__", checkpoint=checkpoint
+        )
+        answer = texts(client.runs.wait(thread, "agent", config=TURN))[-1]
+
+        assert NOTE not in answer.splitlines()
+
+
+class TestCopies:
+    def test_a_copy_has_the_history_and_the_memory_and_goes_its_own_way(self, client, thread):
+        tell(client, thread)
+
+        copy = client.threads.copy(thread)["thread_id"]
+        ask(client, copy, "Remember: The boat is red.")
+
+        assert NOTE in ask(client, copy, "What colour has the bicycle?").splitlines()
+        assert "- The boat is red." in ask(client, copy, "What colour has the boat?").splitlines()
+        assert "- The boat is red." not in ask(client, thread, "What colour has the boat?").splitlines()
+
+    def test_a_copy_outlives_what_it_was_copied_from(self, client, thread):
+        tell(client, thread)
+        copy = client.threads.copy(thread)["thread_id"]
+
+        client.threads.delete(thread)
+
+        assert texts(client.threads.get_state(copy)["values"])[0] == "Hello!"
+        assert NOTE in ask(client, copy, "What colour has the bicycle?").splitlines()
+
+
+class TestRuns:
+    def test_a_stream_shows_values_updates_tokens_and_memory_at_work(self, client, thread):
+        modes = ["values", "updates", "messages-tuple", "custom"]
+        parts = list(client.runs.stream(thread, "agent", input=said("Hello!"), config=TURN, stream_mode=modes))
+
+        of = {kind: [part.data for part in parts if part.event == kind] for kind in ("values", "updates", "custom")}
+        assert texts(of["values"][-1]) == ["Hello!", "I know nothing of that."]
+        assert [next(iter(data)) for data in of["updates"]] == ["compact", "recall", "answer", "facts"]
+        tokens = [data[0]["content"] for kind, data, *_ in parts if kind == "messages"]
+        assert "".join(tokens) == "I know nothing of that."
+        steps = [(data["event"], data["name"]) for data in of["custom"]]
+        assert ("started", "memory.injection.inject") in steps
+        assert ("finished", "memory.facts.remember") in steps
+        assert "error" not in {part.event for part in parts}
+
+    def test_a_run_in_the_background_is_joined(self, client, thread):
+        run = client.runs.create(thread, "agent", input=said("Hello!"), config=TURN)
+
+        assert texts(client.runs.join(thread, run["run_id"]))[-1] == "I know nothing of that."
+        assert client.runs.get(thread, run["run_id"])["status"] == "success"
+
+    def test_a_run_goes_on_where_it_was_interrupted(self, client, thread):
+        client.runs.wait(
+            thread, "agent", input=said("Remember: The bicycle is green."), config=TURN, interrupt_before=["tools"]
+        )
+        assert client.threads.get_state(thread)["next"] == ["tools"]
+
+        assert texts(client.runs.wait(thread, "agent", config=TURN))[-1] == "I will remember that."
+        assert ask(client, thread, "What colour has the bicycle?").splitlines().count(NOTE) == 1
+
+    def test_what_a_run_did_that_is_rolled_back_never_was(self, client, thread):
+        ask(client, thread, "Hello!")
+        run = client.runs.create(
+            thread, "agent", input=said("Remember: The bicycle is green."), config=TURN, interrupt_after=["tools"]
+        )
+        client.runs.join(thread, run["run_id"])
+        assert client.threads.get_state(thread)["next"] == ["compact"]
+
+        client.runs.delete(thread, run["run_id"])
+
+        assert texts(client.threads.get_state(thread)["values"]) == ["Hello!", "I know nothing of that."]
+        assert NOTE not in ask(client, thread, "What colour has the bicycle?").splitlines()
+
+    def test_runs_of_many_threads_at_once_do_not_mix(self, server):
+        async def one(client, number):
+            thread = (await client.threads.create())["thread_id"]
+            config = {"configurable": {"agentmem_namespace": [f"guest{number}"]}}
+            for text in (f"Remember: Box {number} holds marbles.", "Who holds marbles?"):
+                values = await client.runs.wait(thread, "agent", input=said(text), config=config)
+            return [line for line in texts(values)[-1].splitlines() if line.startswith("- Box")]
+
+        async def all_of_them():
+            async with server.aclient() as client:
+                return await asyncio.gather(*(one(client, number) for number in range(8)))
+
+        assert asyncio.run(all_of_them()) == [[f"- Box {number} holds marbles."] for number in range(8)]
+
+    def test_a_run_that_would_remember_without_a_thread_says_what_it_needs(self, client):
+        with pytest.raises(Exception, match="needs this memory's checkpointer"):
+            client.runs.wait(None, "agent", input=said("Hello!"), config=TURN)
+
+        kept = client.runs.wait(None, "agent", input=said("Hello!"), config=TURN, on_completion="keep")
+        assert texts(kept)[-1] == "I know nothing of that."
+
+    def test_a_namespace_that_is_none_is_refused(self, client, thread):
+        with pytest.raises(Exception, match="A namespace is a tuple of strings"):
+            ask(client, thread, "Hello!", config={"configurable": {"agentmem_namespace": "ada"}})
+
+
+class TestStore:
+    def test_items_are_put_found_listed_and_deleted(self, client):
+        top = f"library-{uuid.uuid4().hex}"
+        client.store.put_item([top, "music"], "n1", {"text": "Ana plays the violin on Sundays."})
+        client.store.put_item([top, "food"], "n2", {"text": "Bob cooks lentils."})
+
+        item = client.store.get_item([top, "music"], "n1")
+        assert (item["value"], item["namespace"]) == ({"text": "Ana plays the violin on Sundays."}, [top, "music"])
+        [found] = client.store.search_items([top], query="Who plays the violin?")["items"]
+        assert (found["key"], found["score"] > 0) == ("n1", True)
+        by_field = client.store.search_items([top], filter={"text": {"$eq": "Bob cooks lentils."}})["items"]
+        assert [each["key"] for each in by_field] == ["n2"]
+        assert client.store.list_namespaces(prefix=[top])["namespaces"] == [[top, "food"], [top, "music"]]
+        client.store.delete_item([top, "music"], "n1")
+        assert client.store.search_items([top], query="violin")["items"] == []
+
+    def test_an_item_is_found_by_the_agent_of_its_namespace_and_no_other(self, client, thread):
+        client.store.put_item(["ada", "notes"], "clock", {"text": "The clock is ten minutes fast."})
+        other = client.threads.create()["thread_id"]
+        bob = {"configurable": {"agentmem_namespace": ["bob"]}}
+
+        assert "The clock is ten minutes fast." in ask(client, thread, "Is the clock right?")
+        assert ask(client, other, "Is the clock right?", config=bob) == "I know nothing of that."
+
+    def test_an_item_ends_when_it_was_said_to(self, client):
+        client.store.put_item(["ada", "short"], "k", {"text": "soon gone"}, ttl=0.0005)
+
+        while client.store.get_item(["ada", "short"], "k", refresh_ttl=False) is not None:
+            continue
+        assert client.store.search_items(["ada", "short"])["items"] == []
+
+    def test_what_makes_no_sense_is_refused_and_said(self, client):
+        with pytest.raises(BadRequestError, match="ttl must be a positive number of minutes"):
+            client.store.put_item(["ada"], "k", {"text": "never"}, ttl=0)
+        with pytest.raises(BadRequestError, match="Unsupported operator"):
+            client.store.search_items(["ada"], filter={"text": {"$like": "x"}})
+
+
+class TestInside:
+    def test_the_server_calls_nobody_and_nothing_blocks_its_loop(self, server, client, thread):
+        ask(client, thread, "Hello!")
+
+        assert server.calls() == ""
+        assert "BlockingError" not in server.log()
+        assert "Using custom checkpointer" in server.log()
+        assert "Custom checkpointer missing" not in server.log()
+        assert not list(server.folder.glob(".langgraph_api/*checkpoint*"))

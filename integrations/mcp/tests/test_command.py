@@ -1,0 +1,111 @@
+"""The command `agentmem-mcp`: over stdin and stdout as a client starts it, and what it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+from langchain_agentmem_mcp.command import main
+
+from langchain_agentmem import AgentMemory
+
+from .conftest import asking
+from .served import COMMAND, INITIALIZE, TOKENS, environment, over_stdio
+
+
+async def test_a_client_that_starts_it_remembers_across_processes(sqlite_url):
+    options = ["--database", sqlite_url, "--namespace", "team/alice", "--branch", "user-42"]
+    async with over_stdio(*options) as client:
+        ask = asking(client)
+        record = await ask("remember", text="A pear: \u00fc\u2028\x00.")
+        await ask("set_core_memory", key="name", value="Ada")
+    with AgentMemory(sqlite_url) as memory:
+        layers = memory.layers("user-42", ("team", "alice"))
+        assert layers.core.get() == {"name": "Ada"}
+        assert layers.archival.get(record["id"]).content == "A pear: \u00fc\u2028\x00."
+    async with over_stdio(*options, "--read-only", mode="legacy") as client:
+        [entry] = (await asking(client)("read_core_memory"))["entries"]
+        assert entry["value"] == "Ada"
+        assert (await client.call_tool("remember", {"text": "x"})).is_error
+
+
+def test_it_ends_well_when_its_client_goes_away_whatever_that_sent(sqlite_url, monkeypatch):
+    sent = b"{nonsense\n\xff\n" + json.dumps(INITIALIZE).encode() + b"\n"
+    answers = io.BytesIO()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(sent)))
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(answers))
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # they are pytest's
+    assert main(["--database", sqlite_url]) == 0
+    given = {each.get("id"): each for each in map(json.loads, answers.getvalue().splitlines())}
+    assert given[1]["result"]["serverInfo"]["name"] == "agentmem"
+
+
+def test_it_ends_when_it_is_interrupted_while_it_waits_for_its_client(sqlite_url):
+    command = [COMMAND, "--database", sqlite_url]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, text=True, env=environment(), **pipes) as process:
+        process.stdin.write(json.dumps(INITIALIZE) + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == ""
+
+
+class TestRefusals:
+    @pytest.fixture
+    def told(self, capsys, tmp_path, monkeypatch):
+        """Run the command, which is to end by itself; gives its exit code and what it says."""
+        monkeypatch.chdir(tmp_path)
+        for name in [name for name in os.environ if name.startswith(("AGENTMEM_MCP", "AGENTMEM_DATA"))]:
+            monkeypatch.delenv(name)
+
+        def told(*options):
+            code = main(options)
+            said = capsys.readouterr()
+            assert said.out == ""  # that is for the protocol
+            return code, said.err
+
+        return told
+
+    @pytest.mark.parametrize(
+        ("options", "what"),
+        [
+            ([], "--database"),
+            (["--database", "x.db", "--http", "8765"], "HOST:PORT"),
+            (["--database", "x.db", "--http", "localhost:99999"], "HOST:PORT"),
+            (["--database", "x.db", "--http", "0.0.0.0:0"], "--tokens"),
+            (["--database", "x.db", "--namespace", "a//b"], "team/alice"),
+            (["--database", "x.db", "--branch", ""], "branch"),
+            (["--database", "x.db", "--tokens", "nowhere.json", "--http", "127.0.0.1:0"], "nowhere.json"),
+            (["--database", "mysql://x"], "postgresql://"),
+        ],
+    )
+    def test_wrong_options_are_explained(self, told, options, what):
+        code, said = told(*options)
+        assert (code, what in said) == (2, True), said
+
+    def test_tokens_are_for_http(self, told, monkeypatch):
+        monkeypatch.setenv("AGENTMEM_MCP_TOKENS", TOKENS)
+        code, said = told("--database", "x.db")
+        assert (code, "--http" in said) == (2, True)
+
+    def test_tokens_that_cannot_be_read_leave_nothing_open(self, told, monkeypatch):
+        for text in ("", "{}", '{"short": "alice"}'):
+            monkeypatch.setenv("AGENTMEM_MCP_TOKENS", text)
+            assert told("--database", "x.db", "--http", "127.0.0.1:0")[0] == 2
+
+    def test_a_port_that_is_taken_is_told(self, told):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            code, said = told("--database", "x.db", "--http", f"127.0.0.1:{taken.getsockname()[1]}")
+        assert (code, "cannot be served" in said) == (2, True)
+
+    def test_what_is_no_database_is_told(self, told, tmp_path):
+        (tmp_path / "x.db").write_text("This is a letter. " * 100)
+        code, said = told("--database", "x.db")
+        assert (code, "database" in said) == (3, True)

@@ -1,0 +1,148 @@
+"""Streamable HTTP on loopback, with the real command: tokens, several clients at once, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sqlite3
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from langchain_agentmem_mcp import create_server, tokens_of
+
+from langchain_agentmem import AgentMemory
+
+from .conftest import asking
+from .served import ALICE, BOB, INITIALIZE, TOKENS, listening, over_http, serving
+
+HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    path = tmp_path / "tokens.json"
+    path.write_text(TOKENS)
+    return str(path)
+
+
+async def test_clients_with_different_tokens_work_at_once_and_see_only_their_own(url, tokens):
+    async def work(client, name):
+        ask = asking(client)
+        for number in range(5):
+            await ask("remember", text=f"pear {number} of {name}")
+            await ask("set_core_memory", key=f"key {number}", value=name)
+            await ask("add_fact", subject=name, predicate="has", object=f"pear {number}")
+        found = (await ask("search_memory", query="pear", limit=100))["results"]
+        core = (await ask("read_core_memory"))["entries"]
+        return {each["text"].split()[-1] for each in found if each["kind"] == "record"}, {
+            each["value"] for each in core
+        }
+
+    with serving("--database", url, "--tokens", tokens) as (process, address):
+        async with (
+            over_http(address, ALICE) as alice,
+            over_http(address, BOB, "legacy") as bob,
+            over_http(address, ALICE, "legacy") as alice_too,
+        ):
+            both = await asyncio.gather(work(alice, "Alice"), work(bob, "Bob"), work(alice_too, "Alice"))
+        assert both == [({"Alice"}, {"Alice"}), ({"Bob"}, {"Bob"}), ({"Alice"}, {"Alice"})]
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.to_thread(process.wait, 60) == 130
+    with AgentMemory(url) as memory:
+        assert memory.layers("main", ("alice",)).core.get("key 1") == {"key 1": "Alice"}
+        assert memory.layers("main", ("bob", "notes")).core.get("key 1") == {"key 1": "Bob"}
+        assert len(memory.layers("main", ("alice",)).archival.all()) == 10
+        assert memory.verify().ok
+
+
+async def test_who_has_no_token_or_a_wrong_one_or_anothers_session_is_refused(memory):
+    server = create_server(memory, tokens=tokens_of(TOKENS))
+    async with listening(server) as address, httpx2.AsyncClient(headers=HEADERS, timeout=60) as http:
+
+        async def post(token, body=INITIALIZE, **more):
+            headers = {} if token is None else {"Authorization": token}
+            return await http.post(address, json=body, headers={**headers, **more})
+
+        for token in (None, "", "Bearer", "Bearer wrong-0123456789abcdef", f"Basic {ALICE}", f"Bearer {ALICE}x"):
+            refused = await post(token)
+            assert refused.status_code == 401
+            assert "alice" not in refused.text
+        opened = await post(f"Bearer {ALICE}")
+        assert opened.status_code == 200
+        session = {"Mcp-Session-Id": opened.headers["Mcp-Session-Id"]}
+        listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        assert (await post(f"Bearer {BOB}", listing, **session)).status_code == 404
+        assert (await post(f"Bearer {ALICE}", listing, **session)).status_code == 200
+
+
+async def test_a_web_page_of_another_site_cannot_reach_a_server_without_tokens(memory):
+    async with listening(create_server(memory)) as address:
+        async with httpx2.AsyncClient(headers=HEADERS, timeout=60) as http:
+            assert (await http.post(address, json=INITIALIZE, headers={"Host": "evil.example"})).status_code == 421
+            assert (
+                await http.post(address, json=INITIALIZE, headers={"Origin": "http://evil.example"})
+            ).status_code == 403
+            assert (await http.post(address, content=b" " * 5_000_000)).status_code == 413
+            assert (await http.post(address, content=b"{nonsense")).status_code == 400
+        async with over_http(address) as client:
+            assert await asking(client)("read_core_memory") == {"entries": []}
+
+
+async def test_it_ends_when_it_is_told_and_frees_its_port_while_a_client_is_connected(sqlite_url):
+    with serving("--database", sqlite_url, AGENTMEM_MCP_TOKENS=TOKENS) as (process, address):
+        async with over_http(address, ALICE, "legacy") as client:
+            await asking(client)("remember", text="A pear.")
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(process.wait, 60) == 143
+        where = urlsplit(address)
+        socket.create_server((where.hostname, where.port)).close()
+        assert "Traceback" not in process.stderr.read()
+    with AgentMemory(sqlite_url) as memory:
+        assert [each.content for each in memory.layers("main", ("alice",)).archival.all()] == ["A pear."]
+
+
+class Waiting(AgentMemory):
+    """A memory whose searches take until they are cancelled."""
+
+    def __init__(self, url):
+        super().__init__(url)
+        self.began, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def asearch(self, *args, **kwargs):
+        self.began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_call_that_its_client_cancels_ends_and_the_others_go_on(sqlite_url, mode):
+    with Waiting(sqlite_url) as memory:
+        async with listening(create_server(memory)) as address, over_http(address, mode=mode) as client:
+            search = asyncio.create_task(client.call_tool("search_memory", {"query": "x"}))
+            await memory.began.wait()
+            await asking(client)("remember", text="A pear.")
+            search.cancel()
+            await memory.ended.wait()
+            await asking(client)("remember", text="A fig.")
+        assert [each.content for each in memory.layers("main").archival.all()] == ["A pear.", "A fig."]
+
+
+async def test_a_write_that_is_cancelled_is_whole_or_not_there(sqlite_url):
+    with AgentMemory(sqlite_url) as memory, closing(sqlite3.connect(sqlite_url, isolation_level=None)) as other:
+        async with listening(create_server(memory)) as address, over_http(address) as client:
+            ask = asking(client)
+            await ask("set_core_memory", key="first", value="1")
+            other.execute("begin immediate")  # so that writes wait
+            write = asyncio.create_task(client.call_tool("add_fact", {"subject": "a", "predicate": "b", "object": "c"}))
+            await ask("read_core_memory")
+            write.cancel()
+            other.execute("rollback")
+            await ask("set_core_memory", key="second", value="2")
+        assert memory.layers("main").core.get() == {"first": "1", "second": "2"}
+        assert [fact.text for fact in memory.facts("main").history("a")] in ([], ["a b c"])
+        assert memory.verify().ok

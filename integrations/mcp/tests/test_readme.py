@@ -1,0 +1,44 @@
+"""What the README shows works as it stands there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+from langchain_agentmem_mcp import tokens_of
+from langchain_agentmem_mcp.command import _parser
+
+from .served import COMMAND
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+def test_the_code_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    [code] = blocks("python")
+    exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out == "My sister Ana lives in Lisbon.\n"
+
+
+def test_a_client_that_is_configured_like_this_starts_the_command():
+    [block] = blocks("json")
+    given = json.loads(block)["mcpServers"]["memory"]
+    assert given["command"] == Path(COMMAND).name
+    options = _parser().parse_args(given["args"])
+    assert (options.database, options.namespace, options.http) == ("/home/me/agent.db", "me", None)
+
+
+async def test_the_commands_can_be_given_and_the_tools_are_those_there_are(client):
+    _, served = blocks("sh")
+    tokens, command = served.splitlines()
+    assert len(tokens_of(shlex.split(tokens)[1])) == 2
+    options = _parser().parse_args(shlex.split(command)[1:])
+    assert (options.http, options.tokens) == ("127.0.0.1:8765", "tokens.json")
+    shown = {name for line in README.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)}
+    assert shown == {tool.name for tool in (await client.list_tools()).tools}

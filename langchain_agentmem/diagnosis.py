@@ -1,0 +1,161 @@
+"""What may be wrong with a database and around it, told with what to do about it. Nothing is changed by looking.
+
+    for finding in diagnose("agent.db"):
+        print(finding.level, finding.text, finding.remedy)
+
+It looks also where the database cannot be opened.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from langchain_agentmem import care
+from langchain_agentmem.database import Database
+from langchain_agentmem.errors import AgentMemoryError
+from langchain_agentmem.storage import POSTGRES_SCHEMES
+from langchain_agentmem.storage.health import Finding, sqlite_file, sqlite_itself
+from langchain_agentmem.vocabulary import FILES, tiktoken_file_present
+
+PACKAGE = "langchain-agentmem"
+EXTRAS = {
+    "postgres": "psycopg",
+    "agents": "langchain",
+    "vectors": "numpy",
+    "cli": "typer",
+    "import": "langgraph.checkpoint.sqlite",
+    "graph": "networkx",
+    "otel": "opentelemetry",
+}
+"""What each extra brings."""
+
+
+def diagnose(
+    url: str | None = None, *, deep: bool = True, checking: Callable[[str], object] | None = None
+) -> Iterator[Finding]:
+    """Look for trouble.
+
+    Args:
+        url: A path or a `postgresql://` URL. Default: only what is around every database.
+        deep: Whether the whole database is verified too, which reads all of it.
+        checking: Is told what is being verified.
+
+    Yields:
+        What was found, good and bad, one thing after the other.
+    """
+    yield from _environment()
+    if url is None:
+        return
+    sound = True
+    for finding in _place(url):
+        sound = sound and not (finding.name in {"file", "schema", "locks", "connection"} and finding.level != "ok")
+        yield finding
+    if deep and sound:
+        yield from _verified(url, checking)
+    elif deep:
+        yield Finding("verify", "note", "The content was not verified.", "Mend what is told above, and look again.")
+
+
+def _environment() -> Iterator[Finding]:
+    yield Finding("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield from _packages()
+    yield from sqlite_itself()
+    there = [name for name, module in EXTRAS.items() if _is_there(module)]
+    lacking = [name for name in EXTRAS if name not in there]
+    yield Finding(
+        "extras",
+        "ok",
+        f"installed: {', '.join(there) or 'none'}; not installed: {', '.join(lacking) or 'none'}",
+        f"pip install '{PACKAGE}[{','.join(lacking)}]' where one is wanted" if lacking else "",
+    )
+    missing = [encoding for encoding in FILES if tiktoken_file_present(encoding) is None]
+    if missing:
+        yield Finding(
+            "tokenizer",
+            "note",
+            f"tiktoken's vocabulary is not on this machine ({', '.join(missing)}), so tokens of OpenAI's models are "
+            "estimated, a little too high. Nothing is ever downloaded.",
+            "Where there is a network, load it once with tiktoken, and set TIKTOKEN_CACHE_DIR to its folder.",
+        )
+    else:
+        yield Finding("tokenizer", "ok", "tiktoken's vocabulary is here: tokens are counted")
+
+
+def _packages() -> Iterator[Finding]:
+    """Whether what the package needs is installed in the versions that it needs."""
+    try:
+        needed = importlib.metadata.requires(PACKAGE) or []
+        versions = [f"{PACKAGE} {importlib.metadata.version(PACKAGE)}"]
+    except importlib.metadata.PackageNotFoundError:
+        yield Finding("packages", "note", f"{PACKAGE} was not installed with pip.", f"pip install {PACKAGE}")
+        return
+    wrong = []
+    for text in needed:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            version = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            wrong.append(f"{requirement.name} is missing")
+            continue
+        versions.append(f"{requirement.name} {version}")
+        if not requirement.specifier.contains(version, prereleases=True):
+            wrong.append(f"{requirement.name} is {version}, needed is {requirement.specifier}")
+    if wrong:
+        yield Finding("packages", "problem", f"{'; '.join(wrong)}.", f"pip install --upgrade {PACKAGE}")
+    yield Finding("packages", "ok", ", ".join(versions))
+
+
+def _place(url: str) -> Iterator[Finding]:
+    if not url.startswith(POSTGRES_SCHEMES):
+        path = Path(url)
+        if path.is_file():
+            yield from sqlite_file(path)
+        else:
+            what = "is a folder" if path.is_dir() else "does not exist"
+            yield Finding("file", "problem", f"{url!r} {what}.", "Check the path; the first opening makes a database.")
+        return
+    try:
+        from langchain_agentmem.storage.postgres_health import server  # noqa: PLC0415 - an extra
+
+        yield from server(url)
+    except AgentMemoryError as error:
+        yield Finding("connection", "problem", str(error), "Check the address, the password and whether it runs.")
+
+
+def _verified(url: str, checking: Callable[[str], object] | None) -> Iterator[Finding]:
+    try:
+        with closing(Database(url)) as database:
+            problems = [*database.engine.problems(), *database.engine.read(lambda: care.verify(checking))[0]]
+    except AgentMemoryError as error:
+        problems = [str(error)]
+    for problem in problems:
+        yield Finding(
+            "verify",
+            "problem",
+            problem,
+            "Make a copy of the file, then restore the newest backup; `agentmem export` still reads what is whole.",
+        )
+    if not problems:
+        yield Finding("verify", "ok", "the content is whole")
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+__all__ = ["Finding", "diagnose"]

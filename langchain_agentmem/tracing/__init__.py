@@ -1,0 +1,32 @@
+"""Every operation of memory can be seen as a step of the agent's run, and costs next to nothing while nobody looks.
+
+    tracing = Tracing(hooks, metadata={"agentmem_database": "sqlite"})
+    with tracing.step("memory.conversation.add", inputs=lambda: {"messages": 2}) as step:
+        ids = store(messages)
+        step.finish(lambda: {"ids": ids})
+
+A step that is heard becomes a run under the caller's run, in LangSmith and in any other LangChain tracer:
+it is told to them the way LangChain tells its own, through the callbacks of the surrounding config. While
+the step is open it is the surrounding run, so that a model called within it shows beneath it. Whoever streams
+a graph with `stream_mode="custom"` sees it begin and end. Hooks get a `StepStarted` and a `StepFinished`, the
+log one DEBUG line, and `Measures` how long it took.
+
+Three things decide the shape of these modules:
+
+- Silence must be cheap (`listening.py`). LangChain takes tens of microseconds to find out that nobody listens,
+  LangSmith alone more than four. So we first look at the few places where a listener can be, and ask LangChain
+  only when one may be there. Where such a place is not as we know it, because the library has moved on, the
+  answer is "maybe".
+- Inputs and outputs are functions, called only when somebody listens; what is content in them is shown as the
+  user wants it (`showing.py`).
+- Looking on never changes what happens: nothing that tracing raises reaches the operation, and what the
+  operation raises passes unchanged.
+
+One object serves `with` and `async with`, as only the waiting differs.
+"""
+
+from langchain_agentmem.tracing.runs import RunType, within
+from langchain_agentmem.tracing.showing import Content, brief, documents
+from langchain_agentmem.tracing.steps import Step, Thunk, Tracing
+
+__all__ = ["Content", "RunType", "Step", "Thunk", "Tracing", "brief", "documents", "within"]

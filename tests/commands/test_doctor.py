@@ -1,0 +1,249 @@
+"""`agentmem doctor`: each trouble is found, explained, and has a remedy."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from langchain_agentmem import AgentMemory, diagnosis
+from langchain_agentmem.diagnosis import diagnose
+from langchain_agentmem.storage import health
+from langchain_agentmem.testing import WordEmbeddings
+from tests.forking import COMMAND, Forks
+
+
+@pytest.fixture
+def database(tmp_path) -> str:
+    path = str(tmp_path / "memory.db")
+    with AgentMemory(path) as memory:
+        memory.conversation("one").add(role="user", content="a heron")
+    return path
+
+
+def found(url, *, deep=False):
+    findings = {each.name: each for each in diagnose(url, deep=deep)}
+    assert all(each.remedy for each in findings.values() if each.level != "ok")
+    return findings
+
+
+def problem(url, name, *, deep=False):
+    finding = found(url, deep=deep)[name]
+    assert finding.level == "problem"
+    return finding
+
+
+@pytest.fixture(scope="module")
+def interpreter(tmp_path_factory):
+    with Forks(tmp_path_factory.mktemp("doctor"), "langchain_agentmem.commands.app") as forks:
+        yield forks
+
+
+@pytest.fixture
+def agentmem(interpreter):
+    return lambda *arguments, **environment: interpreter.run(COMMAND, *arguments, **environment)
+
+
+class TestTheCommand:
+    def test_a_sound_database(self, agentmem, database):
+        run = agentmem("doctor", "--database", database)
+        assert (run.returncode, run.stderr) == (0, "")
+        assert "ok    verify" in run.stdout
+        assert "0 problems" in run.stdout
+        assert run.stdout.isascii()
+
+    def test_json_and_the_environment_variable(self, agentmem, database):
+        told = json.loads(agentmem("doctor", "--json", "--quick", AGENTMEM_DATABASE=database).stdout)
+        assert told["ok"]
+        names = {each["name"] for each in told["findings"]}
+        assert {
+            "python",
+            "packages",
+            "sqlite",
+            "fts5",
+            "extras",
+            "tokenizer",
+            "locks",
+            "schema",
+            "disk",
+            "log",
+        } <= names
+        assert "verify" not in names
+        assert all(each.keys() == {"name", "level", "text", "remedy"} for each in told["findings"])
+
+    def test_a_problem_has_a_remedy_and_an_exit_code(self, agentmem, tmp_path):
+        run = agentmem("doctor", "--database", str(tmp_path / "nothing.db"))
+        assert run.returncode == 1
+        assert "does not exist" in run.stdout
+        assert "what to do: Check the path" in run.stdout
+        assert list(tmp_path.iterdir()) == []
+
+    def test_without_a_database_it_looks_around(self, agentmem):
+        run = agentmem("doctor")
+        assert run.returncode == 0
+        assert "fts5" in run.stdout
+
+
+class TestFiles:
+    def test_looking_changes_nothing(self, database):
+        before = Path(database).read_bytes()
+        found(database, deep=True)
+        assert Path(database).read_bytes() == before
+
+    def test_damage(self, database):
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("update content set body = x'7b7d'")
+            connection.commit()
+        assert "is not what was stored" in problem(database, "verify", deep=True).text
+
+    def test_broken_pages(self, database):
+        path = Path(database)
+        path.write_bytes(path.read_bytes()[:5000] + b"\xff" * 100_000)
+        findings = list(diagnose(database))
+        assert any(each.level == "problem" and each.remedy for each in findings)
+
+    def test_what_is_no_database(self, tmp_path):
+        path = tmp_path / "notes.txt"
+        path.write_text("not a database " * 100)
+        assert "not a database" in problem(str(path), "file").text
+        assert "folder" in problem(str(tmp_path), "file").text
+
+    def test_another_programs_database(self, tmp_path):
+        path = str(tmp_path / "theirs.db")
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("create table t (x)")
+        assert "another program" in problem(path, "file").text
+
+    def test_a_newer_schema_and_an_older_one(self, database):
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("insert into agentmem_migration values ('9999_from_the_future', 1)")
+            connection.commit()
+        assert "9999_from_the_future" in problem(database, "schema", deep=True).text
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("delete from agentmem_migration where name >= '0011'")
+            connection.commit()
+        schema = found(database)["schema"]
+        assert (schema.level, "0011" in schema.text) == ("note", True)
+
+    def test_who_holds_the_lock(self, database):
+        program = (
+            "import sqlite3, sys\n"
+            f"connection = sqlite3.connect({database!r}, isolation_level=None)\n"
+            "connection.execute('begin immediate')\n"
+            "print('held', flush=True)\n"
+            "sys.stdin.read()\n"
+        )
+        with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            assert other.stdout is not None
+            assert other.stdin is not None
+            assert other.stdout.readline() == b"held\n"
+            locks = problem(database, "locks")
+            if sys.platform == "linux":
+                assert str(other.pid) in locks.text
+            other.stdin.close()
+        assert found(database)["locks"].level == "ok"
+
+    def test_messages_from_the_future(self, tmp_path):
+        path = str(tmp_path / "future.db")
+        with AgentMemory(path, clock=lambda: datetime.now(UTC) + timedelta(days=2)) as memory:
+            memory.conversation("one").add(role="user", content="hello from tomorrow")
+        assert "minutes from now" in problem(path, "clock").text
+
+    def test_no_room(self, database, monkeypatch):
+        usage = shutil.disk_usage("/")._replace(free=1_000)
+        monkeypatch.setattr(health.shutil, "disk_usage", lambda _: usage)
+        assert "Make room" in problem(database, "disk").remedy
+
+    def test_a_network_file_system(self, database, monkeypatch):
+        read = Path.read_text
+        mounts = f"server:/x {Path(database).parent} nfs4 rw 0 0\nproc /proc proc rw 0 0\n"
+        monkeypatch.setattr(
+            Path, "read_text", lambda path, **k: mounts if str(path) == "/proc/mounts" else read(path, **k)
+        )
+        assert "nfs4" in problem(database, "file_system").text
+
+    def test_what_may_only_be_read(self, database, monkeypatch):
+        access = health.os.access
+        monkeypatch.setattr(health.os, "access", lambda path, mode: mode != health.os.W_OK and access(path, mode))
+        findings = found(database)
+        assert findings["permissions"].level == "note"
+        assert "may only be read" in findings["locks"].text
+
+    def test_an_interrupted_copy(self, database):
+        Path(f"{database}.copying").write_bytes(b"")
+        assert found(database)["interrupted"].level == "note"
+
+    def test_vectors_that_are_still_to_be_made(self, database):
+        with AgentMemory(database, index={"embed": WordEmbeddings(8), "dims": 8}) as memory:
+            memory.settle()
+        assert found(database)["vectors"].text == "every document has one of 8 dimensions"
+        with AgentMemory(database) as memory:
+            memory.conversation("one").add(role="user", content="another heron")
+        assert found(database)["vectors"].text.startswith("1 documents wait")
+
+
+class TestAround:
+    def test_no_tokenizer(self, monkeypatch):
+        monkeypatch.setattr(diagnosis, "tiktoken_file_present", lambda _: None)
+        finding = found(None)["tokenizer"]
+        assert finding.level == "note"
+        assert "estimated" in finding.text
+
+    def test_a_package_that_is_too_old(self, monkeypatch):
+        version = diagnosis.importlib.metadata.version
+        monkeypatch.setattr(
+            diagnosis.importlib.metadata, "version", lambda name: "0.1" if name == "langgraph" else version(name)
+        )
+        [wrong] = [each for each in diagnose(None) if each.level == "problem"]
+        assert "langgraph is 0.1" in wrong.text
+
+    def test_a_sqlite_without_full_text_search(self, monkeypatch):
+        class Connection:
+            def execute(self, _):
+                return self
+
+            def fetchone(self):
+                return (0,)
+
+            def close(self):
+                pass
+
+        monkeypatch.setattr(health.sqlite3, "connect", lambda *_, **__: Connection())
+        monkeypatch.setattr(health.sqlite3, "sqlite_version_info", (3, 30, 0))
+        findings = found(None)
+        assert (findings["fts5"].level, findings["sqlite"].level) == ("problem", "problem")
+
+
+class TestServers:
+    def test_a_sound_one(self, new_database):
+        url = new_database("postgres")
+        with AgentMemory(url) as memory:
+            memory.conversation("one").add(role="user", content="a heron")
+        findings = found(url, deep=True)
+        assert not [each for each in findings.values() if each.level == "problem"]
+        assert {"postgresql", "pgvector", "permissions", "schema", "locks", "clock", "verify"} <= findings.keys()
+
+    def test_one_that_is_not_there(self):
+        assert problem("postgresql://nobody:secret@127.0.0.1:1/x", "connection")
+        assert not any("secret" in each.text for each in diagnose("postgresql://nobody:secret@127.0.0.1:1/x"))
+
+    def test_a_newer_schema(self, new_database):
+        url = new_database("postgres")
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("insert into agentmem.agentmem_migration values ('9999_from_the_future', 1)")
+            try:
+                assert "9999" in problem(url, "schema", deep=True).text
+            finally:
+                connection.execute("delete from agentmem.agentmem_migration where name like '9999%'")
+
+    @pytest.mark.bare
+    def test_nothing_stored_yet(self, new_database):
+        assert found(new_database("postgres"))["schema"].level == "note"

@@ -1,0 +1,498 @@
+"""The commands that read: one database with everything, shown as text that commands no terminal, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from langchain_agentmem import AgentMemory, Message, cli
+from langchain_agentmem.commands.drawing import graph, indented
+
+HOSTILE = "\x1b[31mred\x1b[0m \u202egpj.exe [bold]plain[/bold] :smile: \x07\x9b2J"
+SHOWN = r"\x1b[31mred\x1b[0m \u202egpj.exe [bold]plain[/bold] :smile: \x07\x9b2J"
+WHOSE = ("ada", "private")
+
+
+class State(MessagesState, total=False):
+    turns: int
+    note: str
+
+
+def config(**more):
+    return {"configurable": {"thread_id": "trip", "agentmem_namespace": WHOSE, **more}}
+
+
+def fill(memory: AgentMemory) -> None:
+    """A thread that forks twice and waits, a long conversation, branches, and facts that changed."""
+
+    def answer(state, config):
+        turn = len(state["messages"])
+        memory.layers(config).core.set("turn", str(turn))
+        memory.facts(config).add_fact("user", "Ana", "visits", f"City {turn}")
+        session = memory.session(config)
+        session.add_post(session.create_round("q").id, send_from="User", send_to="Planner", message=f"go {turn}")
+        memory.thread_store.put(("prefs",), "seat", {"row": turn})
+        call = {"id": f"call-{turn}", "name": "look", "args": {"at": "map"}}
+        reply = AIMessage(f"answer {turn}", id=f"a{turn}", tool_calls=[call])
+        gone = [RemoveMessage("m1")] if turn == 5 else []
+        return {"messages": [*gone, reply], "turns": turn, "note": HOSTILE}
+
+    def ask(state):
+        if state["turns"] == 5:
+            interrupt({"question": f"sure? {HOSTILE}"})
+        return {}
+
+    builder = StateGraph(State)
+    builder.add_node("answer", answer)
+    builder.add_node("ask", ask)
+    builder.add_edge(START, "answer")
+    builder.add_edge("answer", "ask")
+    app = builder.compile(checkpointer=memory.checkpointer)
+    app.invoke({"messages": [HumanMessage(f"Hello {HOSTILE}\nand good day", id="m1")]}, config())
+    first = memory.checkpointer.history(config()).checkpoints[0].checkpoint_id
+    app.invoke({"messages": [HumanMessage("By sea", id="m2")]}, config())
+    for text, key in (("By air", "m3"), ("By train", "m4")):
+        app.invoke({"messages": [HumanMessage(text, id=key)]}, config(checkpoint_id=first))
+    app.invoke({"messages": [HumanMessage("Really?", id="m5")]}, config())
+    memory.conversation("trip", WHOSE).add(Message(role="user", content="a logged heron", message_id="l1"))
+    talk = memory.conversation("talk", ("ben",))
+    for n in range(60):
+        role = "assistant" if n % 2 else "user"
+        talk.add(
+            Message(role=role, name="Ben" if n == 58 else None, content=f"heron {n}\r\n{HOSTILE}", message_id=f"x{n}")
+        )
+    main = memory.layers("main", ("ada",))
+    main.core.set("name", "Ada")
+    facts = memory.facts("main", ("ada",))
+    turin, lisbon = datetime(2024, 1, 1, tzinfo=UTC), datetime(2025, 1, 1, tzinfo=UTC)
+    facts.add_fact("user", "Ana", "lives in", "Turin", valid_from=turin, confidence=0.5, source="m1")
+    facts.add_fact("user", "Ana", "lives in", "Lisbon", valid_from=lisbon)
+    facts.add_fact("user", "Lisbon", "lies in", "Portugal", valid_from=turin)
+    draft = main.fork("draft")
+    draft.core.set("name", f"Ada {HOSTILE}")
+    draft.recall.append("asked", "how is the heron")
+    draft.fork("deep")
+    main.fork("other")
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory) -> str:
+    path = str(tmp_path_factory.mktemp("reading") / "memory.db")
+    with AgentMemory(path) as memory:
+        fill(memory)
+    return path
+
+
+class Ran(TypedDict):
+    code: int
+    output: str
+    errors: str
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, database):
+    """Runs a command in this process; the environment names the database."""
+    for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AGENTMEM_DATABASE", database)
+
+    def call(*arguments: str) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["agentmem", *arguments])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        output, errors = capsys.readouterr()
+        return Ran(code=left.value.code or 0, output=output, errors=errors)
+
+    return call
+
+
+@pytest.fixture
+def lines(run):
+    """The lines that a command printed that found nothing wrong, and no others."""
+
+    def call(*arguments: str) -> list[str]:
+        ran = run(*arguments)
+        assert (ran["code"], ran["errors"]) == (0, "")
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", ran["output"])
+        return ran["output"].splitlines()
+
+    return call
+
+
+@pytest.fixture
+def told(run):
+    """The JSON that a command printed."""
+
+    def call(*arguments: str):
+        ran = run(*arguments, "--json")
+        assert (ran["code"], ran["errors"]) == (0, "")
+        assert ran["output"].isascii()
+        return json.loads(ran["output"])
+
+    return call
+
+
+@pytest.fixture
+def refused(run):
+    """The one line that a refused command printed."""
+
+    def call(*arguments: str, code: int = 2) -> str:
+        ran = run(*arguments)
+        assert (ran["code"], ran["output"]) == (code, "")
+        [line] = ran["errors"].splitlines()
+        return line
+
+    return call
+
+
+@pytest.fixture
+def checkpoints(told):
+    """Ids of checkpoints: where the thread forks, the end of each of its branches, and the newest."""
+    every = told("branches", "trip")
+    parents = [each["parent_id"] for each in every]
+    ends = [each["checkpoint_id"] for each in every if each["checkpoint_id"] not in parents]
+    fork = next(name for name in parents if parents.count(name) == 3)
+    return {"fork": fork, "train": ends[0], "air": ends[1], "sea": ends[2]}
+
+
+class TestThreads:
+    def test_as_plain_columns_that_are_not_cut(self, lines, told):
+        heading, *rows = lines("threads")
+        assert heading.split("  ")[0] == "thread"
+        newest = told("threads")[1]["checkpoint_id"]
+        assert [re.split(r" {2,}", row)[:5] for row in rows] == [
+            ["talk", "ben", "0", "0", "60"],
+            ["trip", "ada/private", "19", "2", "1"],
+        ]
+        assert rows[1].endswith(newest)
+
+    def test_a_namespace_a_limit_and_how_many_more_there_are(self, lines, told):
+        assert [each["thread_id"] for each in told("threads", "--namespace", "ada")] == ["trip"]
+        assert lines("threads", "--limit", "1")[-1] == "… and 1 more: --limit 2"
+        assert len(told("threads", "--limit", "1")) == 1
+        assert lines("threads", "--namespace", "nobody") == ["There are no threads and no conversations."]
+
+    def test_many_are_paged(self, tmp_path, lines, told):
+        path = str(tmp_path / "many.db")
+        with AgentMemory(path) as memory:
+            for n in range(1253):
+                memory.conversation(f"c{n}").add(role="user", content="x")
+        found = lines("threads", "--database", path)
+        assert (len(found), found[-1]) == (52, "… and 1,203 more: --limit 1253")
+        assert len(told("threads", "--database", path)) == 1253
+
+
+class TestShow:
+    def test_a_thread_says_who_said_what_and_at_which_step(self, lines):
+        head, *rest = lines("show", "trip")
+        assert re.fullmatch(r"thread ada/private/trip: 5 messages at checkpoint \S+ \(step 9, loop\)", head)
+        assert rest[:9] == [
+            "assistant  a1  step 1",
+            "   answer 1",
+            '   calls look {"at": "map"}  call-1',
+            "user  m4  step 4",
+            "   By train",
+            "assistant  a3  step 5",
+            "   answer 3",
+            '   calls look {"at": "map"}  call-3',
+            "user  m5  step 8",
+        ]
+        assert f"state note = {SHOWN}" in rest
+        assert any(line.startswith('waits: {"question": "sure? ') for line in rest)
+        assert rest[-1] == "(its conversation's log holds 1 message: agentmem show trip --conversation)"
+
+    def test_at_a_checkpoint_it_is_as_it_was(self, lines, told, checkpoints):
+        shown = lines("show", "trip", "--at", checkpoints["fork"])
+        assert [line for line in shown if line.startswith(("user", "assistant"))] == [
+            "user  m1  step 0",
+            "assistant  a1  step 1",
+        ]
+        assert shown[2:4] == [f"   Hello {SHOWN}", "   and good day"]
+        found = told("show", "trip", "--at", checkpoints["air"])
+        assert [each["id"] for each in found["messages"]] == ["m1", "a1", "m3", "a3"]
+        assert [each["step"] for each in found["messages"]] == [0, 1, 4, 5]
+        assert found["messages"][0]["text"] == f"Hello {HOSTILE}\nand good day"
+        assert found["messages"][1]["tool_calls"] == [{"id": "call-1", "name": "look", "arguments": '{"at": "map"}'}]
+        assert (found["checkpoint_id"], found["state"]["turns"], found["waits"]) == (checkpoints["air"], 3, [])
+
+    def test_what_came_before_is_counted(self, lines, told):
+        shown = lines("show", "trip", "--limit", "2")
+        assert shown[1] == "… 3 before these: --limit 5"
+        assert [each["id"] for each in told("show", "trip", "--limit", "2")["messages"]] == ["m5", "a5"]
+
+    def test_a_conversation_by_its_end_or_around_a_message(self, lines, told):
+        shown = lines("show", "talk", "--limit", "2")
+        assert shown[0] == "conversation ben/talk: 60 messages"
+        assert shown[1] == "… 58 before these: --limit 60"
+        assert re.fullmatch(r"user \(Ben\)  x58  \d{4}-\d\d-\d\d \d\d:\d\d", shown[2])
+        assert shown[3:5] == ["   heron 58", f"   {SHOWN}"]
+        assert len([line for line in lines("show", "talk") if line.startswith(("user", "assistant"))]) == 50
+        assert len(told("show", "talk")["messages"]) == 60
+        around = told("show", "talk", "--around", "x30", "--limit", "3")
+        assert [each["id"] for each in around["messages"]] == ["x29", "x30", "x31"]
+        logged = told("show", "trip", "--conversation")
+        assert (logged["kind"], [each["text"] for each in logged["messages"]]) == ("conversation", ["a logged heron"])
+
+    def test_a_namespace_above_it_names_it_too(self, told):
+        for namespace in ("ada", "ada/private"):
+            assert told("show", "trip", "--namespace", namespace)["namespace"] == ["ada", "private"]
+
+    def test_what_is_not_there_is_refused(self, refused, tmp_path, checkpoints):
+        assert refused("show", "nobody") == "There is no thread or conversation 'nobody'. See: agentmem threads"
+        assert "in ben" in refused("show", "trip", "--namespace", "ben")
+        assert refused("show", "trip", "--at", "x") == "'trip' has no checkpoint 'x'. See: agentmem branches trip"
+        assert "no checkpoints" in refused("show", "talk", "--at", checkpoints["air"])
+        assert "--at" in refused("show", "trip", "--conversation", "--at", "x")
+        assert "x99" in refused("show", "talk", "--around", "x99")
+        path = str(tmp_path / "two.db")
+        with AgentMemory(path) as memory:
+            for name in ("ada", "ben"):
+                memory.conversation("talk", (name,)).add(role="user", content="x")
+        assert refused("show", "talk", "--database", path).endswith("2 namespaces: ada, ben. Say --namespace.")
+
+
+class TestSearch:
+    def test_reasons_are_readable_and_what_counted_most_comes_first(self, lines, told):
+        shown = lines("search", "logged heron", "--limit", "1")
+        assert re.fullmatch(r"1\. \d\.\d\d  \S+ \S+  message  ada/private/trip  l1", shown[0])
+        assert re.fullmatch(r"   why: the words logged \+\d\.\d\d, heron \+\d\.\d\d(; also .+)?", shown[2])
+        [found] = told("search", "logged heron", "--limit", "1")
+        assert found["why"]["terms"].keys() == {"logged", "heron"}
+
+    def test_each_option_narrows_it(self, told):
+        def kinds(*options):
+            return {each["kind"] for each in told("search", "heron", "--limit", "100", *options)}
+
+        assert kinds() == {"message", "event"}
+        assert kinds("--kind", "event") == {"event"}
+        assert kinds("--kind", "event", "--kind", "message") == {"message", "event"}
+        assert [each["id"] for each in told("search", "heron", "--conversation", "trip")] == ["l1"]
+        of_role = told("search", "heron", "--role", "assistant", "--limit", "100")
+        assert {int(each["id"][1:]) % 2 for each in of_role} == {1}
+        assert told("search", "heron", "--before", "2000-01-01") == []
+        assert told("search", "heron", "--after", "2999-01-01T00:00+02:00") == []
+        assert len(told("search", "heron", "--after", "2000-01-01", "--limit", "3")) == 3
+
+    def test_what_makes_no_sense_is_refused(self, run, refused):
+        assert "no kind 'x'" in refused("search", "heron", "--kind", "x")
+        ran = run("search", "heron", "--before", "yesterday")
+        assert ran["code"] == 2
+        assert "'yesterday' is no time such as" in ran["errors"]
+
+
+class TestBranches:
+    def test_a_thread_is_drawn_as_git_draws_commits(self, lines, checkpoints):
+        shown = lines("branches", "trip")
+        drawn = [re.split(r" {2}(?=\S)", line)[0] for line in shown]
+        assert drawn[-5:] == ["|/_/", "*", "*", "*", "*"]
+        assert [line.count("|") for line in drawn[:-5]] == [0] * 7 + [1] * 4 + [2] * 4
+        assert shown[-4].startswith(f"*  {checkpoints['fork']}  step 2  loop  ")
+
+    def test_a_limit_leaves_the_oldest_out(self, lines, told):
+        assert lines("branches", "trip", "--limit", "3")[-1] == "… and 16 more: --limit 19"
+        assert len(told("branches", "trip", "--limit", "3")) == 3
+
+    def test_named_branches_are_a_tree(self, lines, told):
+        shown = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "TIME", line) for line in lines("branches")]
+        assert shown == [
+            "ada",
+            "  main  TIME  4 of its own",
+            "  +- draft  TIME  2 of its own",
+            "     +- deep  TIME  0 of its own",
+            "  +- other  TIME  0 of its own",
+        ]
+        assert [(each["name"], each["parent"]) for each in told("branches", "--namespace", "ada")] == [
+            ("main", None),
+            ("draft", "main"),
+            ("deep", "draft"),
+            ("other", "main"),
+        ]
+        assert lines("branches", "--namespace", "ben") == ["There are no named branches."]
+        assert "no checkpoints" in lines("branches", "talk")[0]
+
+    def test_any_order_of_forks_can_be_drawn(self):
+        def drawn(text, *, complete=True):
+            nodes = [(each[0], each[1:] or None) for each in text.split()]
+            return [line for line, _ in graph(nodes, complete=complete)]
+
+        assert drawn("ca ba a") == ["*", "| *", "|/", "*"]
+        assert drawn("da ca eb bx a") == ["*", "| *", "| | *", "| | *", "|/", "*"]
+        assert drawn("db cy ab b", complete=True) == ["*", "| *", "| *", "|/", "*"]
+        assert drawn("da eb ca b a") == ["*", "| *", "| | *", "| * |", "|__/", "*"]
+        assert drawn("ba", complete=False) == ["*"]
+        assert drawn("ba cx", complete=False) == ["*", "| *"]
+        assert [place for _, place in graph([("b", "a"), ("c", "a"), ("a", None)], complete=True)] == [0, 1, None, 2]
+        assert list(graph([], complete=True)) == []
+        assert len(indented(5_000)) < 200
+
+
+class TestDiff:
+    def test_two_branches(self, lines, told):
+        shown = lines("diff", "main", "draft")
+        assert shown[:3] == ["core", "  - name: Ada", f"  + name: Ada {SHOWN}"]
+        assert shown[3] == "recall"
+        assert shown[4].endswith(": how is the heron")
+        found = told("diff", "draft", "main")
+        assert (found["from"], found["to"], found["namespace"], found["thread_id"]) == ("draft", "main", ["ada"], None)
+        assert [(each["layer"], each["change"]) for each in found["changes"]] == [
+            ("core", "changed"),
+            ("recall", "removed"),
+        ]
+        assert lines("diff", "draft", "deep") == ["Nothing differs."]
+
+    def test_two_checkpoints_in_all_that_follows_the_thread(self, told, lines, checkpoints):
+        found = told("diff", checkpoints["fork"], checkpoints["sea"], "--thread", "trip")
+        changes = {(each["layer"], each["change"]): (each["from"], each["to"]) for each in found["changes"]}
+        assert changes["state", "changed"] == ("1", "3")
+        assert changes["items", "changed"] == ('{"row": 1}', '{"row": 3}')
+        assert changes["core", "changed"] == ("1", "3")
+        assert changes["facts", "added"] == (None, "Ana visits City 3")
+        assert changes["posts", "added"] == (None, "User -> Planner: go 3")
+        said = [each["key"] for each in found["changes"] if each["layer"] == "messages"]
+        assert said == ["m2", "a3"]
+        shown = lines("diff", checkpoints["air"], "--thread", "trip", "--limit", "2")
+        assert shown[1:3] == ["  - m1: user: Hello " + SHOWN + " and good day", "  - m3: user: By air"]
+        assert re.fullmatch(r"… and \d+ more: --limit \d+", shown[-1])
+
+    def test_a_checkpoint_does_not_differ_from_itself(self, lines, checkpoints):
+        assert lines("diff", "--thread", "trip", checkpoints["sea"], checkpoints["sea"]) == ["Nothing differs."]
+
+    def test_what_is_not_there_is_refused(self, refused, checkpoints):
+        assert refused("diff", "main", "nope") == "There is no branch 'nope'. See: agentmem branches"
+        assert "branch 'main'" in refused("diff", "main", "draft", "--namespace", "ben")
+        assert "Name two" in refused("diff", "main")
+        assert "no checkpoint 'main'" in refused("diff", "main", checkpoints["air"], "--thread", "trip")
+
+
+class TestFacts:
+    def test_what_holds_what_held_and_how_it_changed(self, lines, told):
+        assert [line.rsplit("  ", 1)[0] for line in lines("facts")] == [
+            "Lisbon lies in Portugal  since 2024-01-01",
+            "Ana lives in Lisbon  since 2025-01-01",
+        ]
+        then = lines("facts", "Ana", "--as-of", "2024-05-05")
+        assert then[0].startswith("Ana lives in Turin  from 2024-01-01 until 2025-01-01  50% sure  ")
+        assert then[1] == "   told by user: m1"
+        assert [each["object"] for each in told("facts", "Ana", "--history")] == ["Turin", "Lisbon"]
+        assert [each["subject"] for each in told("facts", "Lisbon")] == ["Lisbon", "Ana"]
+        assert told("facts", "--known", "2020-01-01") == []
+        assert lines("facts", "Nobody") == ["No such facts are known."]
+        assert lines("facts", "--limit", "1")[-1] == "… and 1 more: --limit 2"
+
+    def test_neighbours(self, lines, told):
+        near = told("facts", "Ana", "--neighbours", "--depth", "2")
+        assert [(each["name"], each["distance"]) for each in near] == [("Lisbon", 1), ("Portugal", 2)]
+        assert near[1]["fact"]["predicate"] == "lies in"
+        assert lines("facts", "Ana", "--neighbours")[0] == "Lisbon  (1 away)"
+
+    def test_those_of_a_thread_at_a_checkpoint(self, told, checkpoints):
+        at_fork = told("facts", "--thread", "trip", "--at", checkpoints["fork"])
+        assert [each["object"] for each in at_fork] == ["City 1"]
+        assert [each["object"] for each in told("facts", "--thread", "trip")] == ["City 1", "City 3", "City 5"]
+
+    def test_what_makes_no_sense_is_refused(self, refused):
+        assert "no branch 'nope'" in refused("facts", "--branch", "nope")
+        for arguments in (["--history"], ["--neighbours"], ["--at", "x"], ["Ana", "--history", "--neighbours"]):
+            assert refused("facts", *arguments)
+
+
+EVERY = {
+    "threads": ["threads"],
+    "show": ["show", "trip"],
+    "show a conversation": ["show", "talk", "--limit", "3"],
+    "search": ["search", "heron", "--limit", "3"],
+    "branches": ["branches"],
+    "branches of a thread": ["branches", "trip"],
+    "diff": ["diff", "main", "draft"],
+    "facts": ["facts"],
+    "neighbours": ["facts", "Ana", "--neighbours"],
+    "audit": ["audit", "--last", "1"],
+}
+
+
+class TestEveryCommand:
+    @pytest.mark.parametrize("name", EVERY)
+    def test_its_help_documents_every_key_of_its_json(self, run, told, name):
+        if name == "audit":
+            return
+        documented = run(EVERY[name][0], "--help")["output"].partition("JSON:")[2]
+        found = told(*EVERY[name])
+        for each in (
+            found if isinstance(found, list) else [found, *found.get("messages", ()), *found.get("changes", ())]
+        ):
+            for key in each:
+                assert re.search(rf"\b{key}\b", documented), (name, key)
+
+    def test_a_file_that_may_only_be_read_is_enough_and_is_left_as_it_was(self, database, lines, told):
+        before = Path(database).read_bytes()
+        for arguments in EVERY.values():
+            assert told(*arguments, "--database", f"file:{database}?mode=ro") == told(*arguments)
+        lines("show", "trip", "--database", f"file:{database}?mode=ro")
+        assert Path(database).read_bytes() == before
+
+    def test_on_postgres_it_says_the_same(self, new_database, told, lines):
+        url = new_database("postgres")
+        with AgentMemory(url) as memory:
+            fill(memory)
+
+        def masked(text):
+            text = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|post-\d+-\d+-\w+", "ID", text)
+            text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:[\d.+:]+)?", "TIME", text)
+            return re.sub(r'("bytes"|"score"|"length"|[\d.]+ [kM]?B)[^,}]*', "SIZE", text)
+
+        for name, arguments in EVERY.items():
+            if name not in {"search", "threads"}:
+                theirs = masked(json.dumps(told(*arguments, "--database", url)))
+                assert theirs == masked(json.dumps(told(*arguments))), name
+        for arguments in (["threads"], ["show", "trip"], ["branches", "trip"]):
+            assert len(lines(*arguments, "--database", url)) == len(lines(*arguments))
+
+    def test_a_terminal_is_shown_tables_and_colours_and_no_color_none(self, run, monkeypatch):
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", "70")
+        monkeypatch.setenv("TERM", "xterm-256color")
+        table = run("threads")["output"]
+        assert "─" in table
+        assert max(map(len, re.sub(r"\x1b\[[\d;]*m", "", table).splitlines())) <= 70
+        coloured = run("diff", "main", "draft")["output"]
+        assert re.search(r"\x1b\[3[12]m", coloured)
+        assert SHOWN in coloured
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert not re.search(r"\x1b\[(3|9)\d", run("diff", "main", "draft")["output"])
+
+    def test_without_a_database_nothing_is_guessed(self, run, refused, monkeypatch, tmp_path):
+        typo = str(tmp_path / "typo.db")
+        for arguments in EVERY.values():
+            assert "There is no database at" in refused(*arguments, "--database", typo)
+        for place in (f"file:{typo}?mode=rw", f"file:{typo}"):
+            assert "There is no database at" in refused("threads", "--database", place)
+        assert not Path(typo).exists()
+        (tmp_path / "text.txt").write_text("not a database " * 100)
+        assert "not a database" in refused("threads", "--database", str(tmp_path / "text.txt"), code=3)
+        monkeypatch.delenv("AGENTMEM_DATABASE")
+        assert run("threads")["code"] == 2
+        assert "AGENTMEM_DATABASE" in refused("audit")
+
+    def test_the_option_counts_before_the_environment(self, told, database, tmp_path):
+        path = str(tmp_path / "other.db")
+        with AgentMemory(path) as memory:
+            memory.conversation("mine").add(role="user", content="x")
+            memory.audit.add("What is to be done?", "TODO: paint the fence")
+        assert [each["thread_id"] for each in told("threads", "--database", path)] == ["mine"]
+        for arguments in (["--database", path, "search", "paint"], ["search", "paint", "--database", path]):
+            assert len(told("audit", *arguments)) == 1
+        assert told("audit", "search", "paint") == []
+
+    def test_the_exit_codes_are_listed(self, run):
+        listed = run("--help")["output"]
+        for code, start in ((0, "all is well"), (1, "a check"), (2, "a command"), (3, "the database"), (130, "interr")):
+            assert re.search(rf"^ +{code} +{start}", listed, re.MULTILINE)

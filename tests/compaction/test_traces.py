@@ -1,0 +1,508 @@
+"""What compactions do can be seen where it happens: each is one run, with the model's calls and what was written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tracers import context as tracers
+from langchain_core.tracers.base import BaseTracer
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.compaction import (
+    ActiveContextPolicyConfig,
+    CompactionMiddleware,
+    ManagedMemoryConfig,
+    SummarizationConfig,
+    messages_behind,
+    summary_in,
+)
+from langchain_agentmem.compaction.background import CompactorConfig, ContextCompactor
+from langchain_agentmem.compaction.node import CompactionNode
+from langchain_agentmem.events import StepStarted
+from langchain_agentmem.tokens import TokenCounter
+from tests.compaction.summarizers import Summarizer
+from tests.compaction.test_middleware import Scripted, calling
+from tests.compaction.test_node import build, question, talk
+
+CONFIG = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+BUDGET = {"threshold_tokens": 600, "target_tokens": 360}
+COUNTER = TokenCounter("estimate")
+HERE = {"conversation_id": "t", "namespace": ["ada"]}
+FOUND = {"agentmem_database": "sqlite", "conversation_id": "t", "agentmem_namespace": "ada"}
+SUMMARY = "Summary number 1: many things were counted, one after the other."
+COMPACT, RECORD, SUMMARIZE = "memory.compaction.compact", "memory.compaction.record", "memory.compaction.summarize"
+LIMIT = 60
+"""Seconds in which whatever happens in the background has happened."""
+
+
+class Collector(BaseTracer):
+    """A LangChain tracer that keeps the finished trees."""
+
+    def __init__(self):
+        super().__init__()
+        self.roots: list[Any] = []
+
+    def _persist_run(self, run):
+        self.roots.append(run)
+
+    def named(self, name):
+        return [run for run in self.runs() if run.name == name]
+
+    def runs(self):
+        waiting = [*self.roots]
+        while waiting:
+            run = waiting.pop(0)
+            yield run
+            waiting += run.child_runs
+
+
+def shape(run):
+    return (run.name, [shape(child) for child in run.child_runs]) if run.child_runs else run.name
+
+
+def ids(messages):
+    """How many messages there are, and which the first of them are."""
+    return {"count": len(messages), "ids": [each.id for each in messages[:20]]}
+
+
+def metadata(run):
+    return run.extra["metadata"]
+
+
+@pytest.fixture
+def collector():
+    return Collector()
+
+
+@pytest.fixture
+def memory():
+    with AgentMemory(":memory:") as memory:
+        yield memory
+
+
+@pytest.fixture(params=["waiting", "awaiting"])
+def call(request, collector):
+    """Invokes a Runnable on a thread, with the collector listening; once for each way to wait."""
+
+    def invoke(runnable, given, **configurable):
+        config = {"configurable": configurable, "callbacks": [collector]}
+        return (
+            runnable.invoke(given, config)
+            if request.param == "waiting"
+            else asyncio.run(runnable.ainvoke(given, config))
+        )
+
+    return invoke
+
+
+def of_thread(thread="t"):
+    return {"thread_id": thread, "agentmem_namespace": ("ada",)}
+
+
+class TestATurn:
+    def test_in_a_graph_is_one_run_with_what_was_recorded_and_what_the_model_was_asked(self, memory, collector, call):
+        graph, shown = build(memory, memory.compaction(Summarizer(), CONFIG))
+        before = [*talk(15), question(15)]
+        call(graph, {"messages": before}, **of_thread())
+        compact, answer = collector.roots[0].child_runs
+        assert (shape(compact), answer.name) == (
+            ("compact", [("CompactionNode", [(COMPACT, [RECORD, SUMMARIZE])])]),
+            "answer",
+        )
+        [step] = collector.named(COMPACT)
+        assert step.run_type == "chain"
+        assert step.inputs == {**HERE, "trigger": "turn", "messages": len(before), **BUDGET}
+        summary = next(each for each in shown[-1] if summary_in(each))
+        assert step.outputs == {
+            "status": "compacted",
+            "tokens_before": COUNTER.count(before),
+            "tokens_after": COUNTER.count(shown[-1]),
+            "messages_before": len(before),
+            "messages_after": len(shown[-1]),
+            "processors": ["tool_truncation", "summarization"],
+            "dropped": summary_in(summary).stands_for,
+            "summary_id": summary.id,
+            "summary": SUMMARY,
+        }
+        where = metadata(step)
+        assert FOUND.items() <= where.items()
+        assert where["thread_id"] == "t"
+        history = list(memory.checkpointer.list({"configurable": {"thread_id": "t"}}))
+        assert where["checkpoint_id"] in {each.config["configurable"]["checkpoint_id"] for each in history}
+        record, summarize = step.child_runs
+        assert (record.inputs, record.outputs) == ({**HERE, "messages": 31}, ids(before))
+        assert summarize.inputs["messages"] == 2
+        assert json.loads(summarize.outputs["answer"])["summary"] == SUMMARY
+
+    def test_without_anything_to_do_is_one_short_run(self, memory, collector, call):
+        node = memory.compaction(Summarizer(), CONFIG)
+        history = talk(3)
+        for _ in range(2):
+            call(node, history, **of_thread())
+        first, second = collector.roots
+        assert shape(first) == ("CompactionNode", [(COMPACT, [RECORD])])
+        assert first.child_runs[0].child_runs[0].outputs == ids(history)
+        assert shape(second) == ("CompactionNode", [COMPACT])
+        tokens = COUNTER.count(history)
+        assert second.child_runs[0].outputs == {
+            "status": "nothing to do",
+            "tokens_before": tokens,
+            "tokens_after": tokens,
+            "messages_before": 6,
+            "messages_after": 6,
+        }
+
+    def test_in_a_chain_without_a_thread_records_nothing(self, memory, collector, call):
+        chain = memory.compaction(Summarizer(), CONFIG) | RunnableLambda(lambda messages: messages, name="model")
+        shown = call(chain, talk(20))
+        assert shape(collector.roots[0]) == (
+            "RunnableSequence",
+            [("CompactionNode", [(COMPACT, [SUMMARIZE])]), "model"],
+        )
+        [step] = collector.named(COMPACT)
+        assert step.inputs == {"trigger": "turn", "messages": 40, **BUDGET}
+        assert step.outputs["messages_after"] == len(shown)
+        assert metadata(step) == {"agentmem_database": "sqlite"}
+
+    def test_records_all_that_is_new_in_one_run(self, memory, collector, call):
+        history = talk(260)
+        call(memory.compaction(config=ManagedMemoryConfig(token_counter="estimate")), history, **of_thread())
+        assert shape(collector.roots[0]) == ("CompactionNode", [(COMPACT, [RECORD])])
+        assert collector.named(RECORD)[0].outputs == ids(history)
+        assert memory.database.measures.so_far().operations[RECORD].calls == 1
+
+    def test_asks_the_model_once_for_each_piece(self, memory, collector, call):
+        config = replace(
+            CONFIG, active_context=ActiveContextPolicyConfig(summarization=SummarizationConfig(input_max_tokens=900))
+        )
+        call(memory.compaction(Summarizer(), config), talk(60), **of_thread())
+        [step] = collector.named(COMPACT)
+        names = [child.name for child in step.child_runs]
+        assert names[0] == RECORD
+        assert len(names) > 2
+        assert set(names[1:]) == {SUMMARIZE}
+
+    def test_tells_that_the_model_failed_and_what_came_of_it(self, memory, collector, call):
+        def failing(messages):
+            raise ConnectionError("nobody answers")
+
+        call(memory.compaction(failing, CONFIG), talk(20), **of_thread())
+        [step] = collector.named(COMPACT)
+        assert step.error is None
+        assert step.outputs["status"] == "compacted"
+        assert step.outputs["failures"] == [{"stage": "summarization", "error_type": "ConnectionError"}]
+        assert step.outputs["summary"].startswith("(16 messages not listed)")
+        assert "nobody answers" in collector.named(SUMMARIZE)[0].error
+
+    def test_tells_that_it_fell_short(self, memory, collector, call):
+        huge = [HumanMessage(f"One {'word ' * 2_000}", id="q")]
+        call(memory.compaction(Summarizer(), CONFIG), huge, **of_thread())
+        told = collector.named(COMPACT)[0].outputs
+        assert told["fell_short"].startswith(f"{COUNTER.count(huge)} tokens in 1 messages are left")
+        assert {"summary_id", "summary", "failures"}.isdisjoint(told)
+
+    def test_that_fails_is_an_error_of_each_run_that_it_ends(self, memory, collector, call, raw):
+        node = memory.compaction(Summarizer(), CONFIG)
+        raw(memory, "ALTER TABLE content RENAME TO gone")
+        with pytest.raises(Exception, match="no such table"):
+            call(node, talk(1), **of_thread())
+        assert [run.name for run in collector.runs() if run.error] == ["CompactionNode", COMPACT, RECORD]
+
+
+class TestAnAgent:
+    def test_shows_a_recovery_between_the_call_that_was_refused_and_the_next(self, memory, collector, call):
+        model = Scripted(limit=1_500)
+        large = ManagedMemoryConfig(token_counter="estimate")
+        agent = create_agent(model, middleware=[CompactionMiddleware(memory, Summarizer(), large, tools=False)])
+        call(agent, {"messages": [*talk(40), question(40)]}, **of_thread())
+        [turn] = collector.named("model")
+        assert shape(turn) == (
+            "model",
+            [(COMPACT, [RECORD]), "Scripted", ("memory.compaction.recover", [SUMMARIZE]), "Scripted"],
+        )
+        compact, refused, recover, answered = turn.child_runs
+        assert compact.outputs["status"] == "nothing to do"
+        assert (bool(refused.error), bool(answered.error)) == (True, False)
+        assert recover.inputs == {**HERE, "trigger": "refused", "provider": None, "attempt": 1, "messages": 81}
+        told = recover.outputs
+        shown = model.shown[-1]
+        assert (told["status"], told["processors"]) == ("compacted", ["summarization"])
+        assert (told["messages_before"], told["messages_after"]) == (81, len(shown))
+        assert (told["tokens_before"], told["tokens_after"]) == (COUNTER.count(model.shown[0]), COUNTER.count(shown))
+        assert told["bytes_before"] > told["bytes_after"] > 0
+        assert told["summary_id"] == next(each.id for each in shown if summary_in(each))
+
+    def test_shows_a_recovery_that_was_of_no_use(self, memory, collector, call):
+        agent = create_agent(Scripted(limit=1), middleware=[CompactionMiddleware(memory, config=CONFIG, tools=False)])
+        with pytest.raises(Exception, match="tokens are more than 1"):
+            call(agent, {"messages": [question(0)]}, **of_thread())
+        recoveries = collector.named("memory.compaction.recover")
+        assert [each.inputs["attempt"] for each in recoveries] == [1, 2]
+        assert {each.outputs["status"] for each in recoveries} == {"cannot be made smaller"}
+        assert all(each.outputs["bytes_before"] == each.outputs["bytes_after"] for each in recoveries)
+
+    def test_shows_what_the_tools_looked_for_and_found(self, memory, collector, call):
+        replies = iter(
+            [calling("recall_dropped", query="basket", limit=1), calling("expand", id="q-1"), AIMessage("7")]
+        )
+        agent = create_agent(
+            Scripted(lambda messages: next(replies)), memory.tools(include=["recall_dropped", "expand"])
+        )
+        memory.compaction(config=CONFIG).invoke(talk(2), {"configurable": of_thread()})
+        call(agent, {"messages": [HumanMessage("How many?")]}, **of_thread())
+        assert shape(collector.named("recall_dropped")[0]) == ("recall_dropped", ["memory.compaction.recall"])
+        assert shape(collector.named("expand")[0]) == ("expand", ["memory.compaction.expand"])
+        [recall] = collector.named("memory.compaction.recall")
+        assert recall.run_type == "retriever"
+        assert recall.inputs == {"query": "basket"}
+        [found] = recall.outputs["documents"]
+        assert found.id in {"q-0", "q-1"}
+        assert found.page_content == question(int(found.id[-1])).text
+        assert found.metadata["score"] > 0
+        assert {**FOUND, "limit": 1, "thread_id": "t"}.items() <= metadata(recall).items()
+        [expand] = collector.named("memory.compaction.expand")
+        assert expand.inputs == {**HERE, "id": "q-1", "page": 1}
+        assert expand.outputs == {"status": "found", "count": 1, "ids": ["q-1"], "characters": len(question(1).text)}
+        assert FOUND.items() <= metadata(expand).items()
+
+    def test_shows_a_tool_that_failed_and_the_agent_goes_on(self, memory, collector, call, raw):
+        [expand] = memory.tools(include=["expand"])
+        raw(memory, "ALTER TABLE branch RENAME TO gone")
+        assert "could not be read" in call(expand, {"id": "q-1"}, **of_thread())
+        [tool] = collector.roots
+        assert (tool.error, shape(tool)) == (None, ("expand", ["memory.compaction.expand"]))
+        assert "no such table" in tool.child_runs[0].error
+
+    def test_may_ask_in_plain_code_what_a_summary_stands_for(self, memory):
+        node = memory.compaction(Summarizer(), CONFIG)
+        summary = next(each for each in node.invoke(talk(20), {"configurable": of_thread()}) if summary_in(each))
+        with tracers.collect_runs() as heard:
+            said = messages_behind(memory, summary, conversation_id="t", namespace=("ada",))
+        [step] = heard.traced_runs
+        assert step.name == "memory.compaction.expand"
+        assert step.inputs == {**HERE, "id": summary.id}
+        assert step.outputs["ids"] == [each.message_id for each in said[:20]]
+        assert step.outputs["count"] == len(said)
+
+
+class TestAConversation:
+    """In plain code, where no run surrounds what is done."""
+
+    @pytest.fixture(params=["waiting", "awaiting"])
+    def ask(self, request):
+        """Calls a method of a conversation, and gives what it shows: the runs of ours, each with those beneath it."""
+
+        def call(chat, method, *given):
+            with tracers.collect_runs() as heard:
+                if request.param == "waiting":
+                    getattr(chat, method)(*given)
+                else:
+                    asyncio.run(getattr(chat, f"a{method}")(*given))
+            return heard.traced_runs
+
+        return call
+
+    @staticmethod
+    def conversation(memory, turns=20, **options):
+        chat = memory.managed_conversation("t", namespace=("ada",), model=Summarizer(), **options)
+        chat.add_messages(talk(turns))
+        return chat
+
+    def test_is_read_in_one_run_with_the_compaction_beneath_it(self, memory, ask):
+        chat = self.conversation(memory, config=replace(CONFIG, trigger_events=["get_messages"]))
+        [first], [second] = ask(chat, "get_context"), ask(chat, "get_context")
+        assert shape(first) == ("memory.conversation.context", [(COMPACT, [SUMMARIZE])])
+        assert shape(second) == "memory.conversation.context"
+        shown = chat.get_context()
+        size = {"messages": len(shown), "tokens": COUNTER.count(shown)}
+        assert (first.inputs, first.outputs) == (HERE, {**size, "compacted": True})
+        assert (second.inputs, second.outputs) == (HERE, {**size, "compacted": False})
+        assert metadata(first) == FOUND
+        [step] = first.child_runs
+        assert step.inputs == {**HERE, "trigger": "get_messages"}
+        assert step.outputs == {
+            "status": "compacted",
+            "tokens_before": COUNTER.count(talk(20)),
+            "tokens_after": size["tokens"],
+            "messages_before": 40,
+            "messages_after": size["messages"],
+            "processors": ["tool_truncation", "summarization"],
+            "dropped": 41 - size["messages"],
+            "summary_id": shown[1].id,
+            "summary": SUMMARY,
+        }
+
+    def test_tells_whether_it_was_needed_to_compact_it(self, memory, ask):
+        chat = self.conversation(memory, config=replace(CONFIG, trigger_events=[]))
+        [first], [second] = ask(chat, "compact_if_needed"), ask(chat, "compact_if_needed")
+        assert (shape(first), shape(second)) == ((COMPACT, [SUMMARIZE]), COMPACT)
+        assert first.inputs == second.inputs == {**HERE, "trigger": "compact_if_needed"}
+        assert first.outputs["status"] == "compacted"
+        assert second.outputs == {
+            "status": "nothing to do",
+            "tokens_before": first.outputs["tokens_after"],
+            "tokens_after": first.outputs["tokens_after"],
+            "messages_before": first.outputs["messages_after"],
+            "messages_after": first.outputs["messages_after"],
+        }
+
+    def test_tells_of_a_compaction_that_an_addition_caused(self, memory, ask):
+        chat = self.conversation(memory, config=replace(CONFIG, trigger_events=["add"]), turns=2)
+        assert COMPACT not in [run.name for run in ask(chat, "add_messages", talk(1))]
+        *_, step = ask(chat, "add_messages", talk(20))
+        assert (shape(step), step.inputs["trigger"]) == ((COMPACT, [SUMMARIZE]), "add")
+
+    def test_tells_what_was_done_about_a_refusal(self, memory, ask):
+        chat = self.conversation(memory, config=replace(CONFIG, trigger_events=[]))
+        [step] = ask(chat, "compact_for_payload_error", {"provider": "openai"})
+        assert shape(step) == ("memory.compaction.recover", [SUMMARIZE])
+        assert step.inputs == {**HERE, "trigger": "refused", "provider": "openai"}
+        assert step.outputs["status"] == "compacted"
+        assert step.outputs["bytes_before"] > step.outputs["bytes_after"]
+        nothing = memory.managed_conversation("empty")
+        assert ask(nothing, "compact_for_payload_error")[-1].outputs == {"status": "nothing to do"}
+
+
+class TestInTheBackground:
+    @pytest.fixture
+    def everywhere(self, collector, monkeypatch):
+        """The collector listens in every thread of the process, as LangSmith's tracer does."""
+        listening = ContextVar("listening", default=collector)
+        monkeypatch.setattr(tracers, "_configure_hooks", [(listening, True, None, None)])
+        return collector
+
+    def test_what_is_made_ahead_of_need_is_a_run_of_its_own(self, memory, everywhere):
+        node = CompactionNode(memory, Summarizer(), CONFIG, background=True)
+        thread, turns = {"configurable": of_thread()}, 10
+        while not everywhere.named(SUMMARIZE):
+            turns += 1
+            history = talk(turns)
+            node.invoke(history, thread)
+            assert node.compactor.ahead.wait(LIMIT)
+        ahead = next(run for run in everywhere.roots if run.name == COMPACT)
+        assert shape(ahead) == (COMPACT, [SUMMARIZE])
+        assert ahead.parent_run_id is None
+        assert ahead.inputs == {**HERE, "trigger": "ahead of need", "messages": len(history), **BUDGET}
+        assert ahead.outputs["status"] == "compacted"
+        assert metadata(ahead) == FOUND
+        everywhere.roots.clear()
+        while COUNTER.count(history) <= BUDGET["threshold_tokens"]:
+            turns += 1
+            history = talk(turns)
+        shown = node.invoke(history, thread)
+        [turn] = everywhere.roots
+        assert shape(turn) == ("CompactionNode", [(COMPACT, [RECORD])])
+        assert turn.child_runs[0].outputs == {
+            "status": "used one made ahead",
+            "tokens_before": COUNTER.count(history),
+            "tokens_after": COUNTER.count(shown),
+            "messages_before": len(history),
+            "messages_after": len(shown),
+        }
+
+    def test_so_is_the_summary_of_a_roles_rounds(self, memory, everywhere):
+        session = memory.session("t", namespace=("ada",))
+        compactor = ContextCompactor(session, "Planner", Summarizer(), CompactorConfig(threshold=3, retain_recent=1))
+        for number in range(4):
+            new = session.create_round(f"query {number}")
+            session.add_post(new.id, send_from="User", send_to="Planner", message=f"Question {number}.")
+            session.add_post(new.id, send_from="Planner", send_to="User", message=f"Answer {number}.")
+            session.finish_round(new.id)
+        everywhere.roots.clear()
+        writing = RunnableLambda(lambda _: compactor.start(), name="writing")
+        try:
+            writing.invoke("")
+            assert compactor.wait(LIMIT)
+        finally:
+            compactor.stop()
+        step = next(run for run in everywhere.roots if run.name == COMPACT)
+        assert shape(next(run for run in everywhere.roots if run.name == "writing")) == "writing"
+        assert (shape(step), step.parent_run_id) == ((COMPACT, [SUMMARIZE]), None)
+        assert step.inputs == {**HERE, "trigger": "rounds", "role": "Planner"}
+        assert (step.outputs["status"], step.outputs["summary"]) == ("compacted", SUMMARY)
+        assert step.outputs["messages_after"] == 1
+        assert metadata(step) == FOUND
+
+
+class TestWhatIsWithheld:
+    @pytest.mark.parametrize("content", [False, lambda text: "…"], ids=["all of it", "by a function"])
+    def test_is_whatever_was_said(self, collector, call, content):
+        class Marked(Summarizer):
+            def __call__(self, messages):
+                return super().__call__(messages).replace("many things", "sesame things")
+
+        said = [HumanMessage(f"The password is sesame {number}.") for number in range(80)]
+        with AgentMemory(":memory:", trace_content=content) as memory:
+            node = memory.compaction(Marked(), CONFIG)
+            shown = call(node, said, **of_thread())
+            chat = memory.managed_conversation("c", namespace=("ada",), config=CONFIG, model=Marked())
+            with tracers.collect_runs() as heard:
+                chat.add_messages(said)
+                chat.get_context()
+                chat.compact_for_payload_error()
+                messages_behind(memory, chat.get_context()[1], conversation_id="c", namespace=("ada",))
+            recall, expand = memory.tools(include=["recall_dropped", "expand"])
+            call(recall, {"query": "sesame"}, **of_thread())
+            call(expand, {"id": "sum-x"}, **of_thread())
+        assert any("sesame" in str(summary_in(each)) for each in shown)
+        assert [shape(run) for run in collector.roots] == [
+            (COMPACT, [RECORD, SUMMARIZE]),
+            ("recall_dropped", ["memory.compaction.recall"]),
+            ("expand", ["memory.compaction.expand"]),
+        ]
+        collector.roots += heard.traced_runs
+        ours = [run for run in collector.runs() if run.name.startswith("memory.")]
+        assert {"memory.compaction.recover", "memory.conversation.context"} < {run.name for run in ours}
+        assert not [run for run in ours if "sesame" in repr((run.inputs, run.outputs, run.extra, run.error))]
+        [step] = [run for run in collector.roots if run.name == COMPACT and run.inputs.get("trigger") == "turn"]
+        assert {
+            "status": "compacted",
+            "processors": ["tool_truncation", "summarization"],
+        }.items() <= step.outputs.items()
+
+    def test_is_not_shown_by_langchain_either_and_the_step_stands_in_the_nodes_place(self, collector, call):
+        with AgentMemory(":memory:", trace_content=False) as memory:
+            graph, _ = build(memory, memory.compaction(Summarizer(), CONFIG))
+            call(graph, {"messages": [question(0)]}, **of_thread())
+        assert shape(collector.roots[0]) == ("LangGraph", [("compact", [(COMPACT, [RECORD])]), "answer"])
+        assert collector.named(COMPACT)[0].inputs["conversation_id"] == "t"
+
+    @pytest.mark.parametrize(
+        ("content", "told"), [(False, "RuntimeError: <9 characters>"), (True, "RuntimeError('no sesame')")]
+    )
+    def test_is_what_a_stage_that_failed_quotes_to_the_custom_stream(self, content, told):
+        def fail(messages):
+            raise RuntimeError("no sesame")
+
+        with AgentMemory(":memory:", trace_content=content) as memory:
+            graph, _ = build(memory, memory.compaction(fail, CONFIG))
+            streamed = list(graph.stream({"messages": talk(15)}, {"configurable": of_thread()}, stream_mode="custom"))
+        assert [each["error"] for each in streamed if each["event"] == "CompactionStageFailed"] == [told]
+        assert ("sesame" in repr(streamed)) == content
+
+
+def test_the_custom_stream_and_hooks_hear_of_the_same_steps():
+    started: list[Any] = []
+    with AgentMemory(":memory:", hooks=[started.append]) as memory:
+        graph, _ = build(memory, memory.compaction(Summarizer(), CONFIG))
+        streamed = list(graph.stream({"messages": talk(15)}, {"configurable": of_thread()}, stream_mode="custom"))
+    steps = [each for each in streamed if each.get("type") == "agentmem"]
+    assert [(each["event"], each["name"]) for each in steps] == [
+        ("started", COMPACT),
+        ("started", RECORD),
+        ("finished", RECORD),
+        ("started", SUMMARIZE),
+        ("finished", SUMMARIZE),
+        ("finished", COMPACT),
+    ]
+    assert steps[-1]["outputs"]["status"] == "compacted"
+    heard = {each.step_id: each.name for each in started if isinstance(each, StepStarted) and "compaction" in each.name}
+    assert heard == {each["id"]: each["name"] for each in steps}

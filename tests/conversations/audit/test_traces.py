@@ -1,0 +1,238 @@
+"""What is done with the audit trail can be seen where it happens, and what is recorded beside a model's call too."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.events import StepFinished
+from tests.tracing.trees import Collector
+
+SECRET = "Xanadu"
+ADD = "memory.audit.add"
+
+
+@pytest.fixture
+def seen():
+    return Collector()
+
+
+@pytest.fixture
+def memory(new_id, clock):
+    with AgentMemory(":memory:", new_id=new_id, clock=clock) as memory:
+        yield memory
+
+
+@pytest.fixture
+def trail(memory):
+    return memory.audit
+
+
+def under(seen, call):
+    """What a call gives that is made by a step of the user's own."""
+    return RunnableLambda(lambda _: call()).with_config(run_name="mine").invoke(None, {"callbacks": [seen]})
+
+
+async def aunder(seen, call):
+    async def own(_):
+        return await call()
+
+    return await RunnableLambda(own).with_config(run_name="mine").ainvoke(None, {"callbacks": [seen]})
+
+
+def only(seen):
+    """The one run beneath the user's own, which has none beneath it."""
+    [mine] = seen.roots
+    [run] = mine.child_runs
+    assert run.child_runs == []
+    return run
+
+
+class TestTheHandler:
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_what_it_writes_stands_beside_the_models_call(self, memory, seen, asynchronous):
+        model = GenericFakeChatModel(messages=iter([AIMessage("It is by the river.")]))
+
+        def answer(state):
+            return {"messages": [model.invoke(state["messages"])]}
+
+        async def aanswer(state):
+            return {"messages": [await model.ainvoke(state["messages"])]}
+
+        builder = StateGraph(MessagesState)
+        builder.add_node("answer", aanswer if asynchronous else answer)
+        builder.add_edge(START, "answer")
+        graph, given = builder.compile(), {"messages": ["Where is it?"]}
+        where = {"thread_id": "t", "agentmem_namespace": ("ada",)}
+        config = {"callbacks": [seen, memory.audit.handler()], "configurable": where}
+        await graph.ainvoke(given, config) if asynchronous else graph.invoke(given, config)
+        # One run of ours, though it is told to the very tracers that heard of the model.
+        node = ("answer", [("GenericFakeChatModel", []), (ADD, [])])
+        assert seen.shapes == [("LangGraph", [node])]
+        run = seen.run(ADD)
+        told = {name: run.inputs[name] for name in ("kind", "prompt", "reply")}
+        assert told == {"kind": "call", "prompt": "Where is it?", "reply": "It is by the river."}
+        assert run.inputs["of_run_id"] == str(seen.run("GenericFakeChatModel").id)
+        assert run.outputs["junk"] == []
+        metadata = run.extra["metadata"]
+        assert (metadata["thread_id"], metadata["agentmem_namespace"]) == ("t", "ada")
+
+    def test_a_call_without_a_run_around_it_is_a_tree_of_its_own(self, memory, seen):
+        model = GenericFakeChatModel(messages=iter([AIMessage("Hello.")]))
+        model.invoke("Hi.", {"callbacks": [memory.audit.handler(), seen]})
+        assert "GenericFakeChatModel" in [run.name for run in seen.roots]
+        assert len(memory.audit.last(include_junk=True)) == 1
+
+    def test_one_that_cannot_be_written_is_an_error_there_and_not_in_the_run(self, memory, seen):
+        model = GenericFakeChatModel(messages=iter([AIMessage("Hello.")]))
+        handler = memory.audit.handler()
+
+        def failing(*_, **__):
+            raise OSError("the disk is full")
+
+        memory.database.engine.write = failing
+        chain = RunnableLambda(lambda _: model.invoke("Hi.").text).with_config(run_name="mine")
+        assert chain.invoke(None, {"callbacks": [seen, handler]}) == "Hello."
+        del memory.database.engine.write
+        assert "the disk is full" in seen.run(ADD).error
+        assert seen.roots[0].error is None
+
+
+class TestContent:
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_it_is_left_out_if_that_is_wanted(self, seen, asynchronous, tmp_path):
+        steps = []
+        with AgentMemory(":memory:", hooks=[steps.append], trace_content=False) as quiet:
+            trail = quiet.audit
+            if asynchronous:
+                await aunder(seen, lambda: trail.aadd(f"Where is {SECRET}?", f"{SECRET} is far.", "c"))
+                await aunder(seen, lambda: trail.asearch(SECRET))
+            else:
+                under(seen, lambda: trail.add(f"Where is {SECRET}?", f"{SECRET} is far.", "c"))
+                under(seen, lambda: trail.search(SECRET))
+            under(seen, lambda: trail.add_todo_from_chat(f"We need to buy a map of {SECRET}."))
+            under(seen, lambda: trail.add_reference(f"All of {SECRET}", title=SECRET))
+            under(seen, trail.todos)
+            under(seen, lambda: trail.digest("c", model=lambda _: json.dumps({"summary": SECRET})))
+            under(seen, lambda: trail.last(3))
+            under(seen, lambda: trail.export_document(tmp_path / "agent_memory.json"))
+        assert len(seen.ours()) >= 8
+        assert SECRET not in str([run.model_dump() for run in seen.ours()])
+        assert SECRET not in str([step for step in steps if isinstance(step, StepFinished)])
+        assert seen.run(ADD).inputs["conversation_id"] == "c"
+
+
+HELLO = {"id": "id-1", "kind": "exchange", "prompt": "Where do we meet?", "reply": "In the office, at nine."}
+TODO = {"id": "id-2", "kind": "todo", "prompt": "[TODO] We need to buy tea.", "reply": "", "status": "open"}
+CALLS = {
+    "add": (
+        lambda trail: trail.add("More?", "Certainly, as much as you like."),
+        "add",
+        {"entry_id": "id-3", "junk": []},
+    ),
+    "reflection": (
+        lambda trail: trail.add_self_reflection("Today I learned how tea is made."),
+        "add",
+        {"entry_id": "id-3", "junk": []},
+    ),
+    "reference": (
+        lambda trail: trail.add_reference("Be kind.", title="Rules"),
+        "add_reference",
+        {"entry_id": "id-3", "is_new": True},
+    ),
+    "last": (lambda trail: trail.last(), "last", {"count": 2, "entries": [HELLO, TODO]}),
+    "get": (lambda trail: trail.get("id-1"), "get", {"count": 1, "entries": [HELLO]}),
+    "get nothing": (lambda trail: trail.get("no"), "get", {"count": 0, "entries": []}),
+    "entries": (lambda trail: list(trail.entries()), "entries", {"count": 2, "entries": [HELLO, TODO]}),
+    "todos": (lambda trail: trail.todos(), "todos", {"count": 1, "entries": [TODO]}),
+    "complete": (lambda trail: trail.complete("id-2"), "complete", {"changed": 1}),
+    "reopen": (lambda trail: trail.reopen("id-2"), "reopen", {"changed": 0}),
+    "no todos": (lambda trail: trail.add_todo_from_chat("Nice."), "add_todo_from_chat", {"count": 0, "entries": []}),
+    "filter junk": (lambda trail: trail.filter_junk(), "filter_junk", {"changed": 0}),
+    "archive": (lambda trail: trail.archive(), "archive", {"archived": 0}),
+    "unarchive": (lambda trail: trail.unarchive(), "unarchive", {"unarchived": 0}),
+    "verify": (lambda trail: trail.verify(), "verify", {"ok": True, "entries": 2, "erased": 0, "problems": []}),
+    "report": (lambda trail: trail.report(), "report", {"entries": 2, "conversations": 2, "open_todos": 1}),
+    "insights": (lambda trail: trail.insights(), "insights", {"topics": 0, "prompts": 1, "models": 0}),
+}
+
+
+@pytest.fixture
+def kept(trail):
+    trail.add("Where do we meet?", "In the office, at nine.", "c")
+    trail.add_todo_from_chat("We need to buy tea.")
+    return trail
+
+
+class TestEachCall:
+    @pytest.mark.parametrize("name", CALLS)
+    def test_is_one_step_that_says_what_came_of_it(self, kept, seen, name):
+        call, verb, outputs = CALLS[name]
+        under(seen, lambda: call(kept))
+        run = only(seen)
+        assert run.name == f"memory.audit.{verb}"
+        assert run.outputs == outputs
+        assert run.inputs
+        assert run.error is None
+
+    def test_what_is_added_is_told_with_the_rules_by_which_it_is_junk(self, trail, seen):
+        entry = under(seen, lambda: trail.add("continue", "", "c"))
+        run = only(seen)
+        assert run.inputs == {
+            "namespace": [],
+            "conversation_id": "c",
+            "kind": "exchange",
+            "prompt": "continue",
+            "reply": "",
+        }
+        assert run.outputs["junk"] == list(entry.junk) != []
+
+    async def test_a_search_is_a_retriever_with_entries_as_documents(self, kept, seen):
+        [found] = await aunder(seen, lambda: kept.asearch("office meet", 3, "c"))
+        run = only(seen)
+        assert (run.name, run.run_type, run.inputs) == ("memory.audit.search", "retriever", {"query": "office meet"})
+        [document] = run.outputs["documents"]
+        assert (document.id, document.page_content) == (found.id, found.text)
+        assert document.metadata["why"] == str(found.why)
+        assert run.extra["metadata"]["conversation_id"] == "c"
+        assert run.extra["metadata"]["limit"] == 3
+
+    async def test_each_page_that_is_awaited_is_a_step(self, kept, seen):
+        async def read():
+            return [entry.id async for entry in kept.aentries()]
+
+        assert await aunder(seen, read) == ["id-1", "id-2"]
+        assert only(seen).outputs["count"] == 2
+
+    def test_a_digest_is_one_step_with_the_models_call_beneath(self, kept, seen):
+        said = json.dumps({"user_request_summary": "A greeting.", "summary": "They said hello."})
+        digest = under(seen, lambda: kept.digest("c", model=GenericFakeChatModel(messages=iter([AIMessage(said)]))))
+        summarize = ("memory.compaction.summarize", [("GenericFakeChatModel", [])])
+        assert seen.shapes == [("mine", [("memory.audit.digest", [summarize])])]
+        run = seen.run("memory.audit.digest")
+        assert run.inputs == {"namespace": [], "conversation_id": "c"}
+        [told] = run.outputs["entries"]
+        assert (told["id"], told["kind"]) == (digest.id, "digest")
+
+    def test_a_document_that_is_written_and_read_is_one_step_each(self, kept, memory, seen, tmp_path):
+        under(seen, lambda: kept.export_document(tmp_path / "agent_memory.json"))
+        written = only(seen)
+        assert (written.name, written.outputs) == ("memory.audit.export_document", {"entries": 2})
+        other = Collector()
+        with AgentMemory(":memory:") as new:
+            under(other, lambda: new.audit.import_document(tmp_path / "agent_memory.json"))
+        read = only(other)
+        assert (read.name, read.outputs) == ("memory.audit.import_document", {"added": 2, "known": 0, "lost": 0})
+
+    def test_one_that_is_refused_is_an_error(self, trail, seen):
+        with pytest.raises(Exception, match="no todo"):
+            under(seen, lambda: trail.complete("no"))
+        run = only(seen)
+        assert run.name == "memory.audit.complete"
+        assert "InvalidInput" in run.error

@@ -1,0 +1,98 @@
+"""Which conversations there are, and what stands around a message of one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory, InvalidInput, Message, MessageError
+
+NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
+
+
+def at(minute: int, text: str) -> Message:
+    return Message(role="user", content=text, message_id=text, created_at=NOON.replace(minute=minute))
+
+
+@pytest.fixture
+def full(memory: AgentMemory) -> AgentMemory:
+    for minute, (namespace, name) in enumerate(
+        [((), "root"), (("a",), "one"), (("a", "b"), "two"), (("ab",), "three")]
+    ):
+        chat = memory.conversation(name, namespace)
+        chat.add(at(minute, f"{name} begins"))
+        chat.add(at(minute + 20, f"{name} ends"))
+    memory.conversation("one", ("a",)).add(at(50, "one goes on"))
+    return memory
+
+
+class TestConversations:
+    async def test_they_are_listed_by_what_was_said_last(self, full, do):
+        assert [each.conversation_id for each in await do(full, "conversations")] == ["one", "three", "two", "root"]
+
+    async def test_a_namespace_shows_its_own_and_those_below_and_no_other(self, full, do):
+        found = await do(full, "conversations", ("a",))
+        assert [(each.conversation_id, each.namespace) for each in found] == [("one", ("a",)), ("two", ("a", "b"))]
+
+    async def test_each_tells_how_much_was_said_and_when(self, full, do):
+        [one] = await do(full, "conversations", ("a",), limit=1)
+        assert one[2:] == (3, NOON.replace(minute=1), NOON.replace(minute=50))
+
+    async def test_they_come_in_pages(self, full, do):
+        assert [each.conversation_id for each in await do(full, "conversations", limit=2, offset=1)] == ["three", "two"]
+        assert await do(full, "conversations", offset=4) == []
+
+    def test_an_edit_of_an_old_message_moves_nothing(self, full):
+        full.conversation("root").update("root begins", content="changed")
+        assert [each.conversation_id for each in full.conversations()][-1] == "root"
+
+    def test_what_was_cleared_is_listed_no_more(self, full):
+        full.conversation("one", ("a",)).clear()
+        assert [each.conversation_id for each in full.conversations(("a",))] == ["two"]
+
+    @pytest.mark.parametrize("given", [{"limit": -1}, {"offset": True}, {"limit": "2"}, {"namespace": "a"}])
+    def test_what_is_wrong_is_refused(self, memory, given):
+        with pytest.raises(InvalidInput):
+            memory.conversations(**given)
+
+
+class TestAround:
+    @pytest.fixture
+    def chat(self, memory):
+        chat = memory.conversation("chat")
+        for minute in range(9):
+            chat.add(at(minute, f"m{minute}"))
+        return chat
+
+    async def test_a_message_is_shown_with_its_neighbours_and_their_times(self, chat, do):
+        found = await do(chat, "around", "m4", before=2, after=1)
+        assert [each.text for each in found] == ["m2", "m3", "m4", "m5"]
+        assert found[0].created_at == NOON.replace(minute=2)
+
+    async def test_without_a_message_the_end_is_shown(self, chat, do):
+        assert [each.text for each in await do(chat, "around", before=3)] == ["m6", "m7", "m8"]
+
+    def test_neighbours_end_where_the_conversation_does(self, chat):
+        assert [each.text for each in chat.around("m0", before=5, after=1)] == ["m0", "m1"]
+        assert [each.text for each in chat.around("m8", before=0, after=5)] == ["m8"]
+
+    def test_what_one_call_wrote_keeps_its_order(self, memory):
+        chat = memory.conversation("many")
+        chat.add_messages([HumanMessage(f"m{number}", id=f"m{number}") for number in range(5)])
+        assert [each.text for each in chat.around("m2", before=1, after=1)] == ["m1", "m2", "m3"]
+
+    def test_an_edited_message_stands_where_it_stood(self, chat):
+        chat.update("m4", content="new")
+        assert [each.text for each in chat.around("m5", before=2, after=0)] == ["m3", "new", "m5"]
+
+    def test_a_message_of_another_conversation_is_not_found(self, chat, memory):
+        memory.conversation("other").add(at(0, "theirs"))
+        with pytest.raises(MessageError, match="no message"):
+            chat.around("theirs")
+
+    @pytest.mark.parametrize("given", [{"before": -1}, {"after": True}, {"message_id": ""}, {"message_id": 1.5}])
+    def test_what_is_wrong_is_refused(self, chat, given):
+        with pytest.raises(MessageError):
+            chat.around(**given)

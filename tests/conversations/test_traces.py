@@ -1,0 +1,220 @@
+"""What a trace shows of conversations and sessions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import AgentMemory, Message, MessageError, Retention, TokenCounter
+
+from ..tracing.trees import Collector  # noqa: TID252 - what tests share lies beside them
+
+AT = {"conversation_id": "chat", "namespace": ["ada"]}
+MARK = "xyzzy-content"
+
+
+@pytest.fixture
+def open_memory(tmp_path, clock, new_id):
+    opened = []
+
+    def make(**options: Any) -> AgentMemory:
+        opened.append(AgentMemory(tmp_path / "m.db", clock=clock, new_id=new_id, **options))
+        return opened[-1]
+
+    yield make
+    for memory in opened:
+        memory.close()
+
+
+async def traced(act: Any) -> Collector:
+    """What a tracer sees of a coroutine function."""
+    tracer = Collector()
+
+    async def awaited(given: str) -> None:
+        await act(given)
+
+    await RunnableLambda(awaited).ainvoke("x", {"callbacks": [tracer]})
+    return tracer
+
+
+def told(tracer: Collector) -> list[tuple[str, Any, Any]]:
+    return [
+        (run.name.removeprefix("memory."), run.inputs, run.outputs) for run in tracer.ours()
+    ]  # in the order in which they began
+
+
+async def talk(memory: AgentMemory, do: Any) -> None:
+    """Every operation on a conversation that an agent may cause."""
+    chat = memory.conversation("chat", ("ada",))
+    await do(chat, "add", Message(role="user", content=MARK, message_id="1"))
+    await do(chat, "add_messages", [AIMessage("b" * 400, id="2"), HumanMessage(MARK, id="1")])
+    await do(chat, "update", "1", content="A")
+    await do(chat, "update", "1", content="A")
+    await do(chat, "replace_memory", 1, role="assistant", content="B")
+    await do(chat, "retrieve_all", include_ids=True)
+    await do(chat, "retrieve_by_role", "user", 1)
+    await do(chat, "messages")
+    await do(chat, "history_of", "2")
+    await do(chat, "count_tokens", TokenCounter(lambda text: len(text.split())))
+    await do(chat, "remove_by_id", "1")
+    await do(chat, "reset_memory")
+    await do(chat, "clear")
+
+
+class TestConversations:
+    async def test_every_operation_is_one_step_that_says_what_happened(self, open_memory, do):
+        memory = open_memory()
+        steps = told(await traced(lambda _: talk(memory, do)))
+        first, second = {"id": "1", "role": "user"}, {"id": "2", "role": "assistant"}
+        long = "b" * 300 + "… (400 characters)"
+        changed = {"changed": True, "message_id": "1"}
+        human, ai = {"id": "1", "type": "human", "text": "A"}, {"id": "2", "type": "ai", "text": "B"}
+        assert steps[:9] == [
+            (
+                "conversation.add",
+                {**AT, "count": 1, "messages": [{**first, "text": MARK}]},
+                {"count": 1, "ids": ["1"]},
+            ),
+            (
+                "conversation.add",
+                {**AT, "count": 2, "messages": [{**second, "text": long}, {**first, "text": MARK}]},
+                {"count": 1, "ids": ["2"]},
+            ),
+            ("conversation.update", {**AT, "message_id": "1", "changes": {"content": "A"}}, changed),
+            (
+                "conversation.update",
+                {**AT, "message_id": "1", "changes": {"content": "A"}},
+                {"changed": False, "message_id": None},
+            ),
+            (
+                "conversation.replace",
+                {**AT, "index": 1, "role": "assistant", "text": "B"},
+                {"changed": True, "message_id": "2"},
+            ),
+            (
+                "conversation.retrieve",
+                AT,
+                {"count": 2, "messages": [{**first, "text": "A"}, {**second, "text": "B"}]},
+            ),
+            (
+                "conversation.retrieve",
+                {**AT, "role": "user", "n": 1},
+                {"count": 1, "messages": [{"role": "user", "text": "A"}]},
+            ),
+            ("conversation.retrieve", AT, {"count": 2, "messages": [human, ai]}),
+            ("conversation.history", {**AT, "message_id": "2"}, {"count": 2}),
+        ]
+        counted, removed, reset, cleared = steps[9:]
+        assert counted[:2] == ("conversation.count_tokens", AT)
+        assert counted[2]["messages"] == 2
+        assert counted[2]["tokens"] > 2
+        assert removed == ("conversation.remove", {**AT, "message_id": "1"}, {"removed": 1, "removed_ids": ["1"]})
+        assert [reset[0], cleared[0]] == ["conversation.reset", "conversation.clear"]
+        assert reset[1] == cleared[1] == AT
+        assert [list(reset[2]), list(cleared[2])] == [["removed"], ["removed"]]
+
+    async def test_where_it_happens_is_in_the_metadata_in_a_graph_too(self, open_memory, do):
+        memory, tracer = open_memory(), Collector()
+
+        async def node(state: MessagesState) -> MessagesState:
+            await do(memory.conversation("chat"), "add", role="user", content="hello")
+            return state
+
+        builder = StateGraph(MessagesState)
+        builder.add_node("remember", node)
+        builder.add_edge(START, "remember")
+        config = {"callbacks": [tracer], "configurable": {"thread_id": "t", "agentmem_namespace": ("ada",)}}
+        await builder.compile(checkpointer=memory.checkpointer).ainvoke({"messages": []}, config)
+        assert tracer.shapes == [("LangGraph", [("remember", [("memory.conversation.add", [])])])]
+        [run] = tracer.ours()
+        where = {name: run.extra["metadata"][name] for name in ("thread_id", "conversation_id", "agentmem_namespace")}
+        assert where == {"thread_id": "t", "conversation_id": "chat", "agentmem_namespace": "ada"}
+        assert run.extra["metadata"]["agentmem_database"] == "sqlite"
+
+    async def test_an_error_is_recorded_and_passes(self, open_memory, do):
+        memory, tracer = open_memory(), Collector()
+
+        async def act(_: str) -> None:
+            await do(memory.conversation("chat"), "update", "unknown", content="x")
+
+        with pytest.raises(MessageError):
+            await RunnableLambda(act).ainvoke("x", {"callbacks": [tracer]})
+        assert "MessageError" in tracer.run("memory.conversation.update").error
+
+    async def test_dropped_messages_are_named(self, open_memory, do):
+        chat = open_memory().conversation("chat", retention=Retention(keep_last=1))
+        await do(chat, "add", Message(role="user", content="a", message_id="1"))
+        tracer = await traced(lambda _: do(chat, "add", Message(role="user", content="b", message_id="2")))
+        [run] = tracer.ours()
+        assert run.outputs == {"count": 1, "ids": ["2"], "removed": 1, "removed_ids": ["1"]}
+
+
+class TestSessions:
+    async def test_every_operation_is_one_step_that_says_what_happened(self, open_memory, do):
+        session, ids = open_memory().session("chat", ("ada",)), {}
+
+        async def act(_: str) -> None:
+            ids["round"] = (await do(session, "create_round", "Plot it.")).id
+            ids["post"] = (
+                await do(session, "add_post", ids["round"], send_from="User", send_to="Planner", message="Go")
+            ).id
+            await do(session, "finish_round", ids["round"])
+            await do(session, "get_role_rounds", "Planner")
+            await do(session, "get_role_rounds_with_compaction", "Planner")
+            await do(session, "export")
+            await do(session, "fail_round", ids["round"])
+
+        where = {**AT, "round_id": None}
+        steps = told(await traced(act))
+        where["round_id"], post = ids["round"], ids["post"]
+        read = {"rounds": 1, "messages": 1}
+        assert steps == [
+            ("session.create_round", {**where, "user_query": "Plot it."}, {"round_ids": [ids["round"]]}),
+            (
+                "session.add_post",
+                {**where, "post_id": post, "roles": ["User", "Planner"], "message": "Go", "attachments": 0},
+                {"count": 1, "ids": [post]},
+            ),
+            ("session.finish_round", where, {"status": "finished", "changed": True}),
+            ("session.read", {**AT, "role": "Planner"}, read),
+            ("session.read", {**AT, "role": "Planner"}, {"rounds": 1, "summarized": 0}),
+            ("session.read", AT, read),
+            ("session.fail_round", where, {"status": "failed", "changed": True}),
+        ]
+
+    async def test_that_of_a_thread_names_the_thread(self, open_memory):
+        session = open_memory().session({"configurable": {"thread_id": "t"}})
+        tracer = await traced(lambda _: session.arounds())
+        [run] = tracer.ours()
+        assert run.inputs == {"thread_id": "t", "namespace": []}
+        assert run.extra["metadata"]["thread_id"] == "t"
+
+
+@pytest.mark.parametrize("content", [False, lambda text: f"{len(text)} letters"], ids=["withheld", "masked"])
+async def test_content_can_be_left_out(open_memory, do, tmp_path, content):
+    memory = open_memory(trace_content=content)
+    chat, session = memory.conversation("other"), memory.session("third")
+
+    async def act(_: str) -> None:
+        await talk(memory, do)
+        chat.add(role="user", content=MARK)
+        await do(chat, "retrieve_recent", 1)
+        await do(chat, "save_to_file", tmp_path / MARK)
+        await do(session, "create_round", MARK)
+        await do(session, "add_post", session.rounds[0].id, send_from="a", send_to="b", message=MARK)
+        with pytest.raises(MessageError):
+            await do(chat, "update", MARK, content="x")
+
+    tracer = await traced(act)
+    shown = [
+        json.dumps([run.inputs, run.outputs, run.error])
+        for run in tracer.ours()
+        if run.name != "memory.conversation.update"
+    ]
+    assert len(shown) == 17
+    assert not any(MARK in each for each in shown)

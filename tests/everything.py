@@ -1,0 +1,56 @@
+"""A database that holds something of every kind, so that nearly every table has rows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from langchain_agentmem import AgentMemory, jobs
+from langchain_agentmem.compaction import ManagedMemoryConfig
+from langchain_agentmem.conversations.audit import records as audit
+from langchain_agentmem.conversations.audit.entry import AuditEntry
+from langchain_agentmem.conversations.audit.rows import Draft
+from langchain_agentmem.memory.experience import records as experiences
+from langchain_agentmem.memory.experience.records import Feedback
+from langchain_agentmem.messages import Message
+from langchain_agentmem.testing import WordEmbeddings
+
+from .rewinding import test_care as remembered
+from .test_care import fill as talk
+from .threads.filled import fill as fill_saver
+
+WHEN = datetime(2026, 1, 1, tzinfo=UTC)
+DIMS = 16
+
+
+def fill(memory: AgentMemory) -> None:
+    """Fill a memory."""
+    talk(memory)
+    memory.conversation("c").count_tokens()
+    remembered.fill(memory)
+    fill_saver(memory.checkpointer)
+    memory.byte_store().mset([("k\ud800", b"value"), ("a" * 3000, b"\0" * 2000)])
+    memory.store.put(("docs", "ana"), "one", {"text": "Ana grows quinces", "n": 1.5}, ttl=60.0)
+    facts = memory.facts("user-42", ("a",))
+    facts.add_fact("user", "Ana", "lives in", "Lisbon", valid_from=datetime(2024, 1, 8, tzinfo=UTC), source="m1")
+    facts.add_fact("user", "Ana", "lives in", "Porto", valid_from=datetime(2024, 4, 1, tzinfo=UTC))
+    feedback = Feedback(feedback_id="f", exp_id="e", helped=True, note="\0 it did", created_at=WHEN)
+    memory.database.write("feedback", lambda: experiences.add_feedback("", feedback))
+    memory.database.write("chosen", lambda: experiences.count("", ["e"], ["e"], now=1))
+    asked = Message(role="user", content="what was asked", message_id="m")
+    for number in range(140):  # some are settled, the others are not
+        entry = AuditEntry(id=f"a{number}", kind="call", prompt="what was asked", reply=f"answer {number}",
+                           created_at=WHEN, conversation_id="c", messages=(asked,))  # fmt: skip
+        memory.database.write("audit", lambda entry=entry: audit.add("", [Draft(entry, "what was asked")]))
+    config = ManagedMemoryConfig(threshold_tokens=400, token_counter="estimate")
+    managed = memory.managed_conversation("managed", config=config)
+    for number in range(60):
+        managed.add(role="user", content=f"number {number} of many things that were said here about herons and quinces")
+    wanted = jobs.Wanted("", "tidy", "what \0 ever", b"\xff")
+    memory.database.write("job", lambda: jobs.enqueue(wanted, now=1))
+    memory.database.measures.ended("memory.test", 0.5)
+    memory.database.measures.shortened(123)
+
+
+def with_vectors(url: str) -> AgentMemory:
+    """The memory at a place, which embeds."""
+    return AgentMemory(url, index={"embed": WordEmbeddings(DIMS), "dims": DIMS})

@@ -1,0 +1,518 @@
+"""What is done with a layered memory can be seen where it is done: each operation is one run that says what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, TypedDict
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.memory.injection.middleware import MemoryMiddleware
+from langchain_agentmem.memory.operations.protocol import MemoryProtocol
+from langchain_agentmem.memory.operations.updates import apply, parse
+from langchain_agentmem.memory.settings import LayersConfig
+from tests.compaction.test_middleware import Scripted
+from tests.tracing.trees import Collector, drawn
+
+WORD = "quetzalcoatl"
+"""What no trace may show where content is withheld."""
+MAIN = {"namespace": "ada", "branch": "main"}
+FOUND = {"agentmem_database": "sqlite", "agentmem_namespace": "ada", "agentmem_branch": "main"}
+
+NAME = {"count": 1, "entries": [{"key": "name", "value": "Ada"}]}
+
+# What is called, with what, and the run that it is.
+CALLS = [
+    (
+        "core.set",
+        ("name", "Ada", 5),
+        "core.set",
+        {"entries": [{"key": "name", "value": "Ada", "importance": 5}]},
+        {"evicted": []},
+    ),
+    ("core.get", (["name"],), "core.get", {"keys": ["name"]}, NAME),
+    ("core.entries", (), "core.read", {}, NAME),
+    (
+        "recall.append",
+        ("said", "Ada likes figs"),
+        "recall.append",
+        {"event_type": "said", "content": "Ada likes figs"},
+        {"event_id": "id-1"},
+    ),
+    ("recall.evict", (["id-1"],), "recall.evict", {"event_ids": ["id-1"]}, {"evicted": 1}),
+    (
+        "archival.write",
+        ("Ada planted a fig", ["garden"]),
+        "archival.write",
+        {"content": "Ada planted a fig", "characters": 17, "tags": ["garden"]},
+        {"record_id": "id-3"},
+    ),
+    (
+        "archival.update",
+        ("id-3", None, ["tree"]),
+        "archival.update",
+        {"record_id": "id-3", "tags": ["tree"]},
+        {"updated": True},
+    ),
+    ("archival.get", ("id-9",), "archival.get", {"record_id": "id-9"}, {"found": False}),
+    ("archival.delete", ("id-9",), "archival.delete", {"record_id": "id-9"}, {"deleted": False}),
+    ("core.delete", ("name",), "core.delete", {"key": "name"}, {"deleted": True}),
+    ("core.restore", ("name",), "core.restore", {"key": "name"}, {"restored": False}),
+    ("fork", ("try",), "layers.fork", {"into": "try"}, {"branch": "try", "from_branch": "main"}),
+    ("diff", ("try",), "layers.diff", {"from_branch": "try"}, {"differences": 0}),
+    ("merge", ("try",), "layers.merge", {"from_branch": "try", "prefer": "parent"}, {"promoted": 0}),
+    ("tree", (), "layers.tree", {}, {"count": 2, "branches": ["main", "try"]}),
+    ("ancestors", (), "layers.ancestors", {}, {"branches": ["main"]}),
+    (
+        "write",
+        ({"goal": "figs"}, "watered", "Figs want sun"),
+        "layers.write",
+        {
+            "core": [{"key": "goal", "value": "figs", "importance": 3}],
+            "recall": [{"event_type": "note", "content": "watered"}],
+            "archival": [{"content": "Figs want sun", "tags": []}],
+        },
+        {"event_ids": ["id-4"], "record_ids": ["id-5"]},
+    ),
+    ("read", (), "layers.read", {"scope": "all"}, {"core": 1, "recall": 1, "archival": 3}),
+    (
+        "recall.summarize",
+        (None, 0),
+        "recall.summarize",
+        {"keep": 0, "automatic": False},
+        {"events": 1, "record_ids": ["id-6"], "evicted": []},
+    ),
+    (
+        "consolidate",
+        ("low",),
+        "layers.consolidate",
+        {"level": "low"},
+        {"level": "low", "events": 0, "record_ids": [], "evicted": []},
+    ),
+    (
+        "format_for_prompt",
+        (),
+        "layers.format_for_prompt",
+        {},
+        {"text": "## Core Memory\n**goal**: figs", "characters": 29},
+    ),
+    ("resources.used", (), "resources.used", {}, {"count": 0, "uses": []}),
+]  # fmt: skip
+
+
+class State(TypedDict, total=False):
+    messages: Annotated[list[AnyMessage], add_messages]
+    llm_input_messages: list[AnyMessage]
+
+
+@pytest.fixture
+def collector():
+    return Collector()
+
+
+@pytest.fixture
+def memory(new_database, clock, new_id):
+    with AgentMemory(new_database("sqlite"), clock=clock, new_id=new_id) as memory:
+        yield memory
+
+
+@pytest.fixture
+def layers(memory):
+    return memory.layers("main", namespace=("ada",))
+
+
+def call(layers, method, arguments):
+    *parts, name = method.split(".")
+    target = getattr(layers, parts[0]) if parts else layers
+    return getattr(target, name)(*arguments)
+
+
+async def acall(layers, method, arguments):
+    *parts, name = method.split(".")
+    target = getattr(layers, parts[0]) if parts else layers
+    return await getattr(target, f"a{name}")(*arguments)
+
+
+def within(collector, work, config=None):
+    """Do something within a run."""
+    return RunnableLambda(lambda _: work(), name="turn").invoke(None, {"callbacks": [collector], **(config or {})})
+
+
+def trees(collector):
+    return "\n".join(map(drawn, collector.shapes)).splitlines()
+
+
+def where(run):
+    """What the metadata say of where it happened."""
+    ours = ("agentmem_", "thread_id", "checkpoint_id")
+    return {name: value for name, value in run.extra["metadata"].items() if name.startswith(ours)}
+
+
+def dumped(runs):
+    return json.dumps(
+        [(run.inputs, run.outputs, run.error, run.extra, run.events, run.tags) for run in runs], default=str
+    )
+
+
+class TestAnOperation:
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    def test_is_one_run_that_says_what_was_done_and_where(self, collector, layers, asynchronous):
+        if asynchronous:
+
+            async def work(_):
+                for method, arguments, *_rest in CALLS:
+                    await acall(layers, method, arguments)
+
+            asyncio.run(RunnableLambda(work, name="turn").ainvoke(None, {"callbacks": [collector]}))
+        else:
+            within(collector, lambda: [call(layers, method, arguments) for method, arguments, *_ in CALLS])
+        [turn] = collector.roots
+        seen = [(run.name, run.run_type, run.inputs, run.outputs, where(run)) for run in turn.child_runs]
+        assert seen == [
+            (f"memory.{name}", "chain", {**MAIN, **inputs}, outputs, FOUND) for _, _, name, inputs, outputs in CALLS
+        ]
+        assert [run.child_runs for run in turn.child_runs] == [[]] * len(CALLS)
+
+    def test_a_search_is_a_retriever_with_documents_and_reasons(self, collector, layers):
+        layers.recall.append("said", "Ada likes figs")
+        layers.archival.write("Ada planted a fig", ["garden"])
+        layers.archival.write("Ada planted a pear", ["other"])
+        within(
+            collector,
+            lambda: [
+                layers.recall.search("figs"),
+                layers.archival.search("planted", tags=["garden"]),
+                layers.recall.search("*"),
+            ],
+        )
+        runs = collector.roots[0].child_runs
+        assert [(run.name, run.run_type, run.inputs, run.child_runs) for run in runs] == [
+            ("memory.recall.search", "retriever", {"query": "figs"}, []),
+            ("memory.archival.search", "retriever", {"query": "planted"}, []),
+            ("memory.recall.search", "retriever", {"query": "*"}, []),
+        ]
+        [event], [record], [every] = (run.outputs["documents"] for run in runs)
+        assert (event.id, event.page_content, event.metadata["kind"]) == ("id-1", "Ada likes figs", "event")
+        assert event.metadata["score"] > 0
+        assert "fig" in event.metadata["why"]
+        assert (record.id, record.metadata["kind"]) == ("id-2", "record")
+        assert (every.id, every.metadata["score"]) == ("id-1", None)
+        assert all(where(run) == FOUND for run in runs)
+
+    def test_that_fails_is_a_run_that_failed(self, collector, memory):
+        layers = memory.layers("main", settings=LayersConfig(archival_max_chars=3, oversize="refuse"))
+
+        def work():
+            with pytest.raises(InvalidInput):
+                layers.archival.write("too long")
+
+        within(collector, work)
+        run = collector.run("memory.archival.write")
+        assert "has room for 3" in run.error
+        assert (run.inputs["content"], run.outputs) == ("too long", {})
+
+    def test_long_texts_and_lists_are_cut(self, collector, layers):
+        layers.write(recall=[f"event {number}" for number in range(30)])
+        within(collector, lambda: [layers.archival.write("x" * 5_000), layers.recall.recent(None)])
+        written, recent = collector.roots[0].child_runs
+        assert len(written.inputs["content"]) < 400
+        assert written.inputs["characters"] == 5_000
+        assert (recent.outputs["count"], len(recent.outputs["events"])) == (30, 20)
+
+    def test_without_anybody_looking_it_does_the_same(self, layers):
+        for method, arguments, *_ in CALLS:
+            call(layers, method, arguments)
+        assert layers.core.get() == {"goal": "figs"}
+        assert [record.id for record in layers.archival.all()] == ["id-2", "id-3", "id-5", "id-6"]
+
+
+class TestWhatIsMadeOfSeveral:
+    def test_a_value_that_is_too_large_shows_how_it_was_compressed(self, collector, memory):
+        settings = LayersConfig(core_max_chars=40)
+        layers = memory.layers("main", namespace=("ada",), settings=settings, model=Scripted(lambda _: "short"))
+        within(collector, lambda: layers.core.set("plan", "a long plan " * 10))
+        assert trees(collector) == ["turn", "  memory.core.set", "    memory.layers.compress", "      Scripted"]
+        run = collector.run("memory.layers.compress")
+        assert (run.inputs["characters"], run.inputs["max_characters"]) == (120, 34)
+        assert run.outputs == {"text": "short", "characters": 5}
+
+    def test_a_consolidation_shows_the_model_s_work_and_what_was_written(self, collector, memory):
+        settings = LayersConfig(
+            recall_max_events=1, auto_consolidate=False, core_max_chars=10, section_budgets={"archival_snippet": 60}
+        )
+        layers = memory.layers("main", namespace=("ada",), settings=settings, model=Scripted(lambda _: "much was said"))
+        layers.write(recall=["one " * 20, "two"])
+        layers.core.set("k", "1234567", importance=1)
+        within(collector, layers.consolidate)
+        assert trees(collector) == [
+            "turn",
+            "  memory.layers.consolidate",
+            "    memory.recall.consolidate",
+            "      memory.layers.compress",
+            "        Scripted",
+            "    memory.core.relieve",
+        ]
+        whole = collector.run("memory.layers.consolidate").outputs
+        assert (whole["level"], whole["events"], whole["evicted"]) == ("critical", 1, ["k"])
+        assert collector.run("memory.recall.consolidate").outputs["record_ids"] == whole["record_ids"]
+        assert collector.run("memory.core.relieve").outputs == {"evicted": ["k"]}
+
+    def test_what_an_event_sets_off_stands_beneath_it(self, collector, memory):
+        settings = LayersConfig(
+            recall_max_events=1,
+            auto_consolidate=True,
+            consolidate_later=False,
+            section_budgets={"archival_snippet": 60},
+        )
+        layers = memory.layers("main", namespace=("ada",), settings=settings, model=Scripted(lambda _: "much was said"))
+        layers.write(recall=["one " * 20] * (settings.consolidates_at))
+        within(collector, lambda: layers.recall.append("note", "two"))
+        assert trees(collector)[:3] == ["turn", "  memory.recall.append", "    memory.recall.consolidate"]
+        assert collector.run("memory.recall.consolidate").inputs["automatic"] is True
+
+    def test_without_a_model_the_same_write_says_what_became_of_old_events(self, collector, memory):
+        settings = LayersConfig(recall_max_events=1, auto_consolidate=True)
+        layers = memory.layers("main", settings=settings)
+        layers.write(recall=["one"] * settings.consolidates_at)
+        within(collector, lambda: layers.recall.append("note", "two"))
+        assert trees(collector) == ["turn", "  memory.recall.append"]
+        [record] = layers.archival.all()
+        assert collector.run("memory.recall.append").outputs["consolidated_record_ids"] == [record.id]
+
+    def test_what_leaves_core_memory_is_told(self, collector, memory):
+        layers = memory.layers("main", settings=LayersConfig(core_max_chars=20))
+        layers.core.set("old", "1234567890", 1)
+        within(collector, lambda: layers.core.set("new", "1234567890"))
+        assert collector.run("memory.core.set").outputs == {"evicted": ["old"]}
+
+    def test_a_merge_says_what_it_did(self, collector, layers):
+        layers.core.set("name", "Ada")
+        fork = layers.fork("try")
+        fork.core.set("name", "Ada L.")
+        layers.core.set("name", "A.")
+        fork.archival.write("A fig", ["garden"])
+        within(collector, lambda: [layers.diff("try"), layers.merge("try")])
+        diff, merge = collector.roots[0].child_runs
+        assert diff.outputs == {
+            "core": {"mine": 0, "theirs": 0, "changed": 1},
+            "archival": {"mine": 0, "theirs": 1, "changed": 0},
+        }
+        assert merge.outputs == {"record_ids": ["id-1"], "conflicts": [{"layer": "core", "key": "name"}]}
+
+
+class TestInjection:
+    def test_in_a_chain_it_says_what_was_put_in_and_why(self, collector, memory, layers):
+        layers.core.set("name", "Ada")
+        layers.recall.append("said", "Ada waters figs")
+        layers.archival.write("Ada planted a fig")
+        memory.conversation("chat", namespace=("ada",)).add(HumanMessage("Figs are ripe in August."))
+        chain = memory.inject("main", namespace=("ada",)) | RunnableLambda(len)
+        chain.invoke([HumanMessage("When are figs ripe?")], {"callbacks": [collector]})
+        assert trees(collector) == [
+            "RunnableSequence",
+            "  MemoryInjection",
+            "    memory.injection.inject",
+            "      memory.core.read",
+            "      memory.recall.recent",
+            "      memory.archival.search",
+            "      memory.facts.search",
+            "      memory.retrieval.search",
+            "  len",
+        ]
+        run = collector.run("memory.injection.inject")
+        assert run.inputs == {
+            **MAIN,
+            "query": "When are figs ripe?",
+            "messages": 1,
+            "sections": ["core", "recall", "archival"],
+            "limit": 8,
+        }
+        outputs = run.outputs
+        assert (outputs["core"], outputs["event_ids"]) == (["name"], ["id-1"])
+        assert [(each["kind"], each["text"]) for each in outputs["records"]] == [
+            ("record", "Ada planted a fig"),
+            ("message", "Figs are ripe in August."),
+        ]
+        assert all(each["score"] > 0 and each["why"] for each in outputs["records"])
+        texts = collector.run("MemoryInjection").outputs["output"]
+        assert 0 < outputs["characters"] < sum(len(each.text) for each in texts)
+        assert {run.name: run.run_type for run in collector.ours() if "search" in run.name} == {
+            "memory.archival.search": "retriever",
+            "memory.facts.search": "retriever",
+            "memory.retrieval.search": "retriever",
+        }
+        assert where(run) == FOUND
+
+    def test_what_has_no_room_was_not_put_in(self, collector, memory, layers):
+        layers.core.set("name", "Ada")
+        layers.core.set("mood", "very well indeed", 1)
+        layers.archival.write("Ada planted a fig")
+        injection = memory.inject("main", namespace=("ada",), budget={"core": 12, "archival": 0, "unit": "tokens"})
+        injection.invoke("fig?", {"callbacks": [collector]})
+        outputs = collector.run("memory.injection.inject").outputs
+        assert (outputs["core"], outputs["records"]) == (["name"], [])
+        assert 0 < outputs["tokens"] <= 12
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    def test_in_a_graph_it_names_the_thread_and_the_checkpoint(self, collector, memory, asynchronous):
+        builder = StateGraph(State)
+        builder.add_node("memory", memory.inject())
+        builder.add_edge(START, "memory")
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        config = {"configurable": {"thread_id": "t", "agentmem_namespace": ("ada",)}, "callbacks": [collector]}
+        given = {"messages": [HumanMessage("figs?")]}
+        asyncio.run(graph.ainvoke(given, config)) if asynchronous else graph.invoke(given, config)
+        assert trees(collector)[:4] == [
+            "LangGraph",
+            "  memory",
+            "    MemoryInjection",
+            "      memory.injection.inject",
+        ]
+        run = collector.run("memory.injection.inject")
+        [first] = list(graph.get_state_history(config))[1:2]
+        assert where(run) == {
+            "agentmem_database": "sqlite",
+            "agentmem_namespace": "ada",
+            "thread_id": "t",
+            "checkpoint_id": first.config["configurable"]["checkpoint_id"],
+        }
+        assert (run.inputs["thread_id"], run.inputs["namespace"]) == ("t", "ada")
+
+    def test_in_an_agent_each_call_of_the_model_shows_it_and_tools_show_their_operations(self, collector, memory):
+        replies = [
+            AIMessage("", tool_calls=[{"name": "mem_core_set", "args": {"key": "name", "value": "Ada"}, "id": "c1"}]),
+            AIMessage("Noted."),
+        ]
+        agent = create_agent(
+            Scripted(lambda _: replies.pop(0)),
+            middleware=[MemoryMiddleware(memory, tools=["mem_core_set"])],
+            checkpointer=memory.checkpointer,
+        )
+        agent.invoke(
+            {"messages": [HumanMessage("I am Ada.")]},
+            {"configurable": {"thread_id": "t"}, "callbacks": [collector]},
+        )
+        tree = trees(collector)
+        assert [line for line in tree if "inject" in line] == ["    memory.injection.inject"] * 2
+        assert tree[tree.index("  tools") :][:3] == ["  tools", "    mem_core_set", "      memory.core.set"]
+        assert collector.run("mem_core_set").run_type == "tool"
+
+
+class TestTheProtocol:
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    def test_what_a_reply_asks_for_is_one_run_with_its_operations(self, collector, layers, asynchronous):
+        reply = (
+            '<memory_update>{"mem_core_set": {"name": "Ada"}, "mem_core_get": ["name"], "no_such": 1}</memory_update>'
+        )
+        replies = [f"Hello. {reply}", "Hello Ada."]
+        protocol = MemoryProtocol(layers, Scripted(lambda _: replies.pop(0)))
+        config = {"callbacks": [collector]}
+        answer = asyncio.run(protocol.ainvoke("hi", config)) if asynchronous else protocol.invoke("hi", config)
+        assert answer.text == "Hello Ada."
+        assert trees(collector) == [
+            "MemoryProtocol",
+            "  Scripted",
+            "  memory.protocol.apply",
+            "    memory.core.set",
+            "    memory.core.get",
+            "  Scripted",
+        ]
+        run = collector.run("memory.protocol.apply")
+        assert [each["operation"] for each in run.inputs["requests"]] == ["mem_core_set", "mem_core_get"]
+        assert run.outputs["reads"] == [{"operation": "mem_core_get", "result": '{"core": {"name": "Ada"}}'}]
+        assert run.outputs["done"] == ["mem_core_set: The note 'name' is kept."]
+        assert "no_such" in run.outputs["problems"][0]
+        assert where(run) == FOUND
+
+    def test_a_reply_that_asks_for_nothing_shows_nothing(self, collector, layers):
+        within(collector, lambda: apply(parse("Hello."), layers))
+        assert trees(collector) == ["turn"]
+
+
+class TestWithheldContent:
+    @pytest.fixture
+    def seen(self, new_database, new_id, collector):
+        """Everything done, with one word in all that is content, and a tracer that saw it."""
+
+        def do(shown):
+            with AgentMemory(new_database("sqlite"), trace_content=shown, new_id=new_id) as memory:
+                settings = LayersConfig(core_max_chars=60, archival_max_chars=40)
+                model = Scripted(lambda _: f"{WORD} in short")
+                layers = memory.layers("main", namespace=("ada",), settings=settings, model=model)
+
+                def work():
+                    layers.core.set("status", WORD)
+                    layers.core.set(f"{WORD}", "much " * 20)
+                    layers.core.get(["status", WORD])
+                    layers.core.entries()
+                    layers.recall.append(WORD, f"{WORD} came")
+                    layers.recall.recent(kind=WORD)
+                    layers.recall.search(WORD)
+                    layers.archival.write(f"{WORD} " * 9, [WORD])
+                    layers.archival.all([WORD])
+                    layers.archival.search(WORD)
+                    layers.write({"kind": WORD}, {"kind": WORD, "content": WORD}, {"content": WORD, "tags": [WORD]})
+                    layers.fork("try").core.set("status", f"{WORD}!")
+                    layers.core.set("status", f"{WORD}?")
+                    layers.merge("try", prefer="child")
+                    layers.recall.summarize(WORD, 0)
+                    layers.format_for_prompt(WORD)
+                    layers.context(WORD)
+                    layers.resources.track_usage(WORD, "read", WORD)
+                    update = {
+                        "mem_core_set": {"id": WORD},
+                        "mem_core_get": ["id"],
+                        "mem_archival_search": {"query": WORD},
+                    }
+                    apply(parse(f"<memory_update>{json.dumps(update)}</memory_update>"), layers)
+                    with pytest.raises(InvalidInput, match="nobody"):
+                        layers.merge("nobody")
+                    memory.inject("main", namespace=("ada",)).invoke([HumanMessage(WORD)])
+                    asyncio.run(memory.inject("main", namespace=("ada",)).ainvoke([HumanMessage(WORD)]))
+                    MemoryProtocol(layers, lambda _: f"{WORD}").invoke(f"{WORD}")
+
+                RunnableLambda(lambda _: work(), name="turn").invoke(None, {"callbacks": [collector]})
+            return collector
+
+        return do
+
+    def test_is_nowhere_in_what_is_ours(self, seen):
+        collector = seen(shown=False)
+        ours = collector.ours()
+        assert [run.name for run in ours if WORD in dumped([run])] == []
+        [failed] = [run for run in ours if run.error]
+        assert "nobody" not in failed.error
+        names = [run.name for run in collector.runs]
+        assert len(ours) > 30
+        assert {"MemoryInjection", "MemoryProtocol", "Scripted"}.isdisjoint(names)
+        assert names.count("memory.injection.inject") == 2
+        injected = next(run for run in ours if run.name == "memory.injection.inject")
+        assert injected.inputs["branch"] == "main"
+        assert [each["id"] for each in injected.outputs["records"]]
+
+    def test_may_be_masked_instead(self, seen):
+        collector = seen(shown=lambda text: text.replace(WORD, "***"))
+        assert [run.name for run in collector.ours() if WORD in dumped([run])] == []
+        assert "***" in collector.runs[1].inputs["entries"][0]["value"]
+
+    def test_is_there_otherwise(self, seen):
+        collector = seen(shown=True)
+        assert WORD in dumped(collector.ours())
+        names = [run.name for run in collector.runs]
+        assert names.count("MemoryInjection") == 2
+        assert "Scripted" in names
+
+    def test_an_injection_alone_is_heard_by_the_callbacks_of_its_config(self, collector, new_database):
+        with AgentMemory(new_database("sqlite"), trace_content=False) as memory:
+            memory.layers("main").core.set("name", "Ada")
+            given = memory.inject("main").invoke("hello", {"callbacks": [collector]})
+        assert "Ada" in given
+        assert [run.name for run in collector.roots] == ["memory.injection.inject"]

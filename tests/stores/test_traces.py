@@ -1,0 +1,281 @@
+"""What a trace shows of stores, of searches, of care, and of the checkpointer where that is asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.base import GetOp, PutOp, SearchOp
+
+from langchain_agentmem import AgentMemory, InvalidInput
+
+from ..tracing.trees import Collector, names  # noqa: TID252 - what tests share lies beside them
+
+NS = ("users", "ana")
+AT = {"namespace": ["users", "ana"]}
+MARK = "xyzzy-content"
+
+
+@pytest.fixture(params=("sync", "async"))
+def do(request):
+    """Calls a method by its name: as it is, or through its twin."""
+
+    async def call(target: Any, name: str, /, *arguments: Any, **options: Any) -> Any:
+        if request.param == "async":
+            return await getattr(target, f"a{name}")(*arguments, **options)
+        return getattr(target, name)(*arguments, **options)
+
+    return call
+
+
+@pytest.fixture
+def open_memory(tmp_path, clock):
+    opened = []
+
+    def make(**options: Any) -> AgentMemory:
+        opened.append(AgentMemory(tmp_path / "m.db", clock=clock, **options))
+        return opened[-1]
+
+    yield make
+    for memory in opened:
+        memory.close()
+
+
+async def traced(act: Any) -> Collector:
+    tracer = Collector()
+
+    async def awaited(given: str) -> None:
+        await act(given)
+
+    await RunnableLambda(awaited).ainvoke("x", {"callbacks": [tracer]})
+    assert all(not run.child_runs for run in tracer.ours())
+    return tracer
+
+
+def told(tracer: Collector) -> list[tuple[str, str, Any, Any]]:
+    return [(run.name.removeprefix("memory."), run.run_type, run.inputs, run.outputs) for run in tracer.ours()]
+
+
+async def use(memory: AgentMemory, do: Any) -> None:
+    store = memory.store
+    await do(store, "put", NS, "home", {"text": f"Lisbon {MARK}"}, ttl=5)
+    await do(store, "get", NS, "home")
+    await do(store, "get", NS, "none")
+    await do(store, "search", ("users",), query="Lisbon", limit=3)
+    await do(store, "list_namespaces", prefix=("users",))
+    await do(store, "batch", [GetOp(NS, "home"), PutOp(NS, "home", {"text": MARK})])
+    await do(store, "batch", [SearchOp(NS), SearchOp(NS, query=MARK)])
+    await do(store, "delete", NS, "home")
+
+
+class TestStores:
+    async def test_a_call_is_one_step_named_by_what_it_holds(self, open_memory, do):
+        memory = open_memory()
+        tracer = await traced(lambda _: use(memory, do))
+        put, got, none, search, listed, batch, searches, deleted = told(tracer)
+        value = json.dumps({"text": f"Lisbon {MARK}"})
+        assert put == ("store.put", "chain", {**AT, "key": "home", "value": value, "ttl": 5.0}, {"stored": True})
+        assert got[:3] == ("store.get", "chain", {**AT, "key": "home"})
+        assert (got[3]["found"], json.loads(got[3]["value"])) == (True, json.loads(value))
+        assert none[3] == {"found": False}
+        assert search[:3] == ("store.search", "retriever", {"query": "Lisbon"})
+        [document] = search[3]["documents"]
+        assert (document.id, document.page_content) == ("home", f"Lisbon {MARK}")
+        score = document.metadata.pop("score")
+        assert score > 0
+        assert document.metadata == {"id": "home", "kind": "item", "namespace": ["users", "ana"]}
+        run = tracer.run("memory.store.put")
+        assert run.extra["metadata"]["agentmem_namespace"] == "users/ana"
+        asked = {"namespace_prefix": ["users"], "limit": 100, "offset": 0}
+        assert listed == ("store.list_namespaces", "chain", asked, {"count": 1, "namespaces": [["users", "ana"]]})
+        assert batch[:2] == ("store.batch", "chain")
+        assert [each["operation"] for each in batch[2]["operations"]] == ["get", "put"]
+        assert [each.get("found", each.get("stored")) for each in batch[3]["operations"]] == [True, True]
+        assert searches[:3] == ("store.search", "retriever", {"query": f"; {MARK}"})
+        assert [each.id for each in searches[3]["documents"]] == ["home", "home"]
+        assert deleted == ("store.delete", "chain", {**AT, "key": "home"}, {"deleted": True})
+
+    async def test_bytes_are_counted_and_not_shown(self, open_memory, do):
+        store = open_memory().byte_store(("ada",))
+
+        async def act(_: str) -> None:
+            await do(store, "mset", [("k", b"secret")])
+            await do(store, "mget", ["k", "none"])
+            list(store.yield_keys(prefix="k"))
+            await do(store, "mdelete", ["k"])
+
+        at = {"namespace": ["ada"]}
+        assert told(await traced(act)) == [
+            ("bytes.set", "chain", {**at, "count": 1, "keys": ["k"]}, {"written": 1, "bytes": 6}),
+            ("bytes.get", "chain", {**at, "count": 2, "keys": ["k", "none"]}, {"found": 1, "missing": 1, "bytes": 6}),
+            ("bytes.list", "chain", {**at, "prefix": "k"}, {"count": 1, "keys": ["k"]}),
+            ("bytes.delete", "chain", {**at, "count": 1, "keys": ["k"]}, {"count": 1}),
+        ]
+
+    async def test_content_can_be_left_out(self, open_memory, do, tmp_path):
+        memory = open_memory(trace_content=False)
+        retriever = memory.retriever(namespace=("ada",))
+
+        async def act(_: str) -> None:
+            await use(memory, do)
+            await do(memory.byte_store(), "mset", [(MARK, b"x")])
+            memory.conversation("c", ("ada",)).add(role="user", content=MARK)
+            assert [each.page_content for each in await do(retriever, "invoke", MARK)] == [MARK]
+            await do(memory, "export", tmp_path / MARK)
+            await do(memory, "backup", tmp_path / f"{MARK}.db")
+
+        tracer = Collector()
+        await RunnableLambda(act).ainvoke("x", {"callbacks": [tracer]})
+        assert names(tracer.shapes)[0] == "act"
+        assert all(name.startswith("memory.") for name in names(tracer.shapes)[1:])
+        assert len(tracer.ours()) == 13
+        for run in tracer.ours():
+            assert MARK not in repr([run.inputs, run.outputs, run.error, run.extra.get("metadata")])
+
+
+class TestSearchAndCare:
+    async def test_a_search_says_what_it_was_asked_and_what_it_found(self, open_memory, do):
+        memory = open_memory()
+        memory.conversation("c", ("ada",)).add(role="user", content="Ana lives in Lisbon.")
+
+        async def act(_: str) -> None:
+            await do(memory, "search", "Lisbon", namespace=("ada",), limit=3, roles=["user"])
+            with pytest.raises(InvalidInput):
+                await do(memory, "search", "Lisbon", limit=-1)
+
+        right, wrong = (await traced(act)).ours()
+        assert (right.name, right.run_type, right.inputs) == (
+            "memory.retrieval.search",
+            "retriever",
+            {"query": "Lisbon"},
+        )
+        metadata = right.extra["metadata"]
+        assert (metadata["limit"], metadata["roles"], metadata["agentmem_namespace"]) == (3, ["user"], "ada")
+        assert "kinds" not in metadata
+        assert [each.page_content for each in right.outputs["documents"]] == ["Ana lives in Lisbon."]
+        assert "limit" in wrong.error
+
+    async def test_care_is_one_step_each(self, open_memory, do, tmp_path):
+        memory = open_memory()
+        memory.conversation("c", ("ada",)).add(role="user", content="a")
+
+        async def act(_: str) -> None:
+            await do(memory, "export", tmp_path / "export.jsonl")
+            await do(memory, "backup", tmp_path / "copy.db")
+            await do(memory, "verify")
+            await do(memory, "erase", conversation_id="c", namespace=("ada",))
+            await do(memory, "import_", tmp_path / "export.jsonl")
+
+        export, backup, verify, erase, imported = told(await traced(act))
+        assert [each[0] for each in (export, backup, verify, erase, imported)] == [
+            f"care.{verb}" for verb in ("export", "backup", "verify", "erase", "import")
+        ]
+        assert export[2] == imported[2] == {"path": str(tmp_path / "export.jsonl")}
+        for report in (export[3], imported[3], erase[3]):
+            assert (report["conversations"], report["entries"], report["threads"]) == (1, 1, 0)
+        assert backup[3] == {"type": "database"}
+        assert (verify[3]["ok"], verify[3]["problems"], verify[3]["checked"]["messages"]) == (True, [], 1)
+        assert erase[2] == {"namespace": ["ada"], "conversation_id": "c"}
+
+
+def graph(memory: AgentMemory) -> Any:
+    """Two nodes at once, then a graph of its own memory."""
+    inner = StateGraph(MessagesState)
+    inner.add_node("inmost", lambda _: {})
+    inner.add_edge(START, "inmost")
+    builder = StateGraph(MessagesState)
+    builder.add_node("left", lambda _: {"messages": [("ai", MARK)]})
+    builder.add_node("right", lambda _: {})
+    builder.add_node("inner", inner.compile(checkpointer=True, name="inside"))
+    builder.add_edge(START, "left")
+    builder.add_edge(START, "right")
+    builder.add_edge("left", "inner")
+    return builder.compile(checkpointer=memory.checkpointer, name="outside")
+
+
+async def run(compiled: Any, do: Any, config: Any) -> None:
+    await do(compiled, "invoke", {"messages": [("human", "hello")]}, config)
+
+
+class TestCheckpoints:
+    async def test_they_stand_under_the_run_of_the_graph_that_they_are_of(self, open_memory, do):
+        memory, tracer = open_memory(trace_checkpoints=True), Collector()
+        config = {"configurable": {"thread_id": "t", "agentmem_namespace": ("ada",)}, "callbacks": [tracer]}
+        await run(graph(memory), do, config)
+        [outside] = tracer.roots
+        inside = tracer.run("inside")
+        per_step = {"memory.checkpoint.put", "memory.checkpoint.put_writes"}
+        for each, nodes, puts, writes in ((outside, ["inner", "left", "right"], 4, 4), (inside, ["inmost"], 3, 2)):
+            below = [child.name for child in each.child_runs]
+            assert below[0] == "memory.checkpoint.get"
+            assert sorted(set(below[1:]) - per_step) == nodes
+            assert (below.count("memory.checkpoint.put"), below.count("memory.checkpoint.put_writes")) == (puts, writes)
+        assert len(tracer.ours()) == sum(len(each.child_runs) for each in (outside, inside)) - 4
+        got = tracer.ours()[0]
+        assert (got.inputs, got.outputs) == ({"thread_id": "t", "namespace": ["ada"]}, {"found": False})
+        puts = [each for each in outside.child_runs if each.name == "memory.checkpoint.put"]
+        first, second = sorted(puts, key=lambda each: each.inputs["step"])[:2]
+        told = {name: first.inputs[name] for name in ("step", "source", "channels", "changed", "parent_id")}
+        assert told == {"step": -1, "source": "input", "channels": 1, "changed": 1, "parent_id": None}
+        assert second.inputs["parent_id"] == first.inputs["checkpoint_id"] == first.outputs["checkpoint_id"]
+        assert first.outputs["bytes"] > 50
+        assert first.extra["metadata"]["checkpoint_id"] == first.inputs["checkpoint_id"]
+        assert first.extra["metadata"]["thread_id"] == "t"
+        written = next(each for each in outside.child_runs if each.name == "memory.checkpoint.put_writes")
+        assert written.outputs["writes"] == written.inputs["writes"] > 0
+        assert MARK not in repr([(each.inputs, each.outputs) for each in tracer.ours()])
+
+    async def test_outside_of_a_graph_they_stand_where_they_are_called(self, open_memory, do):
+        memory = open_memory(trace_checkpoints=True)
+        compiled, config = graph(memory), {"configurable": {"thread_id": "t"}}
+        await run(compiled, do, config)
+        saver = memory.checkpointer
+
+        async def act(_: str) -> None:
+            await do(compiled, "get_state", config)
+            await do(compiled, "update_state", config, {"messages": []}, "left")
+            list(saver.list(config, limit=1))
+            await do(saver, "copy_thread", "t", "u")
+            await do(saver, "prune", ["t"])
+            await do(saver, "prune", ["t"], strategy="delete")
+            await do(saver, "delete_thread", "u")
+            await do(saver, "delete_for_runs", ["none"])
+
+        tracer = await traced(act)
+        steps = told(tracer)
+        assert {each.parent_run_id for each in tracer.ours()} == {tracer.roots[0].id}
+        assert [name.removeprefix("checkpoint.") for name, *_ in steps] == [
+            "get", "get", "put_writes", "put", "list", "copy", "prune", "prune", "delete", "delete",
+        ]  # fmt: skip
+        listed, copied, pruned, gone, deleted, nothing = steps[4:]
+        assert (steps[0][3]["found"], steps[0][3]["step"]) == (True, 2)
+        assert (listed[2], listed[3]["count"]) == ({"thread_id": "t", "limit": 1}, 1)
+        assert copied[2] == {"source_thread_id": "t", "target_thread_id": "u"}
+        assert copied[3]["checkpoints"] == 8
+        assert (pruned[2], pruned[3]) == ({"thread_ids": ["t"], "strategy": "keep_latest"}, {"checkpoints": 6})
+        assert (gone[3], deleted[3]) == ({"threads": 1}, {"threads": 1})
+        assert (nothing[2], nothing[3]) == ({"run_ids": ["none"]}, {"checkpoints": 0})
+
+    async def test_an_error_is_that_of_the_step(self, open_memory, do):
+        memory, tracer = open_memory(trace_checkpoints=True), Collector()
+        with pytest.raises(InvalidInput):
+            await do(memory.checkpointer, "get_tuple", {"configurable": {}, "callbacks": [tracer]})
+        assert "thread_id" in tracer.run("memory.checkpoint.get").error
+
+    def test_the_custom_stream_has_their_beginnings_and_ends(self, open_memory):
+        memory = open_memory(trace_checkpoints=True)
+        events = list(
+            graph(memory).stream({"messages": []}, {"configurable": {"thread_id": "t"}}, stream_mode="custom")
+        )
+        ended = [each["name"] for each in events if each["event"] == "finished"]
+        assert sorted(ended) == sorted(each["name"] for each in events if each["event"] == "started")
+        assert ended.count("memory.checkpoint.put") == 4
+
+    async def test_unless_they_are_asked_for_they_are_only_measured(self, open_memory, do):
+        memory, tracer = open_memory(), Collector()
+        await run(graph(memory), do, {"configurable": {"thread_id": "t"}, "callbacks": [tracer]})
+        assert tracer.ours() == []
+        assert memory.database.measures.so_far().operations["memory.checkpoint.put"].calls == 7

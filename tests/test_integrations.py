@@ -1,0 +1,155 @@
+"""Every integration is a distribution of its own, laid out as the others, that uses only what is public here."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+import langchain_agentmem
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = sorted(path.parent for path in (ROOT / "integrations").glob("*/pyproject.toml"))
+PUBLIC = ("", "compaction", "errors", "events", "fencing", "memory", "messages", "model", "otel", "testing", "tokens")
+"""The modules of this package that others may import from; the first is the package itself."""
+
+of_each = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+
+
+def project(folder: Path) -> dict[str, Any]:
+    return tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+
+
+def blocks(folder: Path) -> list[tuple[str, str]]:
+    """The language and the text of each block of code in an integration's README."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", (folder / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+def sources(folder: Path) -> Iterator[tuple[str, str]]:
+    """The name and the code of all Python in an integration, that of its README included."""
+    for path in folder.rglob("*.py"):
+        yield str(path.relative_to(folder)), path.read_text()
+    for language, code in blocks(folder):
+        if language == "python":
+            yield "README.md", code
+
+
+def public(module: str) -> set[str]:
+    """The names that a public module of ours is for."""
+    found = importlib.import_module(f"langchain_agentmem.{module}".rstrip("."))
+    defined = {name for name, value in vars(found).items() if getattr(value, "__module__", None) == found.__name__}
+    return {name for name in getattr(found, "__all__", defined) if not name.startswith("_")} | {"__version__"}
+
+
+def imported(code: str) -> Iterator[tuple[str, str]]:
+    """What a piece of code imports from here: modules, each with a name or with nothing."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            found = [(node.module or "", alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found = [(alias.name, "") for alias in node.names]
+        else:
+            continue
+        for module, name in found:
+            top, _, rest = module.partition(".")
+            if top == "langchain_agentmem":
+                yield rest, name
+
+
+def private(code: str) -> list[str]:
+    """What a piece of code imports from here, and should not."""
+    found = []
+    for module, name in imported(code):
+        # `from langchain_agentmem import compaction` names a module too.
+        of_package = module == "" and name in PUBLIC
+        if module not in PUBLIC or (name and not of_package and name not in public(module)):
+            found.append(f"{module}:{name}")
+    return found
+
+
+def test_there_are_some():
+    assert {"langgraph_server"} <= {folder.name for folder in FOLDERS}
+    assert sorted(path for path in (ROOT / "integrations").iterdir() if path.is_dir()) == FOLDERS
+
+
+@of_each
+def test_it_has_what_every_distribution_has(folder):
+    package = folder / f"langchain_agentmem_{folder.name}"
+    assert (package / "__init__.py").is_file()
+    assert (package / "py.typed").is_file()
+    assert list((folder / "tests").glob("test_*.py"))
+    assert not (folder / "tests" / "__init__.py").exists()
+
+
+@of_each
+def test_its_metadata_agree_with_ours(folder):
+    ours, its = project(ROOT), project(folder)
+    assert its["name"] == f"langchain-agentmem-{folder.name.replace('_', '-')}"
+    for key in ("version", "license", "requires-python"):
+        assert its[key] == ours[key], key
+    assert its["readme"] == "README.md"
+    assert its["description"]
+    assert "test" in its["optional-dependencies"]
+
+
+@of_each
+def test_it_needs_this_version_of_us_and_a_range_of_its_host(folder):
+    needed = {found.name: found for found in map(Requirement, project(folder)["dependencies"])}
+    assert needed["langchain-agentmem"].specifier == SpecifierSet(">=0.1,<0.2")
+    assert needed["langchain-agentmem"].specifier.contains(langchain_agentmem.__version__)
+    assert len(needed) > 1
+    for found in needed.values():
+        assert {each.operator for each in found.specifier} >= {">=", "<"}, found
+
+
+@of_each
+def test_it_imports_what_is_public_here_and_nothing_else(folder):
+    found = {name: names for name, code in sources(folder) if (names := private(code))}
+    assert found == {}
+
+
+@of_each
+def test_its_readme_says_how_to_install_it_and_a_test_runs_its_code(folder):
+    kinds = [language for language, _ in blocks(folder)]
+    assert set(kinds) > {"sh"}
+    assert "" not in kinds
+    assert re.search(rf"pip install .*\b{project(folder)['name']}\b", (folder / "README.md").read_text())
+    assert "does not do" in (folder / "README.md").read_text()
+    tests = "".join(path.read_text() for path in (folder / "tests").glob("*.py"))
+    assert "README.md" in tests
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from langchain_agentmem.database import Database",
+        "import langchain_agentmem.storage",
+        "from langchain_agentmem import agent_memory",
+        "from langchain_agentmem import _HOMES",
+        "def late():\n    from langchain_agentmem.compaction.node import CompactionNode",
+        "from langchain_agentmem.errors import Any",
+    ],
+)
+def test_what_is_private_is_seen(code):
+    assert private(code)
+
+
+def test_what_is_public_is_let_through():
+    code = """
+import langchain_agentmem
+from langchain_agentmem import AgentMemory, InvalidInput, compaction
+from langchain_agentmem.compaction import CompactionState
+from langchain_agentmem.errors import StorageError
+from langchain_agentmem.memory import FactsConfig
+from .database import Database
+from langchain_agentmem_mcp import anything
+"""
+    assert private(code) == []

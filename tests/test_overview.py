@@ -1,0 +1,158 @@
+"""What there is: threads, conversations and branches, each once, with sizes; and checkpoints without values."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import AgentMemory, AgentMemorySaver, InvalidInput
+from langchain_agentmem.errors import CheckpointUnreadable
+
+
+def talking(memory):
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", lambda state: {"messages": [AIMessage(f"answer {len(state['messages'])}")]})
+    builder.add_edge(START, "answer")
+    return builder.compile(checkpointer=memory.checkpointer)
+
+
+def at(name="t", **more):
+    return {"configurable": {"thread_id": name, **more}}
+
+
+def say(graph, text, config):
+    graph.invoke({"messages": [HumanMessage(text)]}, config)
+
+
+class TestThreads:
+    def test_a_thread_and_its_conversation_are_one_and_the_last_changed_comes_first(self, memory):
+        graph = talking(memory)
+        say(graph, "hello", at("both"))
+        say(graph, "hello", at("only", agentmem_namespace=("ada",)))
+        memory.conversation("both").add_user_message("hello")
+        memory.conversation("talk", ("ada", "private")).add_messages([HumanMessage("a"), AIMessage("b")])
+        found = memory.threads()
+        assert found.total == 3
+        assert [(each.namespace, each.thread_id, each.checkpoints, each.messages) for each in found.threads] == [
+            (("ada", "private"), "talk", 0, 2),
+            ((), "both", 3, 1),
+            (("ada",), "only", 3, 0),
+        ]
+        by_id = {each.thread_id: each for each in found.threads}
+        assert by_id["talk"].checkpoint_id is None
+        newest = memory.checkpointer.get_tuple(at("both")).config["configurable"]["checkpoint_id"]
+        assert by_id["both"].checkpoint_id == newest
+        assert [each.changed_at for each in found.threads] == sorted(
+            (each.changed_at for each in found.threads), reverse=True
+        )
+
+    async def test_a_namespace_an_id_and_a_limit(self, memory):
+        for namespace in ((), ("ada",), ("ada", "private"), ("adam",)):
+            memory.conversation("talk", namespace).add_user_message("hello")
+        memory.conversation("other", ("ada",)).add_user_message("hello")
+        assert memory.threads(("ada",)).total == 3
+        assert {each.namespace for each in memory.threads(thread_id="talk").threads} == {
+            (),
+            ("ada",),
+            ("ada", "private"),
+            ("adam",),
+        }
+        few = await memory.athreads(("ada",), thread_id="talk", limit=1)
+        assert ([each.namespace for each in few.threads], few.total) == ([("ada", "private")], 2)
+        assert memory.threads(limit=0).threads == ()
+        for wrong in (-1, True, "3"):
+            with pytest.raises(InvalidInput, match="limit"):
+                memory.threads(limit=wrong)
+        with pytest.raises(InvalidInput):
+            memory.threads("ada")
+
+    def test_what_thread_and_conversation_share_counts_once(self, memory):
+        text = "x" * 50_000
+        say(talking(memory), text, at())
+        alone = memory.threads().threads[0].bytes
+        memory.conversation("t").add_user_message(text)
+        assert 50_000 < alone <= memory.threads().threads[0].bytes < 1.1 * alone
+
+    def test_forks_are_counted(self, memory):
+        graph = talking(memory)
+        say(graph, "one", at())
+        first = memory.checkpointer.history(at()).checkpoints[0].checkpoint_id
+        for text in ("two", "three", "four"):
+            say(graph, text, at(checkpoint_id=first))
+        [found] = memory.threads().threads
+        assert found.forks == 2
+
+    def test_what_is_erased_is_gone(self, memory):
+        say(talking(memory), "one", at())
+        memory.conversation("t").add_user_message("one")
+        memory.erase(thread_id="t")
+        assert memory.threads().total == 0
+
+
+class TestBranches:
+    async def test_parents_come_before_their_forks_and_each_counts_its_own(self, memory):
+        main = memory.layers("main", ("ada",))
+        main.core.set("name", "Ada")
+        main.core.set("name", "Ada L.")
+        draft = main.fork("draft")
+        draft.archival.write("a record")
+        draft.fork("deep")
+        memory.layers("main").core.set("name", "Ben")
+        found = memory.branches()
+        assert [(each.namespace, each.name, each.parent, each.own) for each in found] == [
+            ((), "main", None, 1),
+            (("ada",), "main", None, 1),
+            (("ada",), "draft", "main", 1),
+            (("ada",), "deep", "draft", 0),
+        ]
+        assert await memory.abranches(("ada",)) == found[1:]
+        assert memory.branches(("nobody",)) == []
+
+
+class TestHistory:
+    async def test_it_is_what_list_gives_without_values(self, memory):
+        graph = talking(memory)
+        for text in ("one", "two"):
+            say(graph, text, at())
+        saver = memory.checkpointer
+        say(graph, "other", at(checkpoint_id=saver.history(at()).checkpoints[3].checkpoint_id))
+        every = [
+            (
+                each.config["configurable"]["checkpoint_id"],
+                each.parent_config and each.parent_config["configurable"]["checkpoint_id"],
+                each.metadata["step"],
+                each.metadata["source"],
+            )
+            for each in saver.list(at())
+        ]
+        found = saver.history(at())
+        assert [(each.checkpoint_id, each.parent_id, each.step, each.source) for each in found.checkpoints] == every
+        assert found.total == len(every) == 9
+        few = await saver.ahistory(at(), limit=2)
+        assert (few.checkpoints, few.total) == (found.checkpoints[:2], 9)
+
+    def test_what_is_not_there_has_none_and_what_is_wrong_is_refused(self, memory):
+        saver = memory.checkpointer
+        assert saver.history(at("nobody")).checkpoints == ()
+        for config, limit in (({}, None), (at(), -1), (at(), "x")):
+            with pytest.raises(InvalidInput):
+                saver.history(config, limit=limit)
+
+    def test_damage_names_the_checkpoint(self, memory, raw):
+        say(talking(memory), "one", at())
+        newest = memory.checkpointer.history(at()).checkpoints[0].checkpoint_id
+        raw(memory, "update checkpoint set metadata = head where name = :name", name=newest)
+        with pytest.raises(CheckpointUnreadable, match=newest):
+            AgentMemorySaver(memory).history(at())
+
+
+def test_a_read_only_database_is_shown(new_database):
+    path = new_database("sqlite")
+    with AgentMemory(path) as memory:
+        say(talking(memory), "one", at())
+        memory.layers("main").core.set("a", "b")
+    with AgentMemory(f"file:{path}?mode=ro") as memory:
+        assert memory.threads().total == 1
+        assert len(memory.branches()) == 1
+        assert memory.checkpointer.history(at()).total == 3

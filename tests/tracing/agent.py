@@ -1,0 +1,178 @@
+"""An agent with every part of memory, whose models say what a script tells them to.
+
+It writes to its memory and searches it with tools; memory is put into its prompt; its context is compacted, and a
+model writes the summary; a model chooses the experiences that apply, and a model extracts facts. Each of its models is
+known by its name, "agent", "summarizer", "chooser" and "extractor", whether it is OpenAI's real client in front of a
+loopback server or `Scripted`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, convert_to_openai_messages
+from langchain_core.messages.utils import convert_to_messages
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.compaction import CompactionState
+from langchain_agentmem.compaction.config import ManagedMemoryConfig
+
+Model = Callable[[str], Any]
+"""From the name of a model to the model."""
+
+TURNS = ("I like tea. My sister Ana lives in Lisbon.", "What shall I bring Ana?", "What did I say about tea?")
+ANSWERS = ("Noted.", "Bring her some tea.", "That you like it.")
+CONFIG: RunnableConfig = {"configurable": {"thread_id": "t1", "agentmem_namespace": ("ada",)}}
+
+GIFTS = "exp_id: gifts\nwhen: Use when someone wants to bring a gift.\nwhat: Name one thing only.\n"
+"""What an experience says."""
+
+_CALLS = {
+    TURNS[0]: ("mem_archival_write", {"content": "Ana is the sister, and lives in Lisbon.", "tags": ["family"]}),
+    TURNS[1]: ("mem_archival_search", {"query": "Ana"}),
+    TURNS[2]: ("recall_dropped", {"query": "tea"}),
+}
+_SAYS = {
+    "summarizer": "SUMMARY The user likes tea.",
+    "chooser": '{"gifts": true}',
+    "extractor": '{"facts": [{"message": 1, "subject": "Ana", "predicate": "lives in", "object": "Lisbon"}]}',
+}
+OWN_WORDS = ("SUMMARY", "gifts", "predicate")
+"""Of what memory's own models say, a word that the agent never says."""
+
+
+def said(request: dict[str, Any]) -> dict[str, Any]:
+    """What a model answers, as OpenAI's assistants do, to a request of its client."""
+    if (text := _SAYS.get(request["model"])) is not None:
+        return {"role": "assistant", "content": text}
+    messages = request["messages"]
+    asked = max(place for place, each in enumerate(messages) if each["role"] == "user" and _text(each) in TURNS)
+    turn = _text(messages[asked])
+    if any(each["role"] == "tool" for each in messages[asked:]):
+        return {"role": "assistant", "content": ANSWERS[TURNS.index(turn)]}
+    name, arguments = _CALLS[turn]
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    call = {"id": f"call-{TURNS.index(turn)}", "type": "function", "function": function}
+    return {"role": "assistant", "content": "", "tool_calls": [call]}
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(block.get("text", "") for block in content or ())
+
+
+class Scripted(BaseChatModel):
+    """A model that streams, word by word, what the script says.
+
+    Attributes:
+        role: Its name.
+    """
+
+    role: str
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Runnable[Any, Any]:
+        return self
+
+    def _message(self, messages: list[BaseMessage]) -> AIMessage:
+        (answer,) = convert_to_messages([said({"model": self.role, "messages": convert_to_openai_messages(messages)})])
+        assert isinstance(answer, AIMessage)
+        answer.usage_metadata = {"input_tokens": 2, "output_tokens": 1, "total_tokens": 3}
+        answer.response_metadata = {"model_name": self.role}
+        return answer
+
+    def with_structured_output(self, *_: Any, **__: Any) -> Runnable[Any, Any]:
+        raise NotImplementedError
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._message(messages))])
+
+    def _stream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
+        message = self._message(messages)
+        for word in message.text.split():
+            yield ChatGenerationChunk(message=AIMessageChunk(word + " "))
+        if message.tool_calls:
+            yield ChatGenerationChunk(
+                message=AIMessageChunk(
+                    "",
+                    tool_call_chunks=[
+                        {**call, "args": json.dumps(call["args"]), "index": 0, "type": "tool_call_chunk"}
+                        for call in message.tool_calls
+                    ],
+                )
+            )
+
+    async def _astream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in self._stream(messages):
+            await asyncio.sleep(0)
+            yield chunk
+
+
+def scripted(name: str) -> Scripted:
+    """The model of that name, without any server."""
+    return Scripted(role=name)
+
+
+def agent(memory: AgentMemory, folder: Path, model: Model = scripted) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Build it.
+
+    Args:
+        memory: Its memory.
+        folder: Where its experiences are kept.
+        model: Gives its models.
+    """
+    folder.mkdir(exist_ok=True)
+    (folder / "handcrafted_exp_gifts.yaml").write_text(GIFTS)
+    library = memory.experiences(folder)
+    tools = memory.tools()
+    chat = model("agent").bind_tools(tools)
+
+    def answer(state: CompactionState, config: RunnableConfig) -> dict[str, Any]:
+        return {"messages": [chat.invoke(state["llm_input_messages"], config)]}
+
+    async def answer_awaited(state: CompactionState, config: RunnableConfig) -> dict[str, Any]:
+        return {"messages": [await chat.ainvoke(state["llm_input_messages"], config)]}
+
+    budget = ManagedMemoryConfig(threshold_rounds=2, retain_rounds=1, token_counter="estimate")
+    builder = StateGraph(CompactionState, input_schema=MessagesState)
+    builder.add_node("compact", memory.compaction(model("summarizer"), budget))
+    builder.add_node("inject", memory.inject())
+    builder.add_node("experience", library.selector(role="Planner", model=model("chooser")))
+    builder.add_node("agent", RunnableLambda(answer, answer_awaited, name="answer"))
+    builder.add_node("tools", ToolNode(tools))
+    builder.add_node("facts", memory.remember_facts(model("extractor")))
+    builder.add_edge(START, "compact")
+    builder.add_edge("compact", "inject")
+    builder.add_edge("inject", "experience")
+    builder.add_edge("experience", "agent")
+    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", "__end__": "facts"})
+    builder.add_edge("tools", "compact")
+    return builder.compile(checkpointer=memory.checkpointer, store=memory.store)
+
+
+def converse(graph: Any, turns: Sequence[str] = TURNS, **config: Any) -> list[str]:
+    """Say what the user says, turn by turn; gives the agent's answers."""
+    return [
+        graph.invoke({"messages": [HumanMessage(turn)]}, {**CONFIG, **config})["messages"][-1].text for turn in turns
+    ]
+
+
+async def aconverse(graph: Any, turns: Sequence[str] = TURNS, **config: Any) -> list[str]:
+    """`converse`, awaited."""
+    return [
+        (await graph.ainvoke({"messages": [HumanMessage(turn)]}, {**CONFIG, **config}))["messages"][-1].text
+        for turn in turns
+    ]

@@ -1,0 +1,328 @@
+"""An agent with every part of memory is one tree per run, in LangSmith and in every other tracer."""
+
+import asyncio
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from functools import partial
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tracers.context import collect_runs
+from langchain_openai import ChatOpenAI
+from langsmith import traceable
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.compaction.config import ManagedMemoryConfig
+from langchain_agentmem.compaction.middleware import CompactionMiddleware
+from langchain_agentmem.memory.experience.middleware import ExperienceMiddleware
+from langchain_agentmem.memory.injection.middleware import MemoryMiddleware
+
+from ..compaction.loopback import loopback  # noqa: TID252 - what tests share lies beside them
+from .agent import ANSWERS, GIFTS, TURNS, aconverse, agent, converse, said, scripted
+from .loopback import arrive
+from .trees import drawn, shape
+
+TREE = """
+LangGraph
+  compact
+    CompactionNode
+      memory.compaction.compact
+        memory.compaction.record
+        memory.compaction.summarize
+          ChatOpenAI
+  inject
+    MemoryInjection
+      memory.injection.inject
+        memory.core.read
+        memory.recall.recent
+        memory.archival.search
+        memory.facts.search
+        memory.retrieval.search
+  experience
+    ExperienceSelector
+      memory.experience.select
+        memory.experience.choose
+          ChatOpenAI
+  agent
+    answer
+      ChatOpenAI
+    tools_condition
+  tools
+    mem_archival_search
+      memory.archival.search
+  compact
+    CompactionNode
+      memory.compaction.compact
+        memory.compaction.record
+  inject
+    MemoryInjection
+      memory.injection.inject
+        memory.core.read
+        memory.recall.recent
+        memory.archival.search
+        memory.facts.search
+        memory.retrieval.search
+  experience
+    ExperienceSelector
+      memory.experience.select
+  agent
+    answer
+      ChatOpenAI
+    tools_condition
+  facts
+    RememberFacts
+      memory.facts.remember
+        memory.facts.extract
+          ChatOpenAI
+        memory.facts.learn
+"""
+"""Of the second turn: it compacts, searches with a tool, and learns."""
+
+CHAIN = """
+chain
+  MemoryInjection
+    memory.injection.inject
+      memory.core.read
+      memory.recall.recent
+      memory.archival.search
+      memory.facts.search
+  Scripted
+"""
+
+MIDDLEWARE = """
+LangGraph
+  model
+    memory.compaction.compact
+      memory.compaction.record
+      memory.compaction.summarize
+        Scripted
+    memory.injection.inject
+      memory.core.read
+      memory.recall.recent
+      memory.archival.search
+      memory.facts.search
+      memory.retrieval.search
+    memory.experience.select
+      memory.experience.choose
+        Scripted
+    Scripted
+  tools
+    mem_archival_search
+      memory.archival.search
+  model
+    memory.compaction.compact
+      memory.compaction.record
+    memory.injection.inject
+      memory.core.read
+      memory.recall.recent
+      memory.archival.search
+      memory.facts.search
+      memory.retrieval.search
+    memory.experience.select
+    Scripted
+"""
+"""Of the second turn, in an agent of LangChain's."""
+
+
+@pytest.fixture
+def openai():
+    """Gives OpenAI's real client for each model, in front of a server on this machine."""
+    with loopback(script=said) as server:
+        yield lambda name: ChatOpenAI(model=name, base_url=server.url, api_key="not-a-key")
+
+
+@pytest.fixture
+def memory(tmp_path):
+    with AgentMemory(tmp_path / "a.db") as memory:
+        yield memory
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "experience"
+
+
+def at(text):
+    return datetime.fromisoformat(text)
+
+
+def plainly(tree):
+    """The tree without what LangChain takes to read an answer in a given form."""
+    name, children = tree
+    below = [plainly(child) for child in children if not child[0].startswith("Json")]
+    flat = [each for child in below for each in (child[1] if child[0].startswith("Runnable") else [child])]
+    return (name, flat)
+
+
+class TestLangSmith:
+    def test_every_turn_is_one_tree_with_every_step_in_its_place(
+        self, memory, folder, openai, server, langsmith_on, collector
+    ):
+        assert converse(agent(memory, folder, openai), callbacks=[collector]) == [*ANSWERS]
+        arrive(langsmith_on)
+
+        assert len(server.roots) == len(TURNS)
+        assert drawn(plainly(server.shapes[1])) == TREE.strip()
+        assert server.shapes == collector.shapes
+        for root in server.roots:
+            self.check(server, root, root)
+        seen = {str(run.id): run for run in collector.runs}
+        for run in server.runs.values():
+            if run["name"].startswith("memory."):
+                assert run["run_type"] == seen[run["id"]].run_type
+                assert run["inputs"] == seen[run["id"]].inputs
+                if run["run_type"] == "chain":
+                    assert run["outputs"] == seen[run["id"]].outputs
+                where = run["extra"]["metadata"]
+                assert where["agentmem_database"] == "sqlite"
+                assert where["agentmem_namespace"] == "ada"
+                assert where["thread_id"] == "t1"
+                assert where["checkpoint_id"]
+        self.told(server)
+
+    def check(self, server, run, root):
+        """A run and all beneath it, as LangSmith puts them together."""
+        assert run["trace_id"] == root["id"]
+        assert run.get("error") is None
+        assert at(run["start_time"]) <= at(run["end_time"])
+        assert run["dotted_order"].endswith(run["id"])
+        for child in server.children(run["id"]):
+            assert child["dotted_order"].rpartition(".")[0] == run["dotted_order"]
+            assert at(run["start_time"]) <= at(child["start_time"])
+            assert at(child["end_time"]) <= at(run["end_time"])
+            self.check(server, child, root)
+
+    def told(self, server):
+        """What each kind of step tells of itself."""
+
+        def steps(name, turn):
+            return [run for run in server.beneath(server.roots[turn]) if run["name"] == name]
+
+        ana = ["Ana is the sister, and lives in Lisbon.", "Ana lives in Lisbon"]
+        (written,) = steps("memory.archival.write", 0)
+        assert written["inputs"]["content"] == ana[0]
+        assert written["inputs"]["tags"] == ["family"]
+        compacted, looked = steps("memory.compaction.compact", 1)
+        outputs = compacted["outputs"]
+        assert outputs["summary"] == "SUMMARY The user likes tea."
+        assert outputs["tokens_before"] > outputs["tokens_after"] > 0
+        assert looked["outputs"]["status"] == "nothing to do"
+        assert (outputs["messages_before"], outputs["messages_after"], outputs["dropped"]) == (5, 4, 2)
+        injected, _ = steps("memory.injection.inject", 1)
+        assert injected["inputs"]["query"] == TURNS[1]
+        *records, result = [each["text"] for each in injected["outputs"]["records"]]
+        assert records == ana
+        assert result.startswith("The record is kept")  # it left the context, as its call did, which says nothing
+        (record,) = steps("memory.archival.search", 1)[0]["outputs"]["documents"]
+        assert (record["page_content"], record["metadata"]["kind"]) == (ana[0], "record")
+        assert record["metadata"]["id"] == injected["outputs"]["records"][0]["id"]
+        assert 0 < record["metadata"]["score"] < 1
+        assert record["metadata"]["why"].startswith("ana +")
+        selected, _ = steps("memory.experience.select", 1)
+        assert selected["inputs"]["role"] == "Planner"
+        assert [each["exp_id"] for each in selected["outputs"]["chosen"]] == ["gifts"]
+        assert selected["outputs"]["chosen"][0]["reason"] == "the model chose it"
+        (learned,) = steps("memory.facts.learn", 0)
+        assert [each["text"] for each in learned["outputs"]["added"]] == ana[1:]
+        (remembered,) = steps("memory.facts.remember", 0)
+        assert remembered["outputs"]["fact_ids"] == [each["id"] for each in learned["outputs"]["added"]]
+        (recalled,) = steps("memory.compaction.recall", 2)
+        assert recalled["inputs"] == {"query": "tea"}
+        assert TURNS[0] in [each["page_content"] for each in recalled["outputs"]["documents"]]
+        assert {run["run_type"] for run in server.runs.values() if run["name"].endswith((".search", ".recall"))} == {
+            "retriever"
+        }
+        assert {run["run_type"] for run in server.runs.values() if run["name"].startswith("mem_")} == {"tool"}
+
+
+class TestSameTree:
+    async def test_awaited_it_is_the_same(self, memory, tmp_path, folder, collector):
+        assert converse(agent(memory, folder), callbacks=[collector]) == [*ANSWERS]
+        synchronous = collector.shapes
+        collector.roots.clear()
+        with AgentMemory(tmp_path / "b.db") as other:
+            assert await aconverse(agent(other, folder), callbacks=[collector]) == [*ANSWERS]
+
+        assert collector.shapes == synchronous
+
+    async def test_beneath_traceable_functions(self, memory, folder, server, langsmith_on, collector):
+        graph = agent(memory, folder)
+        mine = traceable(name="mine")(partial(converse, graph, TURNS[:1], callbacks=[collector]))
+        awaited = traceable(name="awaited")(partial(aconverse, graph, TURNS[:1], callbacks=[collector]))
+
+        mine()
+        await awaited()
+        await asyncio.to_thread(arrive, langsmith_on)
+
+        first, second = collector.shapes
+        assert server.shapes == [("mine", [first]), ("awaited", [second])]
+
+    def test_threads_that_carry_the_context(self, memory, folder, collector):
+        def outside(_):
+            with ThreadPoolExecutor(1) as threads:
+                return threads.submit(
+                    contextvars.copy_context().run, converse, agent(memory, folder), TURNS[:1]
+                ).result()
+
+        RunnableLambda(outside).invoke(None, {"callbacks": [collector]})
+        inside = agent(memory, folder)
+        ((_, (beneath,)),) = collector.shapes
+        collector.roots.clear()
+        converse(
+            inside, TURNS[:1], callbacks=[collector], configurable={"thread_id": "t2", "agentmem_namespace": ("bob",)}
+        )
+        assert [beneath] == collector.shapes
+
+
+class TestPlaces:
+    """Everywhere else where an agent is made."""
+
+    def test_plain_code(self, memory):
+        with collect_runs() as collected:
+            memory.conversation("c", namespace=("ada",)).add_user_message("Ana lives in Lisbon.")
+            memory.layers("branch").archival.write("Ana likes tea.")
+            memory.store.put(("ada",), "key", {"text": "Ana"})
+            assert memory.search("Ana", namespace=("ada",))
+
+        assert [shape(run) for run in collected.traced_runs] == [
+            ("memory.conversation.add", []),
+            ("memory.archival.write", []),
+            ("memory.store.put", []),
+            ("memory.retrieval.search", []),
+        ]
+
+    async def test_chains(self, memory, collector):
+        memory.layers("branch").archival.write("Ana likes tea.")
+        chain = (memory.inject("branch") | scripted("summarizer")).with_config(run_name="chain")
+        config = {"callbacks": [collector]}
+        chain.invoke([HumanMessage("What does Ana like?")], config)
+        await chain.ainvoke([HumanMessage("What does Ana like?")], config)
+
+        assert drawn(collector.shapes[0]) == CHAIN.strip()
+        assert collector.shapes[0] == collector.shapes[1]
+
+    async def test_agents_of_langchain(self, memory, folder, tmp_path, collector):
+        folder.mkdir()
+        (folder / "handcrafted_exp_gifts.yaml").write_text(GIFTS)
+        budget = ManagedMemoryConfig(threshold_rounds=2, retain_rounds=1)
+
+        def made(memory):
+            return create_agent(
+                scripted("agent"),
+                memory.tools(),
+                middleware=[
+                    CompactionMiddleware(memory, scripted("summarizer"), budget, tools=False),
+                    MemoryMiddleware(memory),
+                    ExperienceMiddleware(memory.experiences(folder), model=scripted("chooser")),
+                ],
+                checkpointer=memory.checkpointer,
+            )
+
+        assert converse(made(memory), TURNS[:2], callbacks=[collector]) == [*ANSWERS[:2]]
+        assert drawn(collector.shapes[1]) == MIDDLEWARE.strip()
+        with AgentMemory(tmp_path / "b.db") as other:
+            assert await aconverse(made(other), TURNS[:2], callbacks=[collector]) == [*ANSWERS[:2]]
+        assert collector.shapes[2:] == collector.shapes[:2]

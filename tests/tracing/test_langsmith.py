@@ -1,0 +1,119 @@
+"""What arrives at LangSmith, sent by its own client."""
+
+import asyncio
+
+import langsmith
+import pytest
+from langchain_core.tracers.context import tracing_v2_enabled
+from langsmith import get_current_run_tree, run_trees, traceable, tracing_context
+
+from .conftest import forget_environment
+from .loopback import arrive
+from .trees import aremember, graph_of, remember
+
+
+class TestLangSmith:
+    def test_plain_code_is_traced_when_the_environment_says_so(self, tracing, server, langsmith_on):
+        remember(tracing)
+        arrive(langsmith_on)
+
+        run = server.run("memory.conversation.add")
+        assert run["inputs"] == {"messages": 2}
+        assert run["outputs"] == {"ids": ["m1", "m2"]}
+        assert run["extra"]["metadata"]["agentmem_database"] == "sqlite"
+
+    def test_plain_code_is_traced_within_tracing_v2_enabled(self, tracing, server, client):
+        with tracing_v2_enabled(client=client):
+            remember(tracing)
+        arrive(client)
+
+        assert server.shapes == [("memory.conversation.add", [])]
+
+    def test_plain_code_is_traced_within_a_tracing_context(self, tracing, server, client):
+        with tracing_context(enabled=True, client=client):
+            remember(tracing)
+        arrive(client)
+
+        assert server.shapes == [("memory.conversation.add", [])]
+
+    def test_a_step_stands_between_the_users_functions(self, tracing, server, langsmith_on):
+        @traceable(name="inner")
+        def inner():
+            return 1
+
+        @traceable(name="outer")
+        def outer():
+            with tracing.step("memory.compaction.run"):
+                assert get_current_run_tree().name == "memory.compaction.run"
+                inner()
+                remember(tracing)
+            assert get_current_run_tree().name == "outer"
+            inner()
+
+        outer()
+        arrive(langsmith_on)
+
+        assert server.shapes == [
+            (
+                "outer",
+                [
+                    ("memory.compaction.run", [("inner", []), ("memory.conversation.add", [])]),
+                    ("inner", []),
+                ],
+            )
+        ]
+
+    async def test_an_async_step_stands_between_the_users_functions(self, tracing, server, langsmith_on):
+        @traceable(name="inner")
+        async def inner():
+            await asyncio.sleep(0)
+
+        @traceable(name="outer")
+        async def outer():
+            async with tracing.step("memory.compaction.run"):
+                await inner()
+                await aremember(tracing)
+
+        await outer()
+        await asyncio.to_thread(arrive, langsmith_on)
+
+        assert server.shapes == [
+            ("outer", [("memory.compaction.run", [("inner", []), ("memory.conversation.add", [])])])
+        ]
+
+    def test_a_graph_shows_the_same_tree_as_any_tracer(self, tracing, server, langsmith_on, collector, traced_by):
+        graph_of(lambda state: remember(tracing) and {}).invoke({"text": ""}, traced_by)
+        arrive(langsmith_on)
+
+        assert server.shapes == collector.shapes
+        assert server.shapes == [("LangGraph", [("node", [("memory.conversation.add", [])])])]
+
+    def test_an_error_arrives_as_an_error(self, tracing, server, langsmith_on):
+        with pytest.raises(ValueError), tracing.step("memory.conversation.add"):
+            raise ValueError("mine")
+        arrive(langsmith_on)
+
+        assert "mine" in server.run("memory.conversation.add")["error"]
+
+    def test_documents_arrive_as_documents(self, tracing, server, langsmith_on):
+        with tracing.step("memory.recall.search", run_type="retriever", inputs=lambda: {"query": "cats"}) as step:
+            step.finish(lambda: {"documents": [{"page_content": "a cat", "metadata": {"score": 0.5}}]})
+        arrive(langsmith_on)
+
+        run = server.run("memory.recall.search")
+        assert run["run_type"] == "retriever"
+        (document,) = run["outputs"]["documents"]
+        assert document["page_content"] == "a cat"
+
+    def test_a_server_that_is_gone_changes_nothing(self, tracing, monkeypatch, heard):
+        monkeypatch.setenv("LANGSMITH_TRACING", "true")
+        monkeypatch.setenv("LANGSMITH_ENDPOINT", "http://127.0.0.1:1")
+        monkeypatch.setenv("LANGSMITH_API_KEY", "not-a-key")
+        forget_environment()
+        client = langsmith.Client()
+        monkeypatch.setattr(run_trees, "_CLIENT", client)
+        try:
+            assert remember(tracing).listening
+        finally:
+            client.cleanup(timeout=0)
+            client.session.close()

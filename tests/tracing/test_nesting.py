@@ -1,0 +1,133 @@
+"""A step stands beneath what it happened in, and above what happened in it."""
+
+import asyncio
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from langchain_core.globals import set_debug
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.tracers.context import collect_runs
+
+from .trees import aremember, graph_of, remember, shape
+
+
+class TestNesting:
+    def test_steps_and_models_within_a_step_are_its_children(self, tracing, collector, traced_by):
+        with tracing.step("memory.compaction.run", config=traced_by):
+            remember(tracing)
+            FakeListChatModel(responses=["short"]).invoke("summarize")
+
+        assert collector.shapes == [
+            ("memory.compaction.run", [("memory.conversation.add", []), ("FakeListChatModel", [])])
+        ]
+
+    def test_after_a_step_the_surroundings_are_as_before(self, tracing, collector, traced_by):
+        def twice(_):
+            before = var_child_runnable_config.get()
+            remember(tracing)
+            assert var_child_runnable_config.get() is before
+            remember(tracing)
+
+        RunnableLambda(twice).with_config(run_name="chain").invoke(None, traced_by)
+
+        add = ("memory.conversation.add", [])
+        assert collector.shapes == [("chain", [add, add])]
+        assert var_child_runnable_config.get() is None
+
+    def test_a_failed_step_gives_the_surroundings_back(self, tracing, traced_by):
+        with pytest.raises(ValueError), tracing.step("memory.conversation.add", config=traced_by):
+            raise ValueError
+
+        assert var_child_runnable_config.get() is None
+
+    def test_a_step_nests_under_a_chain(self, tracing, collector, traced_by):
+        chain = RunnableLambda(lambda _: remember(tracing)).with_config(run_name="chain")
+        chain.invoke(None, traced_by)
+
+        assert collector.shapes == [("chain", [("memory.conversation.add", [])])]
+
+    async def test_a_step_nests_under_an_async_chain(self, tracing, collector, traced_by):
+        async def remembering(_):
+            async with tracing.step("memory.compaction.run"):
+                await aremember(tracing)
+                remember(tracing)
+
+        await RunnableLambda(remembering).with_config(run_name="chain").ainvoke(None, traced_by)
+
+        add = ("memory.conversation.add", [])
+        assert collector.shapes == [("chain", [("memory.compaction.run", [add, add])])]
+
+    def test_a_step_nests_under_a_graph_node(self, tracing, collector, traced_by):
+        graph = graph_of(lambda state: remember(tracing) and {})
+        graph.invoke({"text": ""}, traced_by)
+
+        assert collector.shapes == [("LangGraph", [("node", [("memory.conversation.add", [])])])]
+
+    async def test_a_step_nests_under_an_async_graph_node(self, tracing, collector, traced_by):
+        async def node(state):
+            await aremember(tracing)
+            return {}
+
+        await graph_of(node).ainvoke({"text": ""}, traced_by)
+
+        assert collector.shapes == [("LangGraph", [("node", [("memory.conversation.add", [])])])]
+
+    async def test_streaming_events_shows_the_step(self, tracing):
+        async def node(state):
+            await aremember(tracing)
+            return {}
+
+        events = [event async for event in graph_of(node).astream_events({"text": ""}, version="v2")]
+
+        mine = [event["event"] for event in events if event["name"] == "memory.conversation.add"]
+        assert mine == ["on_chain_start", "on_chain_end"]
+
+    def test_a_thread_with_the_context_nests(self, tracing, collector, traced_by):
+        with (
+            tracing.step("memory.compaction.run", config=traced_by),
+            ThreadPoolExecutor(1) as threads,
+        ):
+            threads.submit(contextvars.copy_context().run, remember, tracing).result()
+
+        assert collector.shapes == [("memory.compaction.run", [("memory.conversation.add", [])])]
+
+    async def test_parallel_tasks_nest_each_under_its_own(self, tracing, collector, traced_by):
+        async def part(name):
+            async with tracing.step(name):
+                await asyncio.sleep(0)
+                await aremember(tracing)
+
+        async with tracing.step("memory.compaction.run", config=traced_by):
+            await asyncio.gather(part("memory.facts.extract"), part("memory.archival.write"))
+
+        (run,) = collector.roots
+        add = [("memory.conversation.add", [])]
+        assert sorted(shape(child) for child in run.child_runs) == [
+            ("memory.archival.write", add),
+            ("memory.facts.extract", add),
+        ]
+
+    def test_a_step_closed_in_another_context_still_ends(self, tracing, collector, traced_by):
+        step = tracing.step("memory.conversation.add", config=traced_by)
+        contextvars.copy_context().run(step.__enter__)
+        contextvars.copy_context().run(step.__exit__, None, None, None)
+
+        assert collector.roots[0].end_time is not None
+
+    def test_plain_code_is_seen_by_collect_runs(self, tracing):
+        with collect_runs() as collected:
+            remember(tracing)
+
+        assert [run.name for run in collected.traced_runs] == ["memory.conversation.add"]
+
+    def test_the_global_debug_switch_shows_steps(self, tracing, capsys):
+        set_debug(True)
+        try:
+            remember(tracing)
+        finally:
+            set_debug(False)
+
+        assert "memory.conversation.add" in capsys.readouterr().out

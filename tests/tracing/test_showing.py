@@ -1,0 +1,44 @@
+"""What is shown of a step is plain data for a person to read."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from langchain_agentmem.tracing.showing import plain
+
+
+@dataclass
+class Part:
+    when: datetime
+    names: tuple[str, ...]
+
+
+class TestPlainValues:
+    @pytest.mark.parametrize(
+        ("value", "readable"),
+        [
+            (("acme", "user"), ["acme", "user"]),
+            ({1: {"a"}}, {"1": ["a"]}),
+            (b"1234", "<4 bytes>"),
+            (float("nan"), "nan"),
+            (
+                Part(datetime(2026, 1, 2, tzinfo=UTC), ("x",)),
+                {"when": "2026-01-02T00:00:00+00:00", "names": ["x"]},
+            ),
+            ("half \ud800 a pair", "half \\ud800 a pair"),
+            ("ganze Wörter", "ganze Wörter"),
+            (ValueError("bad"), "bad"),
+        ],
+    )
+    def test_whatever_is_told_can_be_sent_and_read(self, value, readable):
+        assert plain(value) == readable
+        json.dumps(plain(value), allow_nan=False).encode()
+
+    def test_a_cycle_ends(self):
+        endless: list[Any] = []
+        endless.append(endless)
+
+        assert "…" in json.dumps(plain(endless), ensure_ascii=False)

@@ -1,0 +1,217 @@
+"""Every operation can be seen where it happened, and being seen changes nothing about it."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda
+from langgraph.errors import GraphInterrupt
+from langsmith import tracing_context
+from langsmith.utils import get_env_var
+
+from langchain_agentmem.events import Hooks
+from langchain_agentmem.measures import Measures
+from langchain_agentmem.tracing import Tracing, listening, steps
+
+from .trees import aremember, never, remember
+
+
+class TestSilence:
+    def test_nothing_is_computed_when_nobody_listens(self, tracing):
+        with tracing.step("memory.conversation.add", inputs=never) as step:
+            step.finish(never)
+
+        assert not step.listening
+
+    async def test_nothing_is_computed_when_nobody_listens_to_async_code(self, tracing):
+        async with tracing.step("memory.conversation.add", inputs=never) as step:
+            step.finish(never)
+
+        assert not step.listening
+
+    async def test_silence_is_measured_all_the_same(self, heard):
+        tracing = Tracing(measures=Measures())
+        remember(tracing)
+        await aremember(tracing)
+        with pytest.raises(ValueError), tracing.unheard("memory.conversation.add"):
+            raise ValueError
+
+        tally = tracing.measures.so_far().operations["memory.conversation.add"]
+        assert (tally.calls, tally.failures) == (3, 1)
+        assert tally.total >= tally.slowest > 0
+
+    def test_a_detail_is_heard_by_nobody(self, collector, traced_by, heard):
+        tracing = Tracing(Hooks([heard.append]))
+        with tracing.step("memory.recall.inject", config=traced_by), tracing.unheard("memory.recall.count") as step:
+            step.finish(never)
+
+        assert collector.shapes == [("memory.recall.inject", [])]
+        assert {event.name for event in heard} == {"memory.recall.inject"}
+        assert set(tracing.measures.so_far().operations) == {"memory.recall.inject", "memory.recall.count"}
+
+    def test_a_run_without_tracers_is_silent(self, tracing):
+        steps = []
+        RunnableLambda(lambda _: steps.append(remember(tracing))).invoke(None)
+
+        assert not steps[0].listening
+
+    def test_an_error_passes_through_silence(self, tracing):
+        with pytest.raises(ValueError, match="mine"), tracing.step("memory.conversation.add"):
+            raise ValueError("mine")
+
+    def test_turning_langsmith_off_for_a_block_is_silence(self, tracing, monkeypatch):
+        monkeypatch.setenv("LANGSMITH_TRACING", "true")
+        get_env_var.cache_clear()
+        with tracing_context(enabled=False):
+            assert not remember(tracing).listening
+            assert not listening.may_be_traced(None)
+
+    def test_a_maybe_that_comes_to_nothing_computes_nothing(self, tracing, monkeypatch):
+        monkeypatch.setattr(steps, "may_be_traced", lambda config: True)
+        with tracing.step("memory.conversation.add", inputs=never) as step:
+            step.finish(never)
+
+    def test_the_module_loads_no_library(self):
+        program = (
+            "import sys; from langchain_agentmem.tracing import Tracing\n"
+            "with Tracing().step('memory.conversation.add'): pass\n"
+            "loaded = {name.partition('.')[0] for name in sys.modules}\n"
+            "assert not loaded & {'langchain_core', 'langgraph', 'langsmith', 'numpy', 'psycopg'}, loaded\n"
+        )
+        subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    ("raised", "failures"), [(ValueError(), 1), (GraphInterrupt(), 0), (asyncio.CancelledError(), 0)], ids=repr
+)
+def test_what_is_only_left_is_not_counted_as_a_failure(tracing, raised, failures):
+    with pytest.raises(type(raised)), tracing.step("memory.conversation.add"):
+        raise raised
+    assert tracing.measures.so_far().operations["memory.conversation.add"].failures == failures
+
+
+class TestRuns:
+    def test_a_step_is_a_run_with_what_a_person_wants_to_know(self, tracing, collector, traced_by):
+        remember(tracing, config=traced_by)
+
+        (run,) = collector.roots
+        assert (run.name, run.run_type, run.error) == ("memory.conversation.add", "chain", None)
+        assert run.inputs == {"messages": 2}
+        assert run.outputs == {"ids": ["m1", "m2"]}
+        assert run.extra["metadata"] == {"agentmem_database": "sqlite"}
+
+    def test_it_says_where_it_happened(self, tracing, collector):
+        configurable = {"thread_id": "t", "agentmem_namespace": ("ada", "work"), "checkpoint_id": "c1"}
+        with tracing.step("memory.core.append", config={"configurable": configurable, "callbacks": [collector]}):
+            pass
+        with tracing.step(
+            "memory.thread.fork",
+            inputs=lambda: {"namespace": ("bob",), "thread_id": "u", "conversation_id": "v", "branch": "b"},
+            config={"configurable": configurable, "callbacks": [collector]},
+        ):
+            pass
+
+        of_config, of_inputs = (run.extra["metadata"] for run in collector.roots)
+        assert of_config == {
+            "agentmem_database": "sqlite",
+            "thread_id": "t",
+            "agentmem_namespace": "ada/work",
+            "checkpoint_id": "c1",
+        }
+        assert of_inputs == of_config | {
+            "agentmem_namespace": "bob",
+            "thread_id": "u",
+            "conversation_id": "v",
+            "agentmem_branch": "b",
+        }
+
+    def test_a_search_is_a_retriever_with_its_documents(self, tracing, collector, traced_by):
+        with tracing.step(
+            "memory.recall.search",
+            run_type="retriever",
+            inputs=lambda: {"query": "cats", "limit": 2},
+            config=traced_by,
+        ) as step:
+            step.finish(
+                lambda: {
+                    "documents": [
+                        {"page_content": "a cat", "metadata": {"score": 0.5}, "id": "m1"},
+                        Document("two cats", id="m2"),
+                    ]
+                }
+            )
+
+        (run,) = collector.roots
+        assert run.run_type == "retriever"
+        assert run.inputs == {"query": "cats"}
+        assert run.extra["metadata"]["limit"] == 2
+        assert run.outputs == {
+            "documents": [
+                Document("a cat", metadata={"score": 0.5}, id="m1"),
+                Document("two cats", id="m2"),
+            ]
+        }
+
+    def test_a_tool_call_is_a_tool(self, tracing, collector, traced_by):
+        remember(tracing, run_type="tool", config=traced_by)
+
+        (run,) = collector.roots
+        assert (run.name, run.run_type) == ("memory.conversation.add", "tool")
+        assert run.inputs == {"messages": 2}
+        assert run.outputs == {"output": {"ids": ["m1", "m2"]}}
+
+    @pytest.mark.parametrize("run_type", ["chain", "retriever", "tool"])
+    async def test_async_steps_are_the_same_runs(self, tracing, collector, traced_by, run_type):
+        await aremember(tracing, run_type=run_type, config=traced_by)
+        remember(tracing, run_type=run_type, config=traced_by)
+
+        asynchronous, synchronous = collector.roots
+        assert asynchronous.run_type == run_type
+        assert asynchronous.inputs == synchronous.inputs
+        assert asynchronous.outputs == synchronous.outputs
+
+    @pytest.mark.parametrize("run_type", ["chain", "retriever", "tool"])
+    def test_an_error_is_recorded_and_passes_unchanged(self, tracing, collector, traced_by, run_type):
+        mine = ValueError("mine")
+
+        def fail():
+            with tracing.step("memory.conversation.add", run_type=run_type, config=traced_by) as step:
+                step.finish(never)
+                raise mine
+
+        with pytest.raises(ValueError) as raised:
+            fail()
+
+        assert raised.value is mine
+        assert mine.__context__ is None
+        (run,) = collector.roots
+        assert "mine" in run.error
+
+    def test_an_interrupt_is_recorded(self, tracing, collector, traced_by):
+        with (
+            pytest.raises(KeyboardInterrupt),
+            tracing.step("memory.conversation.add", config=traced_by),
+        ):
+            raise KeyboardInterrupt
+
+        assert "KeyboardInterrupt" in collector.roots[0].error
+
+    async def test_a_cancelled_step_is_recorded(self, tracing, collector, traced_by, heard):
+        begun = asyncio.Event()
+        tracing = Tracing(Hooks([heard.append]))
+
+        async def operation():
+            async with tracing.step("memory.conversation.add", config=traced_by):
+                begun.set()
+                await asyncio.sleep(3600)
+
+        task = asyncio.create_task(operation())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+        assert "CancelledError" in collector.roots[0].error
+        assert isinstance(heard[-1].error, asyncio.CancelledError)

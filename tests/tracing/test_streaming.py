@@ -1,0 +1,297 @@
+"""Inside LangGraph whoever streams a graph sees memory at work, and never what memory's own models say."""
+
+import asyncio
+import contextvars
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
+from langgraph.config import get_stream_writer
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.events import Hooks
+from langchain_agentmem.tracing import Tracing
+
+from .agent import ANSWERS, CONFIG, OWN_WORDS, TURNS, agent
+from .trees import aremember, graph_of, never, remember
+
+ADD = "memory.conversation.add"
+
+
+def told(events):
+    """What is told of each step."""
+    return [(event["event"], event["name"]) for event in events]
+
+
+def ours(graph, **options):
+    return list(graph.stream({"text": ""}, stream_mode="custom", **options))
+
+
+async def aours(graph, **options):
+    return [event async for event in graph.astream({"text": ""}, stream_mode="custom", **options)]
+
+
+def fails(state):
+    with Tracing().step(ADD):
+        raise ValueError("a secret")
+
+
+class TestCustom:
+    def test_a_step_is_told_as_it_begins_and_as_it_ends(self, tracing):
+        def node(state):
+            write = get_stream_writer()
+            with tracing.step(ADD, inputs=lambda: {"messages": 2}) as step:
+                write("at work")
+                step.finish(lambda: {"ids": ["m1"]})
+
+        started, between, finished = ours(graph_of(node))
+
+        assert between == "at work"
+        duration, key = finished.pop("duration"), started["id"]
+        assert duration > 0
+        assert started == {
+            "type": "agentmem",
+            "event": "started",
+            "name": ADD,
+            "id": key,
+            "parent_id": None,
+            "inputs": {"messages": 2},
+        }
+        assert finished == {
+            "type": "agentmem",
+            "event": "finished",
+            "name": ADD,
+            "id": key,
+            "parent_id": None,
+            "outputs": {"ids": ["m1"]},
+        }
+
+    async def test_those_who_await_see_the_same(self, tracing):
+        async def node(state):
+            await aremember(tracing)
+
+        events = await aours(graph_of(node))
+
+        assert [{**each, "id": "", "duration": 0} for each in events] == [
+            {**each, "id": "", "duration": 0} for each in ours(graph_of(lambda state: void(remember(tracing))))
+        ]
+
+    def test_a_step_names_the_step_it_is_a_part_of_and_what_failed(self, tracing):
+        def node(state):
+            with tracing.step("memory.injection.inject"), pytest.raises(ValueError):
+                fails(state)
+
+        events = ours(graph_of(node))
+
+        outer, inner = events[0]["id"], events[1]["id"]
+        assert [(each["event"], each["id"], each["parent_id"]) for each in events] == [
+            ("started", outer, None),
+            ("started", inner, outer),
+            ("failed", inner, outer),
+            ("finished", outer, None),
+        ]
+        assert events[2]["error"] == "ValueError"
+        assert "secret" not in str(events)
+
+    def test_its_ids_are_those_of_runs_and_hooks(self, collector, traced_by, heard):
+        tracing = Tracing(Hooks([heard.append]))
+        events = ours(graph_of(lambda state: void(remember(tracing))), config=traced_by)
+
+        (run,) = collector.ours()
+        assert {each["id"] for each in events} == {str(run.id)} == {event.step_id for event in heard}
+
+    def test_events_are_small(self, tracing):
+        found = [{"id": f"m{n}", "page_content": "word " * 100, "metadata": {"kind": "message"}} for n in range(30)]
+
+        def node(state):
+            options = {"run_type": "retriever", "inputs": lambda: {"query": "w" * 999}}
+            with tracing.step("memory.store.search", **options) as step:
+                step.finish(lambda: {"documents": found})
+
+        started, finished = ours(graph_of(node))
+
+        assert started["inputs"] == {"query": "w" * 200 + "… (999 characters)"}
+        documents = finished["outputs"]["documents"]
+        assert documents[0] == {"id": "m0", "kind": "message", "score": None}
+        assert documents[-1] == "… (30 in all)"
+        assert len(documents) == 21
+
+    def test_other_modes_get_what_is_theirs(self, tracing):
+        events = list(
+            graph_of(lambda state: remember(tracing) and {"text": "done"}).stream(
+                {"text": ""}, stream_mode=["custom", "updates", "values"]
+            )
+        )
+
+        assert [mode for mode, _ in events] == ["values", "custom", "custom", "updates", "values"]
+        assert events[-2:] == [("updates", {"node": {"text": "done"}}), ("values", {"text": "done"})]
+
+    @pytest.mark.parametrize("mode", ["values", "updates", ["updates", "messages"]])
+    async def test_where_nobody_reads_it_nothing_is_computed(self, tracing, mode):
+        listening = []
+
+        def node(state):
+            with tracing.step(ADD, inputs=never) as step:
+                listening.append(step.listening)
+                step.finish(never)
+
+        graph = graph_of(node)
+        list(graph.stream({"text": ""}, stream_mode=mode))
+        graph.invoke({"text": ""})
+        _ = [each async for each in graph.astream({"text": ""}, stream_mode=mode)]
+
+        assert listening == [False] * 3
+
+    def test_in_a_subgraph_they_come_from_there(self, tracing):
+        inner = graph_of(lambda state: void(remember(tracing)))
+        outer = graph_of(inner)
+
+        events = list(outer.stream({"text": ""}, stream_mode="custom", subgraphs=True))
+
+        assert [(len(path), event["event"]) for path, event in events] == [(1, "started"), (1, "finished")]
+        assert events[0][0][0].startswith("node:")
+
+    async def test_in_tools(self, tracing):
+        @tool
+        def remembers(text: str) -> str:
+            """Remember."""
+            remember(tracing)
+            return text
+
+        @tool
+        async def remembers_awaited(text: str) -> str:
+            """Remember."""
+            await aremember(tracing)
+            return text
+
+        def graph(each):
+            builder = StateGraph(MessagesState)
+            builder.add_node("tools", ToolNode([each]))
+            builder.add_edge(START, "tools")
+            return builder.compile()
+
+        def calls(each):
+            return {"messages": [AIMessage("", tool_calls=[{"name": each.name, "args": {"text": "x"}, "id": "c"}])]}
+
+        events = list(graph(remembers).stream(calls(remembers), stream_mode="custom"))
+        awaited = graph(remembers_awaited).astream(calls(remembers_awaited), stream_mode="custom")
+
+        expected = [("started", ADD), ("finished", ADD)]
+        assert told(events) == expected
+        assert told([event async for event in awaited]) == expected
+
+    def test_in_threads_of_a_node_that_carry_its_context_or_its_config(self, tracing, caplog):
+        def node(state, config: RunnableConfig):
+            with ThreadPoolExecutor(1) as threads:
+                threads.submit(contextvars.copy_context().run, remember, tracing).result()
+            for options in ({"config": config}, {}):  # in the last nobody can know which graph it belongs to
+                thread = threading.Thread(target=remember, args=(tracing,), kwargs=options)
+                thread.start()
+                thread.join()
+
+        events = ours(graph_of(node))
+
+        assert told(events) == [("started", ADD), ("finished", ADD)] * 2
+        assert "Tracing failed" not in caplog.text
+
+    async def test_in_threads_that_async_nodes_wait_for(self, tracing):
+        async def node(state):
+            await asyncio.to_thread(remember, tracing)
+
+        assert told(await aours(graph_of(node))) == [("started", ADD), ("finished", ADD)]
+
+    def test_a_writer_that_fails_changes_nothing(self, tracing, caplog, monkeypatch):
+        def fail(event):
+            raise RuntimeError("the stream is closed")
+
+        monkeypatch.setattr("langchain_agentmem.tracing.steps.stream_writer", lambda config: fail)
+        steps = [remember(tracing), remember(tracing)]
+
+        assert all(step.listening for step in steps)
+        assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
+
+
+def void(_):
+    """What a node gives that changes nothing."""
+
+
+class TestEvents:
+    async def test_a_step_is_a_run_like_any_other(self, tracing):
+        async def node(state):
+            await aremember(tracing)
+
+        events = [each async for each in graph_of(node).astream_events({"text": ""}, version="v2")]
+
+        start, end = [each for each in events if each["name"] == ADD]
+        assert (start["event"], end["event"]) == ("on_chain_start", "on_chain_end")
+        assert start["data"] == {"input": {"messages": 2}}
+        assert end["data"]["output"] == {"ids": ["m1", "m2"]}
+        (around,) = [each for each in events if each["name"] == "node" and each["event"] == "on_chain_start"]
+        assert start["parent_ids"][-1] == around["run_id"]
+        assert start["metadata"]["langgraph_node"] == "node"
+
+    async def test_searches_are_retrievers(self, tracing):
+        async def node(state):
+            options = {"run_type": "retriever", "inputs": lambda: {"query": "a"}}
+            async with tracing.step("memory.store.search", **options) as step:
+                step.finish(lambda: {"documents": [{"page_content": "a cat"}]})
+
+        events = [each async for each in graph_of(node).astream_events({"text": ""}, version="v2")]
+
+        mine = [each for each in events if each["name"] == "memory.store.search"]
+        assert [each["event"] for each in mine] == ["on_retriever_start", "on_retriever_end"]
+        assert mine[1]["data"]["output"][0].page_content == "a cat"
+
+    async def test_what_memorys_own_models_say_is_left_out_by_their_tag(self, tmp_path):
+        with AgentMemory(tmp_path / "a.db") as memory:
+            graph = agent(memory, tmp_path / "experience")
+            events = [
+                each
+                for turn in TURNS[:2]
+                async for each in graph.astream_events(
+                    {"messages": [HumanMessage(turn)]}, CONFIG, version="v2", exclude_tags=["agentmem"]
+                )
+            ]
+
+        spoken = [each["data"]["chunk"].text for each in events if each["event"] == "on_chat_model_stream"]
+        assert "".join(spoken).split() == " ".join(ANSWERS[:2]).split()
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["shown", "withheld"])
+class TestMessages:
+    """Everybody streams the words of a model by `stream_mode="messages"` into a chat window."""
+
+    def test_only_the_agent_is_heard(self, tmp_path, shown):
+        with AgentMemory(tmp_path / "a.db", trace_content=shown) as memory:
+            graph = agent(memory, tmp_path / "experience")
+            streamed = [
+                each
+                for turn in TURNS
+                for each in graph.stream({"messages": [HumanMessage(turn)]}, CONFIG, stream_mode="messages")
+            ]
+        self.only_the_agent(streamed)
+
+    async def test_only_the_agent_is_heard_by_those_who_await(self, tmp_path, shown):
+        with AgentMemory(tmp_path / "a.db", trace_content=shown) as memory:
+            graph = agent(memory, tmp_path / "experience")
+            streamed = [
+                each[1]
+                for turn in TURNS
+                async for each in graph.astream(
+                    {"messages": [HumanMessage(turn)]}, CONFIG, stream_mode="messages", subgraphs=True
+                )
+            ]
+        self.only_the_agent(streamed)
+
+    def only_the_agent(self, streamed):
+        chunks = [message for message, metadata in streamed if isinstance(message, AIMessageChunk)]
+        assert " ".join("".join(each.text for each in chunks).split()) == " ".join(ANSWERS)
+        assert {metadata["langgraph_node"] for _, metadata in streamed} == {"agent", "tools"}
+        everything = "".join(message.text for message, _ in streamed)
+        assert not [word for word in OWN_WORDS if word in everything]

@@ -1,0 +1,80 @@
+"""Hooks and the log hear of every step."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+import pytest
+
+from langchain_agentmem.events import Hooks, StepFinished, StepStarted
+from langchain_agentmem.tracing import Tracing
+from langchain_agentmem.tracing.steps import logger
+
+from .trees import aremember, never, remember
+
+
+class TestHooksAndLog:
+    def test_a_hook_gets_the_whole_step(self, heard):
+        moment = datetime(2026, 1, 2, tzinfo=UTC)
+        ticks = iter([10.0, 10.25])
+        tracing = Tracing(
+            Hooks([heard.append]),
+            {"agentmem_database": "sqlite"},
+            clock=lambda: moment,
+            timer=lambda: next(ticks),
+        )
+        remember(tracing)
+
+        started, event = heard
+        assert isinstance(started, StepStarted)
+        assert isinstance(event, StepFinished)
+        assert (started.step_id, started.parent_id, started.name) == (event.step_id, None, event.name)
+        assert (started.started_at, started.inputs, started.metadata) == (moment, event.inputs, event.metadata)
+        assert (event.name, event.started_at, event.duration) == ("memory.conversation.add", moment, 0.25)
+        assert event.inputs == {"messages": 2}
+        assert event.outputs == {"ids": ["m1", "m2"]}
+        assert event.error is None
+        assert event.metadata == {"agentmem_database": "sqlite"}
+
+    def test_a_hook_hears_of_errors(self, heard):
+        mine = ValueError("mine")
+        with pytest.raises(ValueError), Tracing(Hooks([heard.append])).step("memory.conversation.add"):
+            raise mine
+
+        assert heard[1].error is mine
+        assert heard[1].outputs is None
+
+    async def test_a_hook_hears_of_async_steps(self, heard):
+        await aremember(Tracing(Hooks([heard.append])))
+
+        assert heard[1].outputs == {"ids": ["m1", "m2"]}
+
+    async def test_an_asynchronous_hook_is_awaited(self, heard):
+        async def hook(event):
+            await asyncio.sleep(0)
+            heard.append(event.name)
+
+        hooks = Hooks([hook])
+        await aremember(Tracing(hooks))
+        await hooks.settle()
+
+        assert heard == ["memory.conversation.add"] * 2
+
+    def test_the_log_has_a_debug_line_and_computes_nothing_for_it(self, caplog):
+        caplog.set_level(logging.DEBUG, "langchain_agentmem")
+        ticks = iter([10.0, 10.0012])
+        with Tracing(timer=lambda: next(ticks)).step("memory.conversation.add", inputs=never) as step:
+            step.finish(never)
+
+        assert not step.listening
+        assert [record.getMessage() for record in caplog.records if record.name == logger.name] == [
+            "memory.conversation.add 1.2 ms"
+        ]
+
+    def test_the_log_names_the_kind_of_error_but_does_not_quote_it(self, caplog):
+        caplog.set_level(logging.DEBUG, "langchain_agentmem")
+        with pytest.raises(ValueError), Tracing().step("memory.conversation.add"):
+            raise ValueError("a secret")
+
+        assert "failed with ValueError" in caplog.text
+        assert "secret" not in caplog.messages[0]

@@ -1,0 +1,95 @@
+"""What a tracer saw, as trees that a test can compare."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias, TypedDict
+
+import pytest
+from langchain_core.tracers.base import BaseTracer
+from langchain_core.tracers.schemas import Run
+from langgraph.graph import END, START, StateGraph
+
+Shape: TypeAlias = "tuple[str, list[Shape]]"
+
+
+class Collector(BaseTracer):
+    """A LangChain tracer that keeps the finished trees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.roots: list[Run] = []
+
+    def _persist_run(self, run: Run) -> None:
+        self.roots.append(run)
+
+    @property
+    def shapes(self) -> list[Shape]:
+        return [shape(run) for run in self.roots]
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for root in self.roots for run in walk(root)]
+
+    def run(self, name: str) -> Run:
+        """The only run of this name."""
+        (found,) = [run for run in self.runs if run.name == name]
+        return found
+
+    def ours(self) -> list[Run]:
+        return [run for run in self.runs if run.name.startswith("memory.")]
+
+
+def shape(run: Run) -> Shape:
+    """A run as (name, [children])."""
+    return (run.name, [shape(child) for child in run.child_runs])
+
+
+def walk(run: Run) -> Iterator[Run]:
+    yield run
+    for child in run.child_runs:
+        yield from walk(child)
+
+
+def names(shapes: Iterable[Shape]) -> list[str]:
+    """Every name in the trees, in order."""
+    return [name for root, children in shapes for name in (root, *names(children))]
+
+
+def remember(tracing: Any, **options: Any) -> Any:
+    """An operation, for those who wait."""
+    with tracing.step("memory.conversation.add", inputs=lambda: {"messages": 2}, **options) as step:
+        step.finish(lambda: {"ids": ["m1", "m2"]})
+    return step
+
+
+async def aremember(tracing: Any, **options: Any) -> Any:
+    """The same, for those who await."""
+    async with tracing.step("memory.conversation.add", inputs=lambda: {"messages": 2}, **options) as step:
+        await asyncio.sleep(0)
+        step.finish(lambda: {"ids": ["m1", "m2"]})
+    return step
+
+
+def never() -> Any:
+    pytest.fail("nobody listens, so this must not be computed")
+
+
+class State(TypedDict):
+    text: str
+
+
+def graph_of(node: Any) -> Any:
+    """A graph of one node."""
+    builder = StateGraph(State)
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    builder.add_edge("node", END)
+    return builder.compile()
+
+
+def drawn(tree: Shape, depth: int = 0) -> str:
+    """A tree as a person draws it: each name on a line of its own, its children indented."""
+    name, children = tree
+    return "\n".join([f"{'  ' * depth}{name}", *(drawn(child, depth + 1) for child in children)])
