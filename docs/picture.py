@@ -1,11 +1,12 @@
-"""Draws what an example prints as a picture that needs nothing else, neither fonts nor scripts.
+"""Draws what `examples/tracing.py` prints as a picture that needs nothing else, neither fonts nor scripts.
 
-python examples/tracing.py | python docs/picture.py "python examples/tracing.py" docs/tracing.svg
+Run it with `python docs/picture.py`; it writes `docs/tracing.svg`. It needs the extra `[cli]`.
 """
 
 import io
 import re
-import sys
+import runpy
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from rich.console import Console
@@ -31,4 +32,7 @@ def picture(printed: str, title: str) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(picture(sys.stdin.read(), sys.argv[1]), encoding="utf-8")
+    docs = Path(__file__).parent
+    with redirect_stdout(io.StringIO()) as out:
+        runpy.run_path(str(docs.parent / "examples" / "tracing.py"), run_name="__main__")
+    docs.joinpath("tracing.svg").write_text(picture(out.getvalue(), "python examples/tracing.py"), encoding="utf-8")

@@ -10,8 +10,8 @@ from typing import Any
 
 from langchain.agents import create_agent
 from langchain.tools import tool
-from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.language_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem import AgentMemory, Experience
@@ -29,7 +29,7 @@ def call(name: str, **arguments: str) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call-{name}"}])
 
 
-SCRIPT = [
+SCRIPT: list[BaseMessage] = [
     call("mem_core_set", key="garden", value="In the hills, with late frosts."),
     AIMessage("Good to know."),
     call("read_diary", month="March"),
@@ -38,7 +38,7 @@ SCRIPT = [
 ]
 
 
-class Script(GenericFakeChatModel):
+class Script(FakeMessagesListChatModel):
     """Stands for the model: it says what stands in the script, whatever it is asked."""
 
     def bind_tools(self, *_: Any, **__: Any) -> "Script":  # noqa: D102
@@ -51,7 +51,7 @@ def main(folder: Path) -> None:
         library.add(Experience("roots", when="Use when a tree is moved or planted.", what="Keep the root ball whole."))
         budget = ManagedMemoryConfig(threshold_tokens=600)
         agent = create_agent(
-            Script(messages=iter(SCRIPT)),
+            Script(responses=SCRIPT),
             [read_diary],
             system_prompt="You are a gardener.",
             middleware=[  # what shortens the history stands before what adds to a single call

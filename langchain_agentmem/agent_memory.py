@@ -16,41 +16,26 @@ import asyncio
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime
-from functools import cached_property, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_agentmem import care, overview, stats
-from langchain_agentmem.care import EraseReport, TransferReport, VerifyReport
-from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
+from langchain_agentmem.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.closing import Closing
-from langchain_agentmem.conversations import listing
 from langchain_agentmem.conversations.bound import is_of_thread
 from langchain_agentmem.conversations.history import ConversationMemory
-from langchain_agentmem.conversations.listing import Listed
-from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.conversations.saved import checked_retention
 from langchain_agentmem.conversations.sessions import SessionMemory
-from langchain_agentmem.copying import CopyReport, Progress, copy, place_of
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.events import ConversationErased, Hook, MessagesStored
-from langchain_agentmem.files import path_of_file
-from langchain_agentmem.finding import TEXTS
+from langchain_agentmem.events import Hook
+from langchain_agentmem.maintenance import Maintenance
 from langchain_agentmem.model import Retention
-from langchain_agentmem.namespaces import Namespace, id_of, namespace_of, range_of, resolve
-from langchain_agentmem.overview import BranchSummary, ThreadList
-from langchain_agentmem.pruning import PruneReport, pruned
-from langchain_agentmem.restoring import RestoreReport, restore
+from langchain_agentmem.namespaces import Namespace, id_of, resolve
 from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
 from langchain_agentmem.retrieval.search import Recollection
-from langchain_agentmem.searches import checked_weights, sought
-from langchain_agentmem.stats import Stats
-from langchain_agentmem.storage import Operation
-from langchain_agentmem.tracing import Content, Step, documents
-from langchain_agentmem.work import Shown, Work, aperform, perform
+from langchain_agentmem.searches import Asked, checked_weights, sought
+from langchain_agentmem.tracing import Content, Step, documents, given_only
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -79,8 +64,10 @@ if TYPE_CHECKING:
     from langchain_agentmem.stores.retriever import AgentMemoryRetriever
     from langchain_agentmem.stores.thread_items import AgentMemoryThreadStore
 
+T = TypeVar("T")
 
-class AgentMemory(Closing):
+
+class AgentMemory(Maintenance, Closing):
     """Everything an agent remembers, in one database.
 
     Args:
@@ -234,8 +221,7 @@ class AgentMemory(Closing):
 
         Args:
             model: What summarizes: a LangChain model, a function, or a model's name. Default: none, and summaries are
-            made
-                of what was said.
+                made of what was said.
             config: The budget, and what is done to keep it. Default: document 003's.
             **options: What `CompactionNode` takes besides, such as `output_messages_key`, `shrink`, `tools`, `window`.
 
@@ -244,11 +230,7 @@ class AgentMemory(Closing):
         """
         from langchain_agentmem.compaction.node import CompactionNode  # noqa: PLC0415 - it loads LangChain's runnables
 
-        try:
-            inspect.signature(CompactionNode).bind(self, model, config, **options)
-        except TypeError as error:
-            raise InvalidInput(f"A compaction node cannot be made of this: {error}.") from error
-        return CompactionNode(self, model, config, **options)
+        return _made("A compaction node cannot be made of this", CompactionNode, self, model, config, **options)
 
     def layers(
         self,
@@ -330,11 +312,7 @@ class AgentMemory(Closing):
         """
         from langchain_agentmem.memory.facts.node import RememberFacts  # noqa: PLC0415 - it loads LangChain's runnables
 
-        try:
-            inspect.signature(RememberFacts).bind(self, model, **options)
-        except TypeError as error:
-            raise InvalidInput(f"Facts cannot be remembered like this: {error}.") from error
-        return RememberFacts(self, model, **options)
+        return _made("Facts cannot be remembered like this", RememberFacts, self, model, **options)
 
     def experiences(
         self,
@@ -443,11 +421,7 @@ class AgentMemory(Closing):
         }
         if not isinstance(memory_type, str) or memory_type not in makers:
             raise InvalidInput(f"There is no memory type {memory_type!r}; there are {', '.join(sorted(makers))}.")
-        try:
-            inspect.signature(makers[memory_type]).bind(**options)
-        except TypeError as error:
-            raise InvalidInput(f"A {memory_type!r} memory cannot be made of this: {error}.") from error
-        return makers[memory_type](**options)
+        return _made(f"A {memory_type!r} memory cannot be made of this", makers[memory_type], **options)
 
     def tools(
         self, branch_or_config: str | Mapping[str, Any] | None = None, include: Iterable[str] | None = None
@@ -498,11 +472,7 @@ class AgentMemory(Closing):
         """
         from langchain_agentmem.memory.injection.inject import MemoryInjection  # noqa: PLC0415 - who needs it pays
 
-        try:
-            inspect.signature(MemoryInjection).bind(self, branch_or_config, **options)
-        except TypeError as error:
-            raise InvalidInput(f"Memory cannot be injected like this: {error}.") from error
-        return MemoryInjection(self, branch_or_config, **options)
+        return _made("Memory cannot be injected like this", MemoryInjection, self, branch_or_config, **options)
 
     # -- finding -----------------------------------------------------------------------------------------------
 
@@ -544,18 +514,9 @@ class AgentMemory(Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        asked: dict[str, Any] = {
-            "query": query,
-            "namespace": namespace,
-            "limit": limit,
-            "kinds": kinds,
-            "conversation_id": conversation_id,
-            "roles": roles,
-            "before": before,
-            "after": after,
-        }
+        asked = Asked(query, namespace, limit, kinds, conversation_id, roles, before, after)
         with self._searching(asked, config) as step:
-            given = sought(self.database, self.weights, **asked, config=config, weights=weights)
+            given = sought(self.database, asked, config, self.weights if weights is None else weights)
             found = self.database.find(**given)
             step.finish(lambda: documents(found))
         return found
@@ -575,58 +536,19 @@ class AgentMemory(Closing):
         weights: Weights | None = None,
     ) -> list[Recollection]:
         """`search`, awaited."""
-        asked: dict[str, Any] = {
-            "query": query,
-            "namespace": namespace,
-            "limit": limit,
-            "kinds": kinds,
-            "conversation_id": conversation_id,
-            "roles": roles,
-            "before": before,
-            "after": after,
-        }
+        asked = Asked(query, namespace, limit, kinds, conversation_id, roles, before, after)
         async with self._searching(asked, config) as step:
-            given = sought(self.database, self.weights, **asked, config=config, weights=weights)
+            given = sought(self.database, asked, config, self.weights if weights is None else weights)
             found = await self.database.afind(**given)
             step.finish(lambda: documents(found))
         return found
-
-    def conversations(
-        self, namespace: Sequence[str] | None = None, *, limit: int = 100, offset: int = 0
-    ) -> list[Listed]:
-        """Which conversations there are, the one that was spoken in last first.
-
-        Args:
-            namespace: Whose: this namespace and all below it. Default: the running config's, else the root, which is
-                every namespace.
-            limit: Most conversations. Default: 100.
-            offset: How many of the first to leave out. Default: 0.
-
-        Returns:
-            Their ids and namespaces, how many messages each has, and when the first and the last of them were said.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        make = listing.conversations(resolve(namespace), limit, offset)
-        inputs = partial(_given_only, {"namespace": namespace, "limit": limit, "offset": offset})
-        return self.database.read("conversation.list", make, inputs, listing.told)
-
-    async def aconversations(
-        self, namespace: Sequence[str] | None = None, *, limit: int = 100, offset: int = 0
-    ) -> list[Listed]:
-        """`conversations`, awaited."""
-        make = listing.conversations(resolve(namespace), limit, offset)
-        inputs = partial(_given_only, {"namespace": namespace, "limit": limit, "offset": offset})
-        return await self.database.aread("conversation.list", make, inputs, listing.told)
 
     def retriever(self, **search_arguments: Any) -> AgentMemoryRetriever:
         """The search as a LangChain retriever, for chains: `memory.retriever(namespace=("alice",), limit=4) | …`.
 
         Args:
             **search_arguments: Those of `search` but for the query and the config, which each run brings. `k` is
-            another
-                name for `limit`, and `tags`, `metadata` and `name` are what every LangChain retriever takes.
+                another name for `limit`, and `tags`, `metadata` and `name` are what every LangChain retriever takes.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -635,433 +557,31 @@ class AgentMemory(Closing):
 
         return AgentMemoryRetriever(**search_arguments, memory=self)
 
-    def settle(self) -> None:
-        """Do now what is otherwise done in the background: vectors of documents, summaries that are made ahead of need.
-
-        Raises:
-            Exception: Whatever the embeddings or the model raise. What waits goes on waiting.
-        """
-        self.database.worker.settle()
-
-    async def asettle(self) -> None:
-        """`settle`, awaited."""
-        await self.database.worker.asettle()
-
-    # -- what there is -----------------------------------------------------------------------------------------
-
-    def threads(
-        self, namespace: Sequence[str] | None = None, *, thread_id: str | None = None, limit: int | None = None
-    ) -> ThreadList:
-        """What threads and conversations there are, how large they are, and when they changed last.
-
-        Args:
-            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
-            thread_id: Only those of this id. Default: all.
-            limit: Most of them. Default: all.
-
-        Returns:
-            Those that changed last first, and how many there are in all.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        where = resolve(namespace)
-        return self.database.read(
-            "care.threads",
-            lambda: overview.threads(where, thread_id=thread_id, limit=limit),
-            lambda: _given_only({"namespace": where, "thread_id": thread_id, "limit": limit}),
-            _threads_shown,
-        )
-
-    async def athreads(
-        self, namespace: Sequence[str] | None = None, *, thread_id: str | None = None, limit: int | None = None
-    ) -> ThreadList:
-        """`threads`, awaited."""
-        where = resolve(namespace)
-        return await self.database.aread(
-            "care.threads",
-            lambda: overview.threads(where, thread_id=thread_id, limit=limit),
-            lambda: _given_only({"namespace": where, "thread_id": thread_id, "limit": limit}),
-            _threads_shown,
-        )
-
-    def branches(self, namespace: Sequence[str] | None = None) -> list[BranchSummary]:
-        """What branches of layered memory and facts there are that have a name.
-
-        Args:
-            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
-
-        Returns:
-            By namespace, each branch before its forks.
-
-        Raises:
-            InvalidInput: This is no namespace.
-        """
-        where = resolve(namespace)
-        return self.database.read("care.branches", lambda: overview.branches(where), lambda: {"namespace": where})
-
-    async def abranches(self, namespace: Sequence[str] | None = None) -> list[BranchSummary]:
-        """`branches`, awaited."""
-        where = resolve(namespace)
-        return await self.database.aread(
-            "care.branches", lambda: overview.branches(where), lambda: {"namespace": where}
-        )
-
-    # -- care --------------------------------------------------------------------------------------------------
-
-    def stats(self) -> Stats:
-        """Counts of everything stored, bytes by part, tokens kept out of prompts, cache hits, slowest operations.
-
-        What was measured is that of every process that used the database and of this one: each writes it when the
-        memory is closed, and every ten minutes, if it wrote anything else. What nobody has written yet is known to the
-        process alone that measured it. Exports leave it out, and `erase(namespace=())` deletes it.
-
-        On SQLite the whole file is read twice: 1 GB takes about a second where the system has it at hand. On PostgreSQL
-        the bodies of messages are counted, and sizes come from the server's own books.
-
-        Returns:
-            A dictionary, see `Stats`: "messages", "bytes" and other numbers; "bytes_by_part", "caches" and
-            "operations", the one with the slowest call first.
-
-        Raises:
-            StorageError: The database cannot be read.
-        """
-        counted = self.database.read("care.stats", stats.counting, outputs=_counts)
-        return stats.told(counted, self.database.engine.sizes(), self.database.measures.so_far())
-
-    async def astats(self) -> Stats:
-        """`stats`, awaited."""
-        counted = await self.database.aread("care.stats", stats.counting, outputs=_counts)
-        sizes = await self.database.engine.in_thread(self.database.engine.sizes, write=False)
-        return stats.told(counted, sizes, self.database.measures.so_far())
-
-    def verify(self, *, progress: Callable[[str], object] | None = None) -> VerifyReport:
-        """Check the whole database: pages, keys, digests of every body, heads, versions and the index.
-
-        Args:
-            progress: Is told what is looked at next: "pages", then each of `care.CHECKED`.
-        """
-        if progress is not None:
-            progress("pages")
-        with self.database.tracing.step("memory.care.verify") as step:
-            own = self.database.run("care.check", self.database.engine.problems, shown=False)
-            report = _report(own, *self.database.read("care.look", partial(care.verify, progress), shown=False))
-            step.finish(lambda: {"ok": report.ok, "problems": list(report.problems), "checked": report.checked})
-        return report
-
-    async def averify(self, *, progress: Callable[[str], object] | None = None) -> VerifyReport:
-        """`verify`, awaited. `progress` is called in another thread."""
-        if progress is not None:
-            progress("pages")
-        async with self.database.tracing.step("memory.care.verify") as step:
-            own = await self.database.arun("care.check", self.database.engine.problems, write=False, shown=False)
-            report = _report(own, *await self.database.aread("care.look", partial(care.verify, progress), shown=False))
-            step.finish(lambda: {"ok": report.ok, "problems": list(report.problems), "checked": report.checked})
-        return report
-
-    def erase(
-        self,
-        *,
-        namespace: Sequence[str] | None = None,
-        thread_id: str | None = None,
-        conversation_id: str | None = None,
-        dry_run: bool = False,
-    ) -> EraseReport:
-        """Delete a person, thread or conversation everywhere, and leave no trace in the storage.
-
-        The full-text index is merged and the file rewritten, so this takes as long as copying the database. On
-        PostgreSQL every table is rewritten; the server's own write-ahead log and backups are the server's affair.
-
-        Args:
-            namespace: This namespace and all below it; `()` is everything, with what was measured. With an id, only
-                there. Default, with an id: the running config's.
-            thread_id: What was said in this thread, in every namespace unless there is one.
-            conversation_id: This conversation, in the root namespace unless there is another.
-            dry_run: Whether to tell only what would be deleted.
-
-        Raises:
-            InvalidInput: Nothing was named.
-            StorageError: The rows are gone, but the storage could not be rewritten: erase again.
-        """
-        given = _to_erase(namespace, thread_id, conversation_id)
-        with self.database.tracing.step("memory.care.erase", inputs=lambda: _given_only(given)) as step:
-            if dry_run:
-                rehearsed = partial(self.database.engine.rehearse, lambda: care.erase(**given))
-                report, _ = self.database.run("care.rehearse", rehearsed, shown=False)
-                return report
-            report, erased = self.database.write("care.delete", lambda: care.erase(**given), shown=False)
-            self.database.run("care.scrub", self.database.engine.scrub, shown=False)
-            step.finish(lambda: asdict(report))
-        self._let_go(erased, everything=care.is_everything(**given))
-        return report
-
-    async def aerase(
-        self,
-        *,
-        namespace: Sequence[str] | None = None,
-        thread_id: str | None = None,
-        conversation_id: str | None = None,
-        dry_run: bool = False,
-    ) -> EraseReport:
-        """`erase`, awaited."""
-        given = _to_erase(namespace, thread_id, conversation_id)
-        async with self.database.tracing.step("memory.care.erase", inputs=lambda: _given_only(given)) as step:
-            if dry_run:
-                rehearsed = partial(self.database.engine.rehearse, lambda: care.erase(**given))
-                report, _ = await self.database.arun("care.rehearse", rehearsed, write=True, shown=False)
-                return report
-            report, erased = await self.database.awrite("care.delete", lambda: care.erase(**given), shown=False)
-            await self.database.arun("care.scrub", self.database.engine.scrub, write=True, shown=False)
-            step.finish(lambda: asdict(report))
-        self._let_go(erased, everything=care.is_everything(**given))
-        return report
-
-    def export(self, path: str | os.PathLike[str]) -> TransferReport:
-        """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database.
-
-        What was measured of this database (`stats`) stays with it.
-        """
-        return self.database.read("care.export", lambda: care.export(path), lambda: {"path": path}, asdict)
-
-    async def aexport(self, path: str | os.PathLike[str]) -> TransferReport:
-        """`export`, awaited."""
-        return await self.database.aread("care.export", lambda: care.export(path), lambda: {"path": path}, asdict)
-
-    def import_(self, path: str | os.PathLike[str]) -> TransferReport:
-        """Add what an export holds to this database, all of it or nothing.
-
-        What is here already stays; importing the same file twice adds nothing.
-
-        Raises:
-            InvalidInput: The file is missing, damaged or of another kind.
-            MessageError: A conversation holds other content under one of the ids.
-        """
-        report, written = self.database.write("care.import", self._importing(path), lambda: {"path": path}, _imported)
-        self._announce_imported(written)
-        return report
-
-    async def aimport_(self, path: str | os.PathLike[str]) -> TransferReport:
-        """`import_`, awaited."""
-        report, written = await self.database.awrite(
-            "care.import", self._importing(path), lambda: {"path": path}, _imported
-        )
-        self._announce_imported(written)
-        return report
-
-    def backup(self, path: str | os.PathLike[str]) -> Path:
-        """Write a consistent copy, while others go on reading and writing.
-
-        Of a SQLite database the copy is a database that `AgentMemory` opens. PostgreSQL has no such file, so there
-        the copy is an export, which `import_` reads; for the server's own form use pg_dump.
-
-        Args:
-            path: Where to. A file that is there is replaced, when the new one is whole.
-
-        Returns:
-            The path.
-
-        Raises:
-            InvalidInput: The file cannot be written.
-        """
-        target = path_of_file(path)
-        with self.database.tracing.step("memory.care.backup", inputs=lambda: {"path": path}) as step:
-            if self.database.run("care.copy", lambda: self.database.engine.backup(target), shown=False):
-                step.finish(lambda: {"type": "database"})
-            else:
-                report = self.database.read("care.export", lambda: care.export(target), shown=False)
-                step.finish(lambda: {"type": "export", **asdict(report)})
-        return target
-
-    async def abackup(self, path: str | os.PathLike[str]) -> Path:
-        """`backup`, awaited."""
-        target = path_of_file(path)
-        copy = partial(self.database.engine.backup, target)
-        async with self.database.tracing.step("memory.care.backup", inputs=lambda: {"path": path}) as step:
-            if await self.database.arun("care.copy", copy, write=False, shown=False):
-                step.finish(lambda: {"type": "database"})
-            else:
-                report = await self.database.aread("care.export", lambda: care.export(target), shown=False)
-                step.finish(lambda: {"type": "export", **asdict(report)})
-        return target
-
-    def copy(
-        self, target: str | os.PathLike[str], *, force: bool = False, progress: Progress | None = None
-    ) -> CopyReport:
-        """Copy everything into another place, of the same engine or of the other one, as of one moment.
-
-        What the copy holds is what is here, vectors, jobs and measures included; words are indexed anew. It is made
-        beside its place, every row of it is read again and compared, and only then it takes its place. After an
-        interruption, of whatever kind, the same call goes on where it was, and brings up to date what has changed here.
-        Where what is stored there is replaced, nobody else should have it open.
-
-        Args:
-            target: A path or a "postgresql://…" URL, where nothing is stored yet.
-            force: Whether what is stored there is replaced.
-            progress: Is told how far it has come.
-
-        Raises:
-            InvalidInput: Something is stored there, or the other engine cannot store a value.
-            StorageError: A database failed. What was copied is kept for the next call.
-        """
-        with self.database.tracing.step("memory.care.move", inputs=lambda: {"target": place_of(str(target)).name}):
-            return self.database.run("care.rows", self._copying(target, progress, force=force), shown=False)
-
-    async def acopy(
-        self, target: str | os.PathLike[str], *, force: bool = False, progress: Progress | None = None
-    ) -> CopyReport:
-        """`copy`, awaited. `progress` is called in another thread."""
-        name = "memory.care.move"
-        async with self.database.tracing.step(name, inputs=lambda: {"target": place_of(str(target)).name}):
-            return await self.database.arun(
-                "care.rows", self._copying(target, progress, force=force), write=False, shown=False
-            )
-
-    @staticmethod
-    def restore(
-        source: str | os.PathLike[str],
-        target: str | os.PathLike[str],
-        *,
-        force: bool = False,
-        progress: Progress | None = None,
-        checking: Callable[[str], object] | None = None,
-    ) -> RestoreReport:
-        """Make a database of what `backup` or `export` wrote. It is checked as a whole before it takes its place.
-
-        Args:
-            source: The file. It is only read.
-            target: A path or a "postgresql://…" URL, where nothing is stored yet.
-            force: Whether what is stored there is replaced.
-            progress: Is told how far the copy to PostgreSQL has come.
-            checking: Is told what is being checked.
-
-        Raises:
-            InvalidInput: The file is missing or of another kind, or something is stored at the target.
-            StorageError: The file is damaged, or a database failed. The target is as it was.
-        """
-        return restore(source, target, force=force, progress=progress, checking=checking)
-
-    @staticmethod
-    async def arestore(
-        source: str | os.PathLike[str],
-        target: str | os.PathLike[str],
-        *,
-        force: bool = False,
-        progress: Progress | None = None,
-        checking: Callable[[str], object] | None = None,
-    ) -> RestoreReport:
-        """`restore`, awaited."""
-        return await asyncio.to_thread(restore, source, target, force=force, progress=progress, checking=checking)
-
-    def prune(
-        self,
-        *,
-        namespace: Sequence[str] = (),
-        keep_checkpoints: int | None = None,
-        retention: Retention | None = None,
-        archive_before: datetime | None = None,
-        dry_run: bool = False,
-        progress: Callable[[int, int], object] | None = None,
-    ) -> PruneReport:
-        """Remove what is old, or make it smaller, in a namespace and all below it.
-
-        Args:
-            namespace: Where. Default: everywhere.
-            keep_checkpoints: How many of the newest checkpoints of each thread stay, and of each of its subgraphs;
-                threads of DeltaChannels stay whole. Default: all.
-            retention: Which messages of each conversation stay. Default: all.
-            archive_before: Entries of the audit trail that were made before are compressed. Default: none.
-            dry_run: Whether to tell only what would be done.
-            progress: Is told how many threads and conversations were looked at, and how many there are.
-
-        Raises:
-            InvalidInput: Nothing is to be pruned, or an argument is wrong.
-        """
-        work = self._pruning(namespace, keep_checkpoints, retention, archive_before, progress, dry_run=dry_run)
-        return perform(work, self.database)
-
-    async def aprune(
-        self,
-        *,
-        namespace: Sequence[str] = (),
-        keep_checkpoints: int | None = None,
-        retention: Retention | None = None,
-        archive_before: datetime | None = None,
-        dry_run: bool = False,
-        progress: Callable[[int, int], object] | None = None,
-    ) -> PruneReport:
-        """`prune`, awaited."""
-        work = self._pruning(namespace, keep_checkpoints, retention, archive_before, progress, dry_run=dry_run)
-        return await aperform(work, self.database)
-
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _searching(self, asked: Mapping[str, Any], config: RunnableConfig | None) -> Step:
+    def _searching(self, asked: Asked, config: RunnableConfig | None) -> Step:
         """The step of a search."""
+
+        def inputs() -> dict[str, Any]:
+            return given_only(asked._asdict())
+
         name = "memory.retrieval.search"
-        return self.database.tracing.step(name, run_type="retriever", inputs=lambda: _given_only(asked), config=config)
-
-    def _copying(
-        self, target: str | os.PathLike[str], progress: Progress | None, *, force: bool
-    ) -> Callable[[], CopyReport]:
-        place = os.fspath(target)
-        if not isinstance(place, str):
-            raise InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {target!r:.100}.")
-        return partial(copy, self.database.engine, place, TEXTS, force=force, progress=progress)
-
-    def _pruning(
-        self,
-        namespace: Sequence[str],
-        keep_checkpoints: int | None,
-        retention: Retention | None,
-        archive_before: datetime | None,
-        progress: Callable[[int, int], object] | None,
-        *,
-        dry_run: bool,
-    ) -> Work[PruneReport]:
-        work = pruned(
-            self.database.engine,
-            *range_of(namespace),
-            now=self.database.now(),
-            keep_checkpoints=keep_checkpoints,
-            retention=checked_retention(retention),
-            archive_before=None if archive_before is None else micros(archive_before),
-            dry_run=dry_run,
-            progress=progress,
-        )
-        report: PruneReport = yield Shown("care.prune", work, outputs=asdict)
-        return report
-
-    def _importing(
-        self, path: str | os.PathLike[str]
-    ) -> Operation[tuple[TransferReport, list[tuple[Address, list[str]]]]]:
-        now, tail = self.database.now(), self.database.tail
-        return lambda: care.load(path, now=now, tail=tail)
-
-    def _announce_imported(self, written: Sequence[tuple[Address, Sequence[str]]]) -> None:
-        for (path, name), keys in written:
-            if keys:
-                ids = tuple(dict.fromkeys(keys))
-                stored = partial(MessagesStored, namespace=namespace_of(path), conversation_id=name, message_ids=ids)
-                self.database.emit(stored)
-
-    def _let_go(self, erased: Sequence[Address], *, everything: bool) -> None:
-        """After an erasure: this process remembers nothing either, and the hooks are told."""
-        if everything:
-            self.database.measures.take()
-        if (checkpointer := self.__dict__.get("checkpointer")) is not None:
-            checkpointer.drop_caches()
-        if self.database.embedder is not None:
-            self.database.embedder.forget()
-        for each in list(self.database.remembering):
-            each.forget()
-        for at in erased:
-            self.database.emit(partial(ConversationErased, namespace=namespace_of(at.path), conversation_id=at.name))
+        return self.database.tracing.step(name, run_type="retriever", inputs=inputs, config=config)
 
     def _thread(self, given: Any) -> ThreadPoint:
         """The thread that a config, a runtime or the running config names."""
         from langchain_agentmem.rewinding.threads import thread_point  # noqa: PLC0415 - who needs it pays
 
         return thread_point(self.database.runs, given)
+
+
+def _made(otherwise: str, make: Callable[..., T], /, *given: Any, **options: Any) -> T:
+    """What a class or method makes of these arguments. If it does not take them, `otherwise` is what went wrong."""
+    try:
+        inspect.signature(make).bind(*given, **options)
+    except TypeError as error:
+        raise InvalidInput(f"{otherwise}: {error}.") from error
+    return make(*given, **options)
 
 
 def _conversation_named(given: str | Mapping[str, Any] | None) -> tuple[str | None, Namespace | None]:
@@ -1072,31 +592,3 @@ def _conversation_named(given: str | Mapping[str, Any] | None) -> tuple[str | No
     if thread is None:
         raise InvalidInput(f"Give the id of a conversation or a config with a thread_id, not {given!r:.100}.")
     return id_of(thread, "conversation"), resolve(None, given)
-
-
-def _to_erase(namespace: Sequence[str] | None, thread_id: str | None, conversation_id: str | None) -> dict[str, Any]:
-    """What to erase; an id without a namespace is the running config's, so that no run reaches out of its own."""
-    if namespace is None and (thread_id is not None or conversation_id is not None):
-        namespace = resolve(None) or None
-    return {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
-
-
-def _counts(counted: stats.Counted) -> dict[str, Any]:
-    """What a trace shows of statistics."""
-    return counted["counts"]
-
-
-def _threads_shown(found: ThreadList) -> dict[str, Any]:
-    return {"count": len(found.threads), "total": found.total}
-
-
-def _report(own: Sequence[str], problems: Sequence[str], checked: Mapping[str, int]) -> VerifyReport:
-    return VerifyReport(problems=(*own, *problems), checked=checked)
-
-
-def _given_only(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _imported(value: tuple[TransferReport, Any]) -> dict[str, Any]:
-    return asdict(value[0])

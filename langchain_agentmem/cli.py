@@ -46,5 +46,6 @@ def _app() -> Callable[[], None]:
 
 
 def _leave(message: str, code: int) -> NoReturn:
-    print(message, file=sys.stderr)
+    # A name may have characters that a terminal would obey.
+    print("".join(each if each.isprintable() else repr(each)[1:-1] for each in message), file=sys.stderr)
     sys.exit(code)

@@ -3,7 +3,8 @@
 Rows are copied as they are, table by table, in portions, each of which is one transaction. So a copy holds what its
 source holds, numbers, vectors, jobs and measures included; the index of words, which each engine makes for itself, is
 made anew. All is read as of one moment. The copy is made beside its place, in a file or schema of another name, and
-takes its place when it is whole, and every row of it was read again and found equal.
+takes its place when it is whole, and every row of it was read again and found equal. Where something is stored already,
+it is only looked whether that is the whole copy.
 
 An interruption, of whatever kind, leaves what was made so far. Who begins again walks through both sides: rows that are
 there already are only compared, and those that have changed in the source meanwhile are brought up to date.
@@ -20,12 +21,24 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from langchain_agentmem.conversations.audit import records as audit
-from langchain_agentmem.errors import InvalidInput, StorageError
+from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.retrieval import index, vectors
 from langchain_agentmem.retrieval.index import TextsOf
-from langchain_agentmem.storage import POSTGRES_SCHEMES, Engine
+from langchain_agentmem.storage import POSTGRES_SCHEMES, Engine, open_engine
 from langchain_agentmem.storage.sqlite_tables import SqlitePlace
-from langchain_agentmem.storage.tables import ALWAYS, TABLES, Place, Reader, Shape, Values, Writer, reading, writing
+from langchain_agentmem.storage.tables import (
+    ALWAYS,
+    MEASURES,
+    TABLES,
+    Occupied,
+    Place,
+    Reader,
+    Shape,
+    Values,
+    Writer,
+    reading,
+    writing,
+)
 
 PORTION_ROWS = 2_000
 PORTION_BYTES = 4 * 2**20
@@ -58,9 +71,10 @@ class CopyReport:
         target: Where it is.
         taken_at: As of when. What is written to the source later is not in the copy.
         rows: How many rows each table has, on both sides.
-        digest: A BLAKE2b-160 over every row, the same on both sides, in hexadecimal.
+        digest: A BLAKE2b-160 over every row but those of what was measured, the same on both sides, in hexadecimal.
         known: How many rows an interrupted copy had left, and are as they were.
-        documents: How many documents were indexed.
+        documents: How many documents can be found.
+        was_complete: Whether everything was there already, so that nothing was written.
     """
 
     source: str
@@ -70,6 +84,7 @@ class CopyReport:
     digest: str
     known: int = 0
     documents: int = 0
+    was_complete: bool = False
 
 
 def place_of(target: str) -> Place:
@@ -97,19 +112,26 @@ def copy(
 
     Args:
         source: What is copied. It may be written to meanwhile.
-        target: Where to: the path of a file or a `postgresql://` URL, where nothing is stored yet.
+        target: Where to: the path of a file or a `postgresql://` URL, where nothing is stored yet, or the whole copy.
         texts: How to read the texts of what is indexed, by kind.
         force: Whether what is stored there is replaced.
         progress: Is told how far it has come.
 
     Raises:
-        InvalidInput: Something is stored there, it is the source itself, or it cannot store a value.
-        StorageError: A database failed. What was copied is kept: the same call goes on.
+        InvalidInput: Something else is stored there, it is the source itself, or it cannot store a value.
+        StorageError: A database failed, or the source is damaged. What was copied is kept: the same call goes on.
     """
     place = place_of(target)
     if place.is_of(source):
         raise InvalidInput(f"{place.name!r} is the database itself. Copy it to another place.")
-    place.check(force=force)
+    try:
+        place.check(force=force)
+    except Occupied:
+        with contextlib.closing(open_engine(target)) as held:
+            complete = _compared(source, place, held, progress)
+        if complete is None:
+            raise
+        return complete
     with place.alone():
         try:
             made = _made(source, place, texts, progress)
@@ -182,16 +204,49 @@ def _made(source: Engine, place: Place, texts: Mapping[str, TextsOf], progress: 
             made.write(audit.settle)
         if problems := made.read(index.problems):
             raise StorageError(f"The copy at {place.name!r} is not whole: {problems[0]}.")
-    whole = hashlib.blake2b(b"".join(seen[shape] for shape in shapes), digest_size=20).hexdigest()
     return CopyReport(
         source=source.path,
         target=place.name,
         taken_at=taken_at,
         rows=rows,
-        digest=whole,
+        digest=_digest_of_all(seen),
         known=known if filled else 0,
         documents=documents,
     )
+
+
+def _compared(source: Engine, place: Place, held: Engine, progress: Progress | None) -> CopyReport | None:
+    """Tell of a copy that is complete; None where anything differs but what was measured."""
+    if source.read(audit.waiting):  # what waits there had entered the indexes of the copy
+        with contextlib.suppress(DatabaseReadOnly):
+            source.write(audit.settle)
+    with reading(source) as theirs, reading(held) as ours:
+        taken_at = datetime.now(UTC)
+        rows = {table.name: theirs.count(table) for table in TABLES}
+        shapes = [theirs.shape(table) for table in TABLES if table.name != MEASURES]
+        if any(rows[shape.table.name] != ours.count(shape.table) for shape in shapes):
+            return None
+        telling = _Telling(progress, sum(rows.values()))
+        seen = {}
+        for shape in shapes:
+            seen[shape] = _digest(theirs, shape, telling)
+            if _digest(ours, shape, _Telling(None, 0)) != seen[shape]:
+                return None
+    return CopyReport(
+        source=source.path,
+        target=place.name,
+        taken_at=taken_at,
+        rows=rows,
+        digest=_digest_of_all(seen),
+        known=sum(rows.values()),
+        documents=rows["search_document"],
+        was_complete=True,
+    )
+
+
+def _digest_of_all(seen: Mapping[Shape, bytes]) -> str:
+    several = (digest for shape, digest in seen.items() if shape.table.name != MEASURES)
+    return hashlib.blake2b(b"".join(several), digest_size=20).hexdigest()
 
 
 def _cleared(theirs: Reader, ours: Reader, made: Engine, shape: Shape) -> int:
@@ -268,7 +323,10 @@ def _indexed(made: Engine, texts: Mapping[str, TextsOf], telling: _Telling, *, a
         made.write(vectors.server_side_emptied)
     after: int | None = made.read(index.last_indexed)
     while after is not None:
-        indexed, after = made.write(partial(index.anew, texts, after))
+        try:
+            indexed, after = made.write(partial(index.anew, texts, after))
+        except InvalidInput as error:
+            raise DatabaseUnreadable(f"The source is damaged (see what `verify` says of it): {error}") from error
         telling.more("indexing", indexed)
     beside: int | None = made.write(vectors.begin_server_side)
     while beside is not None:

@@ -11,16 +11,14 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.conversations.audit import records as audit
 from langchain_agentmem.embedding import Embedder
-from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClosed
+from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput
 from langchain_agentmem.events import Event, Hook, Hooks
 from langchain_agentmem.finding import TEXTS, find
-from langchain_agentmem.jobs import Job
 from langchain_agentmem.measures import Measures
 from langchain_agentmem.measuring import Keeper
 from langchain_agentmem.memory.found import Outlook
@@ -149,18 +147,8 @@ class Database:
         if self.embedder is None or self.embedder.dimensions != dimensions:
             self.embedder = Embedder(self.engine, embeddings, dimensions, TEXTS, self.worker, self.measures)
             weakref.finalize(self, self.embedder.close).atexit = False
+            self.remembering.add(self.embedder)
             self.embedder.wake()
-
-    def work_on(self, kind: str, handler: Callable[[Database, Job], object]) -> None:
-        """Say how jobs of a kind are done, as long as this database is open, and do those that wait.
-
-        Args:
-            kind: What kind of job.
-            handler: Does one, in a thread of its kind, and raises if it cannot. It must not hold the database, which
-                it is given with each job, or the database would never be let go of.
-        """
-        self.worker.register(kind, partial(_work_on, weakref.ref(self), handler))
-        self.worker.wake(kind)
 
     def find(
         self,
@@ -377,13 +365,6 @@ def _close(worker: Worker, keeper: Keeper, engine: Engine) -> None:
     worker.close()
     keeper.close()
     engine.close()
-
-
-def _work_on(database: weakref.ref[Database], handler: Callable[[Database, Job], object], job: Job) -> None:
-    target = database()
-    if target is None:
-        raise MemoryClosed
-    handler(target, job)
 
 
 def _outcome(value: Any) -> dict[str, Any]:

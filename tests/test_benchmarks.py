@@ -15,6 +15,8 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 
+pytestmark = pytest.mark.sqlite_suffices
+
 FOLDER = Path(__file__).parent / "benchmarks"
 SAMPLE = {
     "sample_id": "conv-1",

@@ -10,12 +10,14 @@ from pathlib import Path
 import psycopg
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
 
-from langchain_agentmem import AgentMemory, Attachment
+from langchain_agentmem import AgentMemory, AgentMemorySaver, Attachment
 from langchain_agentmem.conversations.audit import records as audit
 from langchain_agentmem.conversations.audit.entry import AuditEntry
 from langchain_agentmem.conversations.audit.rows import Draft
 from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MessageError
+from langchain_agentmem.events import ConversationErased
 from langchain_agentmem.memory.experience import records as experiences
 from langchain_agentmem.memory.experience.records import Feedback
 from langchain_agentmem.messages import Message
@@ -265,6 +267,30 @@ class TestErasing:
                 memory.erase(**wrong)
         assert memory.stats()["messages"] == before
 
+    def test_a_checkpointer_that_was_built_from_the_memory_forgets_what_it_read_too(self):
+        with AgentMemory() as memory:
+            saver = AgentMemorySaver(memory)
+            checkpoint = empty_checkpoint() | {
+                "channel_values": {"messages": [HumanMessage(WORDS["text"], id="m")]},
+                "channel_versions": {"messages": "1"},
+            }
+            config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+            saver.put(config, checkpoint, {}, {"messages": "1"})
+            assert WORDS["text"] in repr(saver.get_tuple(config))
+            assert saver._coding.prototypes._known
+            memory.erase(namespace=())
+            assert saver._coding.prototypes._known == {}
+
+    def test_what_is_gone_is_told_and_forgotten_even_if_the_storage_cannot_be_rewritten(self, monkeypatch):
+        told = []
+        with AgentMemory(hooks=[told.append]) as memory:
+            memory.conversation("x").add(role="user", content="hello")
+            with monkeypatch.context() as broken:
+                broken.setattr(memory.database.engine, "scrub", lambda: 1 / 0)
+                with pytest.raises(ZeroDivisionError):
+                    memory.erase(conversation_id="x")
+        assert [each.conversation_id for each in told if isinstance(each, ConversationErased)] == ["x"]
+
     def test_what_is_not_there_erases_nothing(self, memory):
         assert memory.erase(namespace=("nobody",)).entries == 0
 
@@ -501,6 +527,11 @@ class TestTransfer:
             memory.export(path)
         assert path.read_text() == "the old one"
         assert [p.name for p in tmp_path.iterdir() if "memory" not in p.name] == ["all.jsonl"]
+
+    @pytest.mark.parametrize("target", [5, None, b"copy.db"])
+    def test_a_copy_to_what_is_no_place_is_refused(self, target):
+        with AgentMemory() as memory, pytest.raises(InvalidInput, match="A copy goes to"):
+            memory.copy(target)
 
     def test_a_place_that_cannot_be_written_is_named(self, memory, tmp_path):
         with pytest.raises(InvalidInput, match="nowhere"):

@@ -492,6 +492,21 @@ class TestErrors:
             assert "Error" in run.stderr
             assert "Traceback" not in run.stderr
 
+    def test_without_psycopg_it_says_what_to_install(self, database, tmp_path):
+        (tmp_path / "psycopg.py").write_text("raise ImportError('not here')")
+        environment, url = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}, "postgresql://localhost/x"
+        install = "pip install 'langchain-agentmem[postgres]'"
+        assert refused(agentmem("copy", database, url, **environment)).endswith(install)
+        looked = agentmem("doctor", "--quick", "--database", url, **environment)
+        assert (looked.returncode, looked.stderr) == (1, "")
+        assert f"what to do: {install}" in looked.stdout
+
+    def test_what_a_terminal_would_obey_is_shown_as_its_number(self, database):
+        with AgentMemory(database) as memory:
+            for label in ("x", "y"):
+                memory.conversation("two", (f"{label}\x9b31m",)).add(role="user", content="x")
+        assert "x\\x9b31m, y\\x9b31m" in refused(agentmem("show", "two", "--database", database))
+
     @pytest.mark.parametrize("missing", ["typer", "rich"])
     def test_without_the_extra_it_says_what_to_install(self, missing, tmp_path):
         (tmp_path / f"{missing}.py").write_text("raise ImportError('not here')")

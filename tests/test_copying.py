@@ -15,6 +15,7 @@ from langchain_agentmem import AgentMemory, copying
 from langchain_agentmem.errors import (
     DatabaseBusy,
     DatabaseFull,
+    DatabaseUnreadable,
     ForeignDatabase,
     InvalidInput,
     StorageError,
@@ -264,6 +265,23 @@ class TestInterruptions:
             copied(source, target, progress=stop)
         copied(other, target)
         assert same(other, target)
+
+    def test_a_copy_that_is_complete_is_told_as_long_as_both_sides_are_the_same(self, source, target):
+        assert not copied(source, target).was_complete
+        again = copied(source, target)
+        assert again.was_complete
+        assert again.known == sum(again.rows.values()) > 100
+        with AgentMemory(source) as memory:
+            memory.conversation("c").add(role="user", content="later")
+        with pytest.raises(InvalidInput, match="holds memories already"):
+            copied(source, target)
+
+    def test_a_source_whose_content_cannot_be_read_is_damaged(self, source, tmp_path):
+        with closing(sqlite3.connect(source)) as connection:
+            connection.execute("update content set body = x'7b7d' where id = (select min(content_id) from entry)")
+            connection.commit()
+        with pytest.raises(DatabaseUnreadable, match="verify"):
+            copied(source, str(tmp_path / "copy.db"))
 
     def test_a_full_disk_is_told_and_the_next_call_goes_on(self, source, tmp_path, monkeypatch):
         target, whole = str(tmp_path / "t.db"), SqlitePlace.open

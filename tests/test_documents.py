@@ -36,6 +36,18 @@ class TestReadme:
         assert "pytest" in commands[1]
         assert all("pip install" in command and "-m venv" in command for command in commands)
 
+    def test_every_figure_stands_in_the_benchmarks(self):
+        told = (ROOT / "tests" / "benchmarks" / "README.md").read_text(encoding="utf-8")
+        measured = set(re.findall(r"[\d.,]*\d", told))
+        sums = {"132": "14 74 44", "229": "62 57 110", "541": "200 101 60 180"}  # over four histories
+        rows = re.findall(r"^\|(.*)\|[^|]*`[a-z]+\.py\b.*\|$", README, re.MULTILINE)
+        assert len(rows) == 7
+        figures = [each for row in rows for each in re.findall(r"(?<![\w.,])[\d.,]*\d", row)]
+        parts = [part for each in figures for part in sums.get(each, each).split()]
+        assert [each for each in parts if not {each, f"0{each}"} & measured] == []
+        assert sums.keys() <= set(figures)
+        assert all(sum(map(int, each.split())) == int(total) for total, each in sums.items())
+
     @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
     def test_every_link_leads_somewhere(self, link):
         assert (ROOT / link).exists()

@@ -21,6 +21,8 @@ from langchain_agentmem.otel import OpenTelemetryHook
 from langchain_agentmem.tracing import Tracing
 from langchain_agentmem.tracing.showing import Withheld
 
+pytestmark = pytest.mark.sqlite_suffices
+
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 AT_SQLITE = {"agentmem_database": "sqlite"}
 

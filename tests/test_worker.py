@@ -99,7 +99,9 @@ class TestInTheBackground:
     def test_a_job_that_was_left_by_another_time_is_done_at_once(self, opened):
         put(opened(), "a")
         doing = Doing()
-        opened().work_on("work", lambda database, job: doing(job))
+        other = opened()
+        other.worker.register("work", doing)
+        other.worker.wake("work")
         until(lambda: doing.done == ["a"])
 
     def test_what_another_process_asks_for_is_seen(self, database, opened, monkeypatch):
@@ -492,12 +494,12 @@ class TestClosing:
 
     def test_a_database_that_nobody_uses_any_more_is_let_go_of(self, url):
         before = set(threading.enumerate())
-        database, done = Database(url), []
+        database, doing = Database(url), Doing()
         gone = weakref.ref(database)
-        database.work_on("work", lambda given, job: done.append((given is gone(), job.key)))
+        database.worker.register("work", doing)
         put(database, "a")
         database.worker.wake("work")
-        until(lambda: done == [(True, "a")])
+        until(lambda: doing.done == ["a"])
         del database
         until(lambda: (gc.collect(), gone() is None)[1])
         until(lambda: not set(threading.enumerate()) - before)
@@ -524,7 +526,8 @@ class TestClosing:
             "from langchain_agentmem.database import Database\n"
             "database, began = Database(sys.argv[1]), threading.Event()\n"
             "database.engine.write(lambda: jobs.enqueue(jobs.Wanted('', 'work', 'a'), now=jobs.now()))\n"
-            "database.work_on('work', lambda database, job: (began.set(), threading.Event().wait(600)))\n"
+            "database.worker.register('work', lambda job: (began.set(), threading.Event().wait(600)))\n"
+            "database.worker.wake('work')\n"
             "assert began.wait(60)\n"
         )
         subprocess.run([sys.executable, "-c", script, url], check=True, timeout=60)

@@ -18,7 +18,7 @@ from langchain_agentmem import __version__
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.commands.audit import audit
 from langchain_agentmem.commands.branches import branches, diff
-from langchain_agentmem.commands.console import EXIT_CODES, AsJson, Existing, existing, print_json
+from langchain_agentmem.commands.console import EPILOG, AsJson, Existing, existing, print_json
 from langchain_agentmem.commands.doctor import doctor
 from langchain_agentmem.commands.experiences import experiences
 from langchain_agentmem.commands.facts import facts
@@ -34,24 +34,18 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="agentmem",
     help="One database for everything an agent remembers.",
-    epilog=EXIT_CODES,
+    epilog=EPILOG,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help, also where it is piped
 )
-for reading in (threads, show, search, branches, diff, facts):
-    app.command()(reading)
-for writing in (verify, backup, restore, export, copy, erase, prune, doctor):
-    app.command()(writing)
-app.command("import")(import_)
-app.add_typer(audit)
-app.add_typer(experiences)
-
 SLOWEST = 10
 """Operations that `stats` prints."""
 
-DEMO = """Watch a LangGraph agent that remembers across conversations and processes.
+DEMO = """Watch an agent that remembers.
+
+It is one of LangGraph, and remembers across conversations and processes.
 
 With --transcript it lives through recorded conversations, session by session, and then answers
 questions about them from memory. A transcript is JSON, one object like this or a list of them:
@@ -80,7 +74,6 @@ def options(
         raise typer.Exit
 
 
-@app.command(help=DEMO)
 def demo(
     *,
     transcript: Annotated[
@@ -104,7 +97,7 @@ def demo(
     ] = 10,
     process: Annotated[int, typer.Option(hidden=True)] = 1,
 ) -> None:
-    """Watch a LangGraph agent that remembers across conversations and processes."""
+    """Watch an agent that remembers."""
     # Imported here: the other commands need no LangGraph, and start in half the time without.
     from langchain_agentmem.demo.exam import sit_exam  # noqa: PLC0415
     from langchain_agentmem.demo.story import SECOND_PROCESS, second_process, tell_story  # noqa: PLC0415
@@ -127,7 +120,6 @@ def demo(
     raise typer.Exit(code)
 
 
-@app.command()
 def stats(
     *,
     database: Existing,
@@ -137,7 +129,10 @@ def stats(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count what is stored, and tell what was measured: sizes, tokens kept out, caches, slowest operations."""
+    """Count what is stored, and tell what was measured.
+
+    Measured are sizes, tokens kept out of prompts, caches, and the slowest operations.
+    """
     with existing(database) as memory:
         counted = memory.stats()
     if as_json:
@@ -146,11 +141,15 @@ def stats(
         print_stats(Screen(), counted, slowest=SLOWEST if slowest is None else slowest)
 
 
-@app.command("import-checkpoints")
 def import_checkpoints(
     *,
-    source: Annotated[str, typer.Argument(help="The file of a SqliteSaver, or the URL of a PostgresSaver.")],
-    database: Annotated[str, typer.Argument(help="Where to: a path or a postgresql:// URL; made if it is not there.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="The file of a SqliteSaver, or the URL of a PostgresSaver.")
+    ],
+    database: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="Where to: a path or a postgresql:// URL; made if it is not there."),
+    ],
     thread: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this thread; may be repeated.")] = None,
     allow: Annotated[
         list[str] | None,
@@ -158,7 +157,10 @@ def import_checkpoints(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy every LangGraph thread of another saver, with its whole history. Run again, it goes on where it was."""
+    """Copy every LangGraph thread of another saver.
+
+    Threads come with their whole history. Run again, it goes on where it was.
+    """
     from langchain_agentmem.stores.sources import open_source  # noqa: PLC0415 - it loads LangGraph
 
     try:
@@ -195,3 +197,16 @@ def _counting() -> Iterator[Callable[[ImportReport], None] | None]:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=None)
         yield lambda report: progress.update(task, completed=report.checkpoints + report.known)
+
+
+app.command(help=DEMO)(demo)
+for looking in (threads, show, search, branches, diff, facts):
+    app.command()(looking)
+app.add_typer(audit)
+app.add_typer(experiences)
+for caring in (stats, verify, doctor, backup, restore, export):
+    app.command()(caring)
+app.command("import")(import_)
+for moving in (copy, erase, prune):
+    app.command()(moving)
+app.command("import-checkpoints")(import_checkpoints)

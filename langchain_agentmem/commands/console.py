@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.storage.health import file_of
 
 DATABASE_VARIABLE = "AGENTMEM_DATABASE"
 """The environment variable that names the database where no option does."""
 LIMIT = 50
 """How many lines a list has unless somebody asks for more."""
 
-EXIT_CODES = """Exit codes:
+EPILOG = """A namespace is written with a slash between its labels. Within a label, / is %2F and % is %25.
+
+Exit codes:
 
 \b
 0    all is well
@@ -56,20 +58,19 @@ def existing(database: str) -> AgentMemory:
     Raises:
         InvalidInput: There is none.
     """
-    path = unquote(urlsplit(database).path) if database.startswith("file:") else database
-    if (database.startswith("file:") or "://" not in database) and not Path(path).is_file():
+    if (database.startswith("file:") or "://" not in database) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {database!r}.")
     return AgentMemory(database)
 
 
 def namespace_named(path: str) -> tuple[str, ...]:
-    """The namespace that is written as "a/b"."""
-    return tuple(filter(None, path.split("/")))
+    """The namespace that is written as "a/b", a slash within a label as in URLs: "%2F"."""
+    return tuple(unquote(label) for label in path.split("/") if label)
 
 
 def named(namespace: tuple[str, ...], *more: str) -> str:
-    """A namespace, and what is in it, as a person writes it."""
-    return "/".join((*namespace, *more)) or "/"
+    """A namespace, and what is in it, as a person writes it: `namespace_named` reads it."""
+    return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in (*namespace, *more)) or "/"
 
 
 def time_named(text: str) -> datetime:

@@ -27,7 +27,12 @@ def doctor(
     quick: Annotated[bool, typer.Option("--quick", help="Do not verify the content, which reads all of it.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find and explain trouble, with a remedy for each: versions, locks, room, damage. Exit code 1 if there is any."""
+    """Find and explain trouble, with a remedy for each.
+
+    It looks at versions, permissions, locks, room and damage. The exit code is 1 where something is to be mended.
+
+    JSON: an object with ok and findings. A finding has name, level ("ok", "note" or "problem"), text, remedy.
+    """
     try:
         findings: list[Finding] = []
         screen = None if as_json else Screen()

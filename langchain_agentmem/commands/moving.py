@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -25,7 +27,7 @@ from langchain_agentmem.commands.console import (
     time_named,
 )
 from langchain_agentmem.copying import CopyProgress
-from langchain_agentmem.demo.screen import Screen
+from langchain_agentmem.demo.screen import Screen, printable
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.model import Retention
 
@@ -37,8 +39,11 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell only what would be
 
 
 def backup(*, file: File, database: Existing, as_json: AsJson = False) -> None:
-    """Write a consistent copy while others go on: of SQLite a database, of PostgreSQL an export."""
-    with existing(database) as memory, _interruptible("Nothing was written."), _busy("Copying"):
+    """Write a consistent copy while others go on.
+
+    Of SQLite it is a database, of PostgreSQL an export. `restore` makes a database of either.
+    """
+    with _interruptible("Nothing was written."), existing(database) as memory, _busy("Copying"):
         path = memory.backup(file)
     size = path.stat().st_size
     _tell(f"{path} was written: {size:,} bytes.", {"path": str(path), "bytes": size}, as_json=as_json)
@@ -62,8 +67,11 @@ def restore(
 
 
 def export(*, file: File, database: Existing, as_json: AsJson = False) -> None:
-    """Write everything to a file of JSON lines, which `import` and `restore` read on either database."""
-    with existing(database) as memory, _interruptible("Nothing was written."), _busy("Writing"):
+    """Write everything to a file of JSON lines.
+
+    `import` and `restore` read it, on SQLite and PostgreSQL.
+    """
+    with _interruptible("Nothing was written."), existing(database) as memory, _busy("Writing"):
         report = memory.export(file)
     counted = dataclasses.asdict(report)
     _tell(f"{file} was written: {_counts(counted)}.", {"path": file, **counted}, as_json=as_json)
@@ -83,8 +91,13 @@ def import_(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Add what an export holds to a database, all of it or nothing. What is there stays."""
-    with AgentMemory(database) as memory, _interruptible("Nothing was imported."), _busy("Reading"):
+    """Add what an export holds, all of it or nothing.
+
+    What is in the database stays.
+    """
+    if not Path(file).is_file():  # a mistyped path makes no database
+        raise InvalidInput(f"There is no export at {file!r}.")
+    with _interruptible("Nothing was imported."), AgentMemory(database) as memory, _busy("Reading"):
         report = memory.import_(file)
     counted = dataclasses.asdict(report)
     _tell(f"{file} was imported. New are {_counts(counted)}.", {"path": file, **counted}, as_json=as_json)
@@ -92,26 +105,33 @@ def import_(
 
 def copy(
     *,
-    source: Annotated[str, typer.Argument(help="The database: a path or a postgresql:// URL.")],
-    target: Annotated[str, typer.Argument(help="Where to: a path or a postgresql:// URL, where nothing is stored.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The database: a path or a postgresql:// URL.")],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="Where to: a path or a postgresql:// URL, where nothing is stored."),
+    ],
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy everything, between SQLite and PostgreSQL too, as of one moment. Run again, it goes on where it was.
+    """Copy everything, to SQLite or PostgreSQL.
 
-    Every row is read again and compared before the copy takes its place.
+    The copy is as of one moment, and every row is read again and compared before it takes its place. Interrupted, it
+    goes on where it was when it is run again; run again when it is complete, it says so.
     """
     kept = "What was copied is kept beside the target: run it again to go on."
-    with existing(source) as memory, _interruptible(kept), _bar() as bar:
+    with _interruptible(kept), existing(source) as memory, _bar() as bar:
         report = memory.copy(target, force=force, progress=bar.copied)
     rows = sum(report.rows.values())
     moment = f"{report.taken_at:%Y-%m-%d %H:%M:%S} UTC"
+    done = "are in" if report.was_complete else "were copied to"
     lines = [
-        f"{count(rows, 'row')} of {count(len(report.rows), 'table')} were copied to {report.target}.",
-        f"It is as of {moment}; what came later is not in it.",
+        f"{count(rows, 'row')} of {count(len(report.rows), 'table')} {done} {report.target}.",
+        "The copy is complete already: nothing was written."
+        if report.was_complete
+        else f"It is as of {moment}; what came later is not in it.",
         f"Both sides are equal: digest {report.digest}. {count(report.documents, 'document')} can be found.",
     ]
-    if report.known:
+    if report.known and not report.was_complete:
         lines.insert(1, f"{count(report.known, 'row')} had been copied before.")
     told = {**dataclasses.asdict(report), "taken_at": report.taken_at.isoformat(), "rows": dict(report.rows)}
     _tell("\n".join(lines), told, as_json=as_json)
@@ -119,7 +139,7 @@ def copy(
 
 def verify(*, database: Existing, as_json: AsJson = False) -> None:
     """Check the whole database. The exit code is 1 where something is wrong."""
-    with existing(database) as memory, _interruptible("Nothing was changed."), _bar() as bar:
+    with _interruptible("Nothing was changed."), existing(database) as memory, _bar() as bar:
         report = memory.verify(progress=bar.checking)
     if as_json:
         print_json({"ok": report.ok, "problems": list(report.problems), "checked": dict(report.checked)})
@@ -149,13 +169,18 @@ def erase(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a person, thread or conversation for ever, and leave no trace of it in the storage. Asks first."""
+    """Delete a person, thread or conversation for ever.
+
+    No trace of it is left in the storage. It asks first, and refuses where there is no terminal to ask at.
+    """
+    if namespace is None and thread is None and conversation is None:
+        raise InvalidInput("Say what to erase: --namespace, --thread or --conversation.")
     given: dict[str, Any] = {
         "namespace": None if namespace is None else namespace_named(namespace),
         "thread_id": thread,
         "conversation_id": conversation,
     }
-    with existing(database) as memory, _interruptible("Whatever was not erased yet is as it was; erase again."):
+    with _interruptible("Whatever was not erased yet is as it was; erase again."), existing(database) as memory:
         with _busy("Counting"):
             found = dataclasses.asdict(memory.erase(**given, dry_run=True))
         if dry_run:
@@ -163,7 +188,10 @@ def erase(
             return
         if not yes and any(found.values()):
             where = f" in {named(given['namespace'])}" if given["namespace"] is not None else ""
-            typer.echo(f"This deletes{where}, for ever: {_counts(found)}.", err=True)
+            told = printable(f"This deletes{where}, for ever: {_counts(found)}.")
+            if not sys.stdin.isatty():
+                raise InvalidInput(f"{told} There is no terminal to ask at, so nothing was erased: say --yes.")
+            typer.echo(told, err=True)
             if not typer.confirm("Erase it?", err=True):
                 typer.echo("Nothing was erased.", err=True)
                 raise typer.Exit(1)
@@ -193,7 +221,10 @@ def prune(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove what is old, and make it smaller: old checkpoints, old messages, old entries of the audit trail."""
+    """Remove what is old, or make it smaller.
+
+    Old checkpoints and messages are removed, old entries of the audit trail are compressed.
+    """
     before = None if archive_audit is None else time_named(archive_audit)
     if before is not None and before > datetime.now(UTC):
         raise InvalidInput(f"{archive_audit!r} has not come yet.")
@@ -202,7 +233,7 @@ def prune(
         retention = Retention(keep_last=keep_messages, max_age=None if max_age is None else timedelta(days=max_age))
     if keep_checkpoints is None and retention is None and before is None:
         raise InvalidInput("Say what to prune: --keep-checkpoints, --keep-messages, --max-age or --archive-audit.")
-    with existing(database) as memory, _interruptible("What was pruned is pruned; nothing is half."), _bar() as bar:
+    with _interruptible("What was pruned is pruned; nothing is half."), existing(database) as memory, _bar() as bar:
         report = memory.prune(
             namespace=namespace_named(namespace),
             keep_checkpoints=keep_checkpoints,

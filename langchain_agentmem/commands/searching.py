@@ -24,7 +24,7 @@ from langchain_agentmem.retrieval.search import Recollection, Why
 
 def search(
     *,
-    query: Annotated[str, typer.Argument(help="Any text.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Any text.")],
     database: Existing,
     namespace: Within = "",
     kind: Annotated[

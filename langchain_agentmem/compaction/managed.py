@@ -191,7 +191,7 @@ class ManagedConversationMemory(ConversationMemory):
 
     async def aget_cache_stats(self) -> dict[str, Any]:
         """`get_cache_stats`, awaited."""
-        return self._cached(await self._aread("count", lambda: log.count(self._at)))
+        return self._cached(await self._aread(self._counting()))
 
     # -- compacting --------------------------------------------------------------------------------------------
 

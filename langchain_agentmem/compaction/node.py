@@ -115,6 +115,7 @@ class CompactionNode(Runnable[Any, Any]):
         self._conversation_id = conversation_id
         self._namespace = namespace
         counter = self.compactor.counter
+        counter.count_text("")  # chooses how to count now: that reads a file, which is not for an event loop to do
         self._overhead = counter.count((), tools=tools, system=system) if tools or system is not None else 0
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002

@@ -42,14 +42,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations import chat, log, telling
 from langchain_agentmem.conversations.entries import brings_memory, entry_of, message_of
-from langchain_agentmem.conversations.saved import Saved, checked_retention
-from langchain_agentmem.database import Database, Outputs, database_of
+from langchain_agentmem.conversations.saved import LogCall, Saved, checked_retention
+from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
 from langchain_agentmem.messages import Message, decode_body
 from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import id_of, path_of, resolve
 from langchain_agentmem.storage import Operation, Steps
-from langchain_agentmem.tracing import Thunk, brief
+from langchain_agentmem.tracing import brief
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -217,23 +217,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a change is malformed.
         """
-        changed = self._write(
-            "update",
-            chat.change(self._at, message_id, changes, **self._now()),
-            lambda: {"message_id": message_id, "changes": telling.fields(changes)},
-            telling.changed,
-        )
-        self._announce_update(changed)
+        self._announce_update(self._write(self._updating(message_id, changes)))
 
     async def aupdate(self, message_id: str, **changes: Any) -> None:
         """`update`, awaited."""
-        changed = await self._awrite(
-            "update",
-            chat.change(self._at, message_id, changes, **self._now()),
-            lambda: {"message_id": message_id, "changes": telling.fields(changes)},
-            telling.changed,
-        )
-        self._announce_update(changed)
+        self._announce_update(await self._awrite(self._updating(message_id, changes)))
 
     def replace_memory(self, idx: int, message: Message | BaseMessage | None = None, **fields: Any) -> None:
         """Put other content in the place of the message at an index; its id stays (document 003).
@@ -246,13 +234,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: There is no such index, or neither message nor role is given.
         """
-        changed = self._write("replace", *self._replacement(idx, message, fields))
-        self._announce_update(changed)
+        self._announce_update(self._write(self._replacing(idx, message, fields)))
 
     async def areplace_memory(self, idx: int, message: Message | BaseMessage | None = None, **fields: Any) -> None:
         """`replace_memory`, awaited."""
-        changed = await self._awrite("replace", *self._replacement(idx, message, fields))
-        self._announce_update(changed)
+        self._announce_update(await self._awrite(self._replacing(idx, message, fields)))
 
     # -- removing ----------------------------------------------------------------------------------------------
 
@@ -262,15 +248,13 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        inputs = telling.with_values(message_id=message_id)
-        removed = self._write("remove", chat.remove(self._at, message_id), inputs, telling.removed)
+        removed = self._write(self._removing(chat.remove(self._at, message_id), message_id=message_id))
         self._announce_removal(removed)
         return bool(removed)
 
     async def aremove_by_id(self, message_id: str) -> bool:
         """`remove_by_id`, awaited."""
-        inputs = telling.with_values(message_id=message_id)
-        removed = await self._awrite("remove", chat.remove(self._at, message_id), inputs, telling.removed)
+        removed = await self._awrite(self._removing(chat.remove(self._at, message_id), message_id=message_id))
         self._announce_removal(removed)
         return bool(removed)
 
@@ -283,33 +267,31 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: There is no such index.
         """
-        inputs = telling.with_values(index=idx)
-        self._announce_removal(self._write("remove", chat.delete(self._at, idx), inputs, telling.removed))
+        self._announce_removal(self._write(self._removing(chat.delete(self._at, idx), index=idx)))
 
     async def adelete_memory(self, idx: int) -> None:
         """`delete_memory`, awaited."""
-        inputs = telling.with_values(index=idx)
-        self._announce_removal(await self._awrite("remove", chat.delete(self._at, idx), inputs, telling.removed))
+        self._announce_removal(await self._awrite(self._removing(chat.delete(self._at, idx), index=idx)))
 
     def reset_memory(self) -> None:
         """Remove everything but the description, which stays as system message (documents 001 and 003)."""
-        self._write("reset", self._resetting(), None, telling.cleared)
+        self._write(self._resetting())
         self._announce_reset()
 
     async def areset_memory(self) -> None:
         """`reset_memory`, awaited."""
-        await self._awrite("reset", self._resetting(), None, telling.cleared)
+        await self._awrite(self._resetting())
         self._announce_reset()
 
     def clear(self) -> None:
         """Remove everything, the description too. Rounds and posts of the session of this id go with it."""
-        super()._write("clear", lambda: log.clear(self._at, keep_description=False), None, telling.cleared)
+        super()._write(self._clearing())
         self._description = None
         self._announce_reset()
 
     async def aclear(self) -> None:
         """`clear`, awaited."""
-        await super()._awrite("clear", lambda: log.clear(self._at, keep_description=False), None, telling.cleared)
+        await super()._awrite(self._clearing())
         self._description = None
         self._announce_reset()
 
@@ -318,11 +300,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # an attribute in the abstract class
         """The whole conversation as LangChain messages, a new list each time."""
-        return self._read("retrieve", chat.as_langchain(self._all), None, telling.messages)
+        return self._read(self._messages())
 
     async def aget_messages(self) -> list[BaseMessage]:
         """`messages`, awaited."""
-        return await self._aread("retrieve", chat.as_langchain(self._all), None, telling.messages)
+        return await self._aread(self._messages())
 
     def retrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """Every message in order, as dictionaries that a provider accepts.
@@ -330,11 +312,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Args:
             include_ids: Whether to add `message_id`, which providers refuse. Default: no.
         """
-        return self._read("retrieve", chat.as_dicts(self._all, include_ids=include_ids), None, telling.dicts)
+        return self._read(self._dicts(self._all, include_ids))
 
     async def aretrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """`retrieve_all`, awaited."""
-        return await self._aread("retrieve", chat.as_dicts(self._all, include_ids=include_ids), None, telling.dicts)
+        return await self._aread(self._dicts(self._all, include_ids))
 
     def get_messages(self) -> list[dict[str, Any]]:
         """Give the messages for a model: the same as `retrieve_all` (document 003)."""
@@ -354,13 +336,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: `n` is negative or not a whole number.
         """
-        make = chat.as_dicts(chat.recent(self._at, n), include_ids=include_ids)
-        return self._read("retrieve", make, telling.with_values(n=n), telling.dicts)
+        return self._read(self._dicts(chat.recent(self._at, n), include_ids, n=n))
 
     async def aretrieve_recent(self, n: int = 1, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """`retrieve_recent`, awaited."""
-        make = chat.as_dicts(chat.recent(self._at, n), include_ids=include_ids)
-        return await self._aread("retrieve", make, telling.with_values(n=n), telling.dicts)
+        return await self._aread(self._dicts(chat.recent(self._at, n), include_ids, n=n))
 
     def retrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
         """One message by its id, or None (document 003).
@@ -368,14 +348,12 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        make = chat.as_dicts(chat.by_id(self._at, message_id), include_ids=include_ids)
-        found = self._read("retrieve", make, telling.with_values(message_id=message_id), telling.dicts)
+        found = self._read(self._dicts(chat.by_id(self._at, message_id), include_ids, message_id=message_id))
         return found[0] if found else None
 
     async def aretrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
         """`retrieve_by_id`, awaited."""
-        make = chat.as_dicts(chat.by_id(self._at, message_id), include_ids=include_ids)
-        found = await self._aread("retrieve", make, telling.with_values(message_id=message_id), telling.dicts)
+        found = await self._aread(self._dicts(chat.by_id(self._at, message_id), include_ids, message_id=message_id))
         return found[0] if found else None
 
     def retrieve_by_role(self, role: str, n: int | None = None, *, include_ids: bool = False) -> list[dict[str, Any]]:
@@ -389,15 +367,13 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: The role is empty, or `n` is negative.
         """
-        make = chat.as_dicts(chat.of_role(self._at, role, n), include_ids=include_ids)
-        return self._read("retrieve", make, telling.with_values(role=role, n=n), telling.dicts)
+        return self._read(self._dicts(chat.of_role(self._at, role, n), include_ids, role=role, n=n))
 
     async def aretrieve_by_role(
         self, role: str, n: int | None = None, *, include_ids: bool = False
     ) -> list[dict[str, Any]]:
         """`retrieve_by_role`, awaited."""
-        make = chat.as_dicts(chat.of_role(self._at, role, n), include_ids=include_ids)
-        return await self._aread("retrieve", make, telling.with_values(role=role, n=n), telling.dicts)
+        return await self._aread(self._dicts(chat.of_role(self._at, role, n), include_ids, role=role, n=n))
 
     def around(self, message_id: str | None = None, *, before: int = 10, after: int = 10) -> list[Message]:
         """A message and its neighbours, in the order they were said: where a search found something, or the end.
@@ -413,15 +389,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a number is negative.
         """
-        make = chat.around(self._at, message_id, before, after)
-        inputs = telling.with_values(message_id=message_id, before=before, after=after)
-        return self._read("retrieve", make, inputs, telling.values)
+        return self._read(self._neighbours(message_id, before, after))
 
     async def aaround(self, message_id: str | None = None, *, before: int = 10, after: int = 10) -> list[Message]:
         """`around`, awaited."""
-        make = chat.around(self._at, message_id, before, after)
-        inputs = telling.with_values(message_id=message_id, before=before, after=after)
-        return await self._aread("retrieve", make, inputs, telling.values)
+        return await self._aread(self._neighbours(message_id, before, after))
 
     def history_of(self, message_id: str) -> list[MessageVersion]:
         """Every version of a message, oldest first; the last one is what the conversation shows.
@@ -429,20 +401,14 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id.
         """
-        return _versions(
-            self._read("history", chat.versions(self._at, message_id), telling.with_values(message_id=message_id))
-        )
+        return _versions(self._read(self._history(message_id)))
 
     async def ahistory_of(self, message_id: str) -> list[MessageVersion]:
         """`history_of`, awaited."""
-        return _versions(
-            await self._aread(
-                "history", chat.versions(self._at, message_id), telling.with_values(message_id=message_id)
-            )
-        )
+        return _versions(await self._aread(self._history(message_id)))
 
     def __len__(self) -> int:
-        return self._read("count", lambda: log.count(self._at), shown=False)
+        return self._read(self._counting())
 
     def __bool__(self) -> bool:
         return True  # a conversation without messages is still a conversation
@@ -462,11 +428,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         counting = _counter_of(counter)
         kept_as = counting.kept_as or ""
         with self._database.tracing.step("memory.conversation.count_tokens", inputs=self._given_to()) as step:
-            rows = self._read("count", lambda: log.counted(self._at, kept_as), shown=False)
+            rows = self._read(_unshown("count", lambda: log.counted(self._at, kept_as)))
             total, new = chat.count_tokens(counting, rows)
             if new and kept_as:
                 with suppress(DatabaseReadOnly):  # it is counted all the same
-                    self._write("count", lambda: log.keep_token_counts(kept_as, new), shown=False)
+                    self._write(_unshown("count", lambda: log.keep_token_counts(kept_as, new)))
             tokens = math.ceil(total * counting.factor()) + counting.count((), tools=tools, system=system)
             step.finish(lambda: {"messages": len(rows), "tokens": tokens})
         return tokens
@@ -480,11 +446,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         in_thread = self._database.engine.in_thread  # counting is work, and a counter may be a model far away
         total: int
         async with self._database.tracing.step("memory.conversation.count_tokens", inputs=self._given_to()) as step:
-            rows = await self._aread("count", lambda: log.counted(self._at, kept_as), shown=False)
+            rows = await self._aread(_unshown("count", lambda: log.counted(self._at, kept_as)))
             total, new = await in_thread(chat.count_tokens, counting, rows, write=False)
             if new and kept_as:
                 with suppress(DatabaseReadOnly):  # it is counted all the same
-                    await self._awrite("count", lambda: log.keep_token_counts(kept_as, new), shown=False)
+                    await self._awrite(_unshown("count", lambda: log.keep_token_counts(kept_as, new)))
             around = await in_thread(partial(counting.count, (), tools=tools, system=system), write=False)
             tokens = math.ceil(total * counting.factor()) + int(around)
             step.finish(lambda: {"messages": len(rows), "tokens": tokens})
@@ -492,61 +458,27 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _read(
-        self,
-        verb: str,
-        make: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        shown: bool = True,
-    ) -> T:
+    def _read(self, call: LogCall[T]) -> T:
         if self._description is not None:
             self._description = self._database.engine.read(partial(self._undescribed, self._description))
-        run = super()._read if self._description is None else self._write
-        return run(verb, make, inputs, outputs, shown=shown)
+        return super()._read(call) if self._description is None else self._write(call)
 
-    async def _aread(
-        self,
-        verb: str,
-        make: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        shown: bool = True,
-    ) -> T:
+    async def _aread(self, call: LogCall[T]) -> T:
         if self._description is not None:
             self._description = await self._database.engine.aread(partial(self._undescribed, self._description))
-        run = super()._aread if self._description is None else self._awrite
-        return await run(verb, make, inputs, outputs, shown=shown)
+        return await (super()._aread(call) if self._description is None else self._awrite(call))
 
     def _undescribed(self, description: log.Entry) -> Steps[log.Entry | None]:
         """The description, if it has to be written: a reader does not wait for a writer to find that it is there."""
         return None if (yield from log.is_described(self._at, description)) else description
 
-    def _write(
-        self,
-        verb: str,
-        make: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        shown: bool = True,
-    ) -> T:
-        value = super()._write(verb, self._begun(make), inputs, outputs, shown=shown)
+    def _write(self, call: LogCall[T]) -> T:
+        value = super()._write(call._replace(make=self._begun(call.make)))
         self._description = None
         return value
 
-    async def _awrite(
-        self,
-        verb: str,
-        make: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        shown: bool = True,
-    ) -> T:
-        value = await super()._awrite(verb, self._begun(make), inputs, outputs, shown=shown)
+    async def _awrite(self, call: LogCall[T]) -> T:
+        value = await super()._awrite(call._replace(make=self._begun(call.make)))
         self._description = None
         return value
 
@@ -554,15 +486,15 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         """The operation, after the description where that is not written yet."""
         if (description := self._description) is None:
             return make
-        now = self._database.now()
+        now = self._now()
 
         def steps() -> Steps[T]:
-            yield from log.describe(self._at, description, now=now, tail=self._database.tail)
+            yield from log.describe(self._at, description, **now)
             return (yield from make())
 
         return steps
 
-    def _resetting(self) -> Operation[int]:
+    def _resetting(self) -> LogCall[int]:
         description, now = self._own_description, self._now()
 
         def steps() -> Steps[int]:
@@ -571,31 +503,65 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
                 yield from log.describe(self._at, description, **now)
             return removed
 
-        return steps
+        return LogCall("reset", steps, outputs=telling.cleared)
+
+    def _clearing(self) -> LogCall[int]:
+        return LogCall("clear", partial(log.clear, self._at, keep_description=False), outputs=telling.cleared)
+
+    def _adding(self, said: Sequence[log.Entry]) -> LogCall[log.Appended]:
+        return LogCall("add", self._append(said), lambda: telling.entries(said), telling.appended)
 
     def _store(self, entries: Sequence[log.Entry]) -> None:
         """Whatever adds messages comes through here. What `inject` brought into a context is not stored again."""
         if said := _said(entries):
-            self._announce(self._write("add", self._append(said), lambda: telling.entries(said), telling.appended))
+            self._announce(self._write(self._adding(said)))
 
     async def _astore(self, entries: Sequence[log.Entry]) -> None:
         if said := _said(entries):
-            added = await self._awrite("add", self._append(said), lambda: telling.entries(said), telling.appended)
-            self._announce(added)
+            self._announce(await self._awrite(self._adding(said)))
 
     def _all(self) -> Steps[list[log.Stored]]:
         return log.messages(self._at)
 
-    def _replacement(
-        self, idx: int, message: Any, fields: Mapping[str, Any]
-    ) -> tuple[Operation[str | None], Thunk, Outputs]:
-        """The operation, and what a trace shows of it."""
+    def _messages(self) -> LogCall[list[BaseMessage]]:
+        return LogCall("retrieve", chat.as_langchain(self._all), outputs=telling.messages)
+
+    def _dicts(
+        self,
+        found: Operation[list[log.Stored]],
+        include_ids: bool,  # noqa: FBT001 - passed on
+        **asked: Any,
+    ) -> LogCall[list[dict[str, Any]]]:
+        make = chat.as_dicts(found, include_ids=include_ids)
+        return LogCall("retrieve", make, telling.with_values(**asked), telling.dicts)
+
+    def _neighbours(self, message_id: str | None, before: int, after: int) -> LogCall[list[Message]]:
+        inputs = telling.with_values(message_id=message_id, before=before, after=after)
+        return LogCall("retrieve", chat.around(self._at, message_id, before, after), inputs, telling.values)
+
+    def _history(self, message_id: str) -> LogCall[list[log.Stored]]:
+        return LogCall("history", chat.versions(self._at, message_id), telling.with_values(message_id=message_id))
+
+    def _counting(self) -> LogCall[int]:
+        return _unshown("count", partial(log.count, self._at))
+
+    def _updating(self, message_id: str, changes: Mapping[str, Any]) -> LogCall[str | None]:
+        def inputs() -> dict[str, Any]:
+            return {"message_id": message_id, "changes": telling.fields(changes)}
+
+        make = chat.change(self._at, message_id, changes, **self._now())
+        return LogCall("update", make, inputs, telling.changed)
+
+    def _replacing(self, idx: int, message: Any, fields: Mapping[str, Any]) -> LogCall[str | None]:
         new, _ = message_of(message, new_id=self._database.new_id, **fields)
 
         def inputs() -> dict[str, Any]:
             return {"index": idx, "role": new.role, "text": brief(new.text)}
 
-        return chat.replace(self._at, idx, new, **self._now()), inputs, telling.changed
+        return LogCall("replace", chat.replace(self._at, idx, new, **self._now()), inputs, telling.changed)
+
+    def _removing(self, make: Operation[list[str]], **which: Any) -> LogCall[list[str]]:
+        return LogCall("remove", make, telling.with_values(**which), telling.removed)
 
     def _given(self, message: Any, **fields: Any) -> log.Entry:
         given = {name: value for name, value in fields.items() if value is not None}
@@ -611,6 +577,10 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         if not isinstance(description, str):
             raise InvalidInput(f"A description is text, not {type(description).__name__}.")
         return self._given(None, role="system", content=description)._replace(kind=log.DESCRIPTION)
+
+
+def _unshown(verb: str, make: Operation[T]) -> LogCall[T]:
+    return LogCall(verb, make, shown=False)
 
 
 def _said(entries: Sequence[log.Entry]) -> list[log.Entry]:

@@ -482,7 +482,7 @@ def _write(at: Address, branch: int, head: int, entries: Sequence[Entry], *, now
     if len(rows) == 1:
         added = yield query.insert_entry(**rows[0])
     else:
-        yield query.insert_entry.many(rows)
+        yield query.insert_entries.many(rows)
         added = yield query.entries_at(branch=branch, position=head + 1)
     if placed:
         owners = [row["id"] for row, entry in zip(added, entries, strict=True) if entry.kind != ROUND]

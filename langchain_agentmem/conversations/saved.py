@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from langchain_agentmem.conversations import log, telling, transfer
 from langchain_agentmem.database import Database, Outputs
@@ -30,6 +30,7 @@ from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.tracing import Thunk
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 FORMAT = "langchain-agentmem/memory"
 VERSION = 1
@@ -94,6 +95,24 @@ class Told:
             context.emit(told)
 
 
+class LogCall(NamedTuple, Generic[T_co]):
+    """An operation on a log, and how a trace shows it.
+
+    Attributes:
+        verb: What the step is called after the part of memory, "add".
+        make: Makes the operation.
+        inputs: What is shown of it, beside whose log it is about. Default: nothing.
+        outputs: What is shown of its value. Default: how much that is.
+        shown: Whether it is a step. If not, it is a detail of another, and only measured.
+    """
+
+    verb: str
+    make: Operation[T_co]
+    inputs: Thunk | None = None
+    outputs: Outputs | None = None
+    shown: bool = True
+
+
 class Saved(Told):
     """A memory that goes to a file and comes back (document 003)."""
 
@@ -120,14 +139,14 @@ class Saved(Told):
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        records = self._read("save", self._dumping, telling.with_values(path=path))
+        records = self._read(self._saving(path))
         write_document(path, document_of(self.memory_type, records, additional_state))
 
     async def asave_to_file(
         self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
     ) -> None:
         """`save_to_file`, awaited."""
-        records = await self._aread("save", self._dumping, telling.with_values(path=path))
+        records = await self._aread(self._saving(path))
         document = document_of(self.memory_type, records, additional_state)
         await self._database.engine.in_thread(write_document, path, document, write=False)
 
@@ -144,62 +163,31 @@ class Saved(Told):
             InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
         """
         document = read_document(path, self.memory_type)
-        inputs = self._given_to(telling.with_values(path=path))
-        self._loaded(self._database.write(f"{self._part}.load", self._loading(document), inputs))
+        self._loaded(self._database.write(*self._step(self._loading(document, path))))
         return additional_in(document)
 
     async def aload_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
         """`load_from_file`, awaited."""
         document = await self._database.engine.in_thread(read_document, path, self.memory_type, write=False)
-        inputs = self._given_to(telling.with_values(path=path))
-        self._loaded(await self._database.awrite(f"{self._part}.load", self._loading(document), inputs))
+        self._loaded(await self._database.awrite(*self._step(self._loading(document, path))))
         return additional_in(document)
 
     # -- what the views of a log share -------------------------------------------------------------------------
 
-    def _read(
-        self,
-        verb: str,
-        make: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        shown: bool = True,
-    ) -> T:
-        return self._database.read(f"{self._part}.{verb}", make, self._given_to(inputs), outputs, shown=shown)
+    def _read(self, call: LogCall[T]) -> T:
+        return self._database.read(*self._step(call), shown=call.shown)
 
-    async def _aread(
-        self,
-        verb: str,
-        make: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        shown: bool = True,
-    ) -> T:
-        return await self._database.aread(f"{self._part}.{verb}", make, self._given_to(inputs), outputs, shown=shown)
+    async def _aread(self, call: LogCall[T]) -> T:
+        return await self._database.aread(*self._step(call), shown=call.shown)
 
-    def _write(
-        self,
-        verb: str,
-        make: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        shown: bool = True,
-    ) -> T:
-        return self._database.write(f"{self._part}.{verb}", make, self._given_to(inputs), outputs, shown=shown)
+    def _write(self, call: LogCall[T]) -> T:
+        return self._database.write(*self._step(call), shown=call.shown)
 
-    async def _awrite(
-        self,
-        verb: str,
-        make: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        shown: bool = True,
-    ) -> T:
-        return await self._database.awrite(f"{self._part}.{verb}", make, self._given_to(inputs), outputs, shown=shown)
+    async def _awrite(self, call: LogCall[T]) -> T:
+        return await self._database.awrite(*self._step(call), shown=call.shown)
+
+    def _step(self, call: LogCall[T]) -> tuple[str, Operation[T], Thunk, Outputs | None]:
+        return f"{self._part}.{call.verb}", call.make, self._given_to(call.inputs), call.outputs
 
     def _given_to(self, more: Thunk | None = None) -> Thunk:
         """What a trace shows of a call: whose log it is about, and what else it was given."""
@@ -236,17 +224,20 @@ class Saved(Told):
     def _whose(self) -> dict[str, Any]:
         return {"namespace": self.namespace, "conversation_id": self._at.name}
 
+    def _saving(self, path: str | os.PathLike[str]) -> LogCall[list[dict[str, Any]]]:
+        return LogCall("save", self._dumping, telling.with_values(path=path))
+
     def _dumping(self) -> Steps[list[dict[str, Any]]]:
         return (yield from transfer.dump(self._at))
 
-    def _loading(self, document: Mapping[str, Any]) -> Operation[list[str]]:
+    def _loading(self, document: Mapping[str, Any], path: str | os.PathLike[str]) -> LogCall[list[str]]:
         now = self._now()
 
         def steps() -> Steps[list[str]]:
             yield from self._log.clear(self._at, keep_description=False)
             return (yield from transfer.restore(self._at, document["entries"], into=self._log, **now))
 
-        return steps
+        return LogCall("load", steps, telling.with_values(path=path))
 
     def _loaded(self, keys: Sequence[str]) -> None:
         self._description = self._own_description = None  # the file's counts now

@@ -41,8 +41,8 @@ from langchain_agentmem.conversations import log, telling
 from langchain_agentmem.conversations.bound import ThreadLog, is_of_thread
 from langchain_agentmem.conversations.entries import entry_of
 from langchain_agentmem.conversations.rounds import ASSISTANT, USER, assembled, role_rounds, shared_entries
-from langchain_agentmem.conversations.saved import Saved, checked_retention
-from langchain_agentmem.database import Database, Outputs, database_of
+from langchain_agentmem.conversations.saved import LogCall, Saved, checked_retention
+from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.files import whole_file
 from langchain_agentmem.messages import Message, decode_body, to_langchain
@@ -56,7 +56,7 @@ from langchain_agentmem.model import (
 )
 from langchain_agentmem.namespaces import id_of, path_of, resolve
 from langchain_agentmem.rewinding.threads import thread_point
-from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import Thunk, brief
 
 if TYPE_CHECKING:
@@ -128,14 +128,14 @@ class SessionMemory(Saved):
             The round, in state "created" and without posts.
         """
         new = Round.create(user_query)
-        self._write("create_round", self._append([self._round_entry(new)]), _begins(new), _begun)
+        self._write(self._beginning(new))
         self._rounds_changed()
         return new
 
     async def acreate_round(self, user_query: str) -> Round:
         """`create_round`, awaited."""
         new = Round.create(user_query)
-        await self._awrite("create_round", self._append([self._round_entry(new)]), _begins(new), _begun)
+        await self._awrite(self._beginning(new))
         self._rounds_changed()
         return new
 
@@ -167,8 +167,7 @@ class SessionMemory(Saved):
                 other content.
         """
         given = _post(post, send_from, send_to, message, attachments)
-        inputs = _posts(round_id, given)
-        self._announce(self._write("add_post", self._posting(round_id, given), inputs, telling.appended))
+        self._announce(self._write(self._posting(round_id, given)))
         return given
 
     async def aadd_post(
@@ -183,8 +182,7 @@ class SessionMemory(Saved):
     ) -> Post:
         """`add_post`, awaited."""
         given = _post(post, send_from, send_to, message, attachments)
-        inputs = _posts(round_id, given)
-        self._announce(await self._awrite("add_post", self._posting(round_id, given), inputs, telling.appended))
+        self._announce(await self._awrite(self._posting(round_id, given)))
         return given
 
     def finish_round(self, round_id: str) -> None:
@@ -193,11 +191,11 @@ class SessionMemory(Saved):
         Raises:
             MessageError: There is no such round.
         """
-        self._write("finish_round", self._stating(round_id, "finished"), *_states(round_id, "finished"))
+        self._write(self._stating("finish_round", round_id, "finished"))
 
     async def afinish_round(self, round_id: str) -> None:
         """`finish_round`, awaited."""
-        await self._awrite("finish_round", self._stating(round_id, "finished"), *_states(round_id, "finished"))
+        await self._awrite(self._stating("finish_round", round_id, "finished"))
 
     def fail_round(self, round_id: str) -> None:
         """Set a round to "failed": `get_role_rounds` leaves it out unless it is asked for.
@@ -205,20 +203,20 @@ class SessionMemory(Saved):
         Raises:
             MessageError: There is no such round.
         """
-        self._write("fail_round", self._stating(round_id, "failed"), *_states(round_id, "failed"))
+        self._write(self._stating("fail_round", round_id, "failed"))
 
     async def afail_round(self, round_id: str) -> None:
         """`fail_round`, awaited."""
-        await self._awrite("fail_round", self._stating(round_id, "failed"), *_states(round_id, "failed"))
+        await self._awrite(self._stating("fail_round", round_id, "failed"))
 
     def reset_memory(self) -> None:
         """Remove every round and message but the conversation's description."""
-        self._write("reset", lambda: self._log.clear(self._at, keep_description=True), None, telling.cleared)
+        self._write(self._resetting())
         self._announce_reset()
 
     async def areset_memory(self) -> None:
         """`reset_memory`, awaited."""
-        await self._awrite("reset", lambda: self._log.clear(self._at, keep_description=True), None, telling.cleared)
+        await self._awrite(self._resetting())
         self._announce_reset()
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -275,8 +273,7 @@ class SessionMemory(Saved):
         Returns:
             The rounds, and the summary or None.
         """
-        make = self._seeing(role, include_failure_rounds)
-        return self._context(self._read("read", make, telling.with_values(role=role), _seen))
+        return self._context(self._read(self._seeing(role, include_failure_rounds)))
 
     async def aget_role_rounds_with_compaction(
         self,
@@ -284,8 +281,7 @@ class SessionMemory(Saved):
         include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
     ) -> tuple[list[Round], CompactedMessage | None]:
         """`get_role_rounds_with_compaction`, awaited."""
-        make = self._seeing(role, include_failure_rounds)
-        return self._context(await self._aread("read", make, telling.with_values(role=role), _seen))
+        return self._context(await self._aread(self._seeing(role, include_failure_rounds)))
 
     def watch_rounds(self, notify: Callable[[], None]) -> Callable[[], None]:
         """Have a function called after each round that this object begins.
@@ -329,11 +325,11 @@ class SessionMemory(Saved):
         Args:
             role: The role.
         """
-        return _messages_for(*self._read("read", self._all, telling.with_values(role=role), telling.rounds), role)
+        return _messages_for(*self._read(self._reading(role=role)), role)
 
     async def amessages_for(self, role: str) -> list[BaseMessage]:
         """`messages_for`, awaited."""
-        found = await self._aread("read", self._all, telling.with_values(role=role), telling.rounds)
+        found = await self._aread(self._reading(role=role))
         return _messages_for(*found, role)
 
     # -- files -------------------------------------------------------------------------------------------------
@@ -376,15 +372,13 @@ class SessionMemory(Saved):
             MessageError: An id is taken by other content. Nothing was added.
         """
         given = _conversation(source)
-        inputs = telling.with_values(rounds=len(given.rounds))
-        self._announce(self._write("import", self._importing(given), inputs, telling.appended))
+        self._announce(self._write(self._importing(given)))
         return given
 
     async def aimport_(self, source: str | os.PathLike[str] | Conversation) -> Conversation:
         """`import_`, awaited."""
         given: Conversation = await self._database.engine.in_thread(_conversation, source, write=False)
-        inputs = telling.with_values(rounds=len(given.rounds))
-        self._announce(await self._awrite("import", self._importing(given), inputs, telling.appended))
+        self._announce(await self._awrite(self._importing(given)))
         return given
 
     # -- plumbing ----------------------------------------------------------------------------------------------
@@ -408,21 +402,24 @@ class SessionMemory(Saved):
             return shown
         return lambda: {"thread_id" if name == "conversation_id" else name: value for name, value in shown().items()}
 
-    def _all(self) -> Steps[tuple[list[log.Stored], list[log.Stored]]]:
-        return self._log.rounds(self._at)
+    def _reading(self, **asked: str) -> LogCall[tuple[list[log.Stored], list[log.Stored]]]:
+        return LogCall("read", lambda: self._log.rounds(self._at), telling.with_values(**asked), telling.rounds)
 
     def _rounds(self, **asked: str) -> list[Round]:
-        return assembled(*self._read("read", self._all, telling.with_values(**asked), telling.rounds))
+        return assembled(*self._read(self._reading(**asked)))
 
     async def _arounds(self, **asked: str) -> list[Round]:
-        return assembled(*await self._aread("read", self._all, telling.with_values(**asked), telling.rounds))
+        return assembled(*await self._aread(self._reading(**asked)))
 
-    def _seeing(self, role: str, include_failures: bool) -> Operation[Seen]:  # noqa: FBT001
+    def _seeing(self, role: str, include_failures: bool) -> LogCall[Seen]:  # noqa: FBT001
         def whole() -> Steps[Seen]:
             rounds = assembled(*(yield from self._log.rounds(self._at)))
             return Seen(role_rounds(rounds, role, include_failures=include_failures), None, {})
 
-        return whole if self.follows_thread else lambda: seen_by(self._at, role, include_failures=include_failures)
+        def seen() -> Steps[Seen]:
+            return seen_by(self._at, role, include_failures=include_failures)
+
+        return LogCall("read", whole if self.follows_thread else seen, telling.with_values(role=role), _seen)
 
     def _context(self, seen: Seen) -> tuple[list[Round], CompactedMessage | None]:
         if seen.record is not None:
@@ -433,7 +430,10 @@ class SessionMemory(Saved):
         for notify in self._watchers.values():
             notify()
 
-    def _posting(self, round_id: str, post: Post) -> Operation[log.Appended]:
+    def _beginning(self, new: Round) -> LogCall[log.Appended]:
+        return LogCall("create_round", self._append([self._round_entry(new)]), _begins(new), _begun)
+
+    def _posting(self, round_id: str, post: Post) -> LogCall[log.Appended]:
         entry = self._post_entry(post, round_id)
         append = self._append([entry])
 
@@ -441,9 +441,12 @@ class SessionMemory(Saved):
             yield from self._require_round(round_id)
             return (yield from append())
 
-        return steps
+        return LogCall("add_post", steps, _posts(round_id, post), telling.appended)
 
-    def _importing(self, given: Conversation) -> Operation[log.Appended]:
+    def _resetting(self) -> LogCall[int]:
+        return LogCall("reset", lambda: self._log.clear(self._at, keep_description=True), outputs=telling.cleared)
+
+    def _importing(self, given: Conversation) -> LogCall[log.Appended]:
         now, retention = self._now(), self._retention
         entries = [
             (each, [self._round_entry(each), *(self._post_entry(post, each.id) for post in each.post_list)])
@@ -456,7 +459,7 @@ class SessionMemory(Saved):
             fresh = [entry for each, own in entries if here.get(each.id) != each for entry in own]
             return (yield from self._log.append(self._at, fresh, retention=retention, **now))
 
-        return steps
+        return LogCall("import", steps, telling.with_values(rounds=len(given.rounds)), telling.appended)
 
     def _require_round(self, round_id: str) -> Steps[log.Stored]:
         row = yield from self._log.get(self._at, id_of(round_id, "round", MessageError))
@@ -467,17 +470,18 @@ class SessionMemory(Saved):
             )
         return row
 
-    def _stating(self, round_id: str, state: str) -> Operation[bool]:
-        now, tail = self._database.now(), self._database.tail
+    def _stating(self, verb: str, round_id: str, state: str) -> LogCall[bool]:
+        now = self._now()
 
         def steps() -> Steps[bool]:
             row = yield from self._require_round(round_id)
             body = encoding.encode(encoding.decode(row.body) | {"state": state})
-            return (
-                yield from self._log.update(self._at, row.key, lambda _: _round_like(row, body), now=now, tail=tail)
-            )
+            return (yield from self._log.update(self._at, row.key, lambda _: _round_like(row, body), **now))
 
-        return steps
+        def outputs(changed: bool) -> dict[str, Any]:  # noqa: FBT001 - what the operation gives
+            return {"status": state, "changed": changed}
+
+        return LogCall(verb, steps, telling.with_values(round_id=round_id), outputs)
 
     def _round_entry(self, given: Round) -> log.Entry:
         body = encoding.encode({"user_query": given.user_query, "state": given.state})
@@ -557,11 +561,6 @@ def _posts(round_id: str, post: Post) -> Thunk:
         "message": brief(post.message),
         "attachments": len(post.attachment_list),
     }
-
-
-def _states(round_id: str, state: str) -> tuple[Thunk, Outputs]:
-    """What a trace shows of a round that ends."""
-    return telling.with_values(round_id=round_id), lambda changed: {"status": state, "changed": changed}
 
 
 def _seen(seen: Seen) -> dict[str, Any]:

@@ -101,6 +101,11 @@ class RewoundItems:
             _, place = yield from self._point.open(now)
             yield from self._write(place, drafts, now, tail)
 
+    def lock(self, places: Iterable[Place]) -> Steps[None]:
+        """Nothing to do: what others write meanwhile is not seen in this step."""
+        del places
+        yield from ()
+
     def write(self, changes: Mapping[Place, Draft | None], *, now: int, tail: int) -> Steps[None]:
         """Write items, or delete them where there is no draft.
 

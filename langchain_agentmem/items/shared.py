@@ -42,6 +42,10 @@ class Items(Protocol):
         """Put off the end of items that were read."""
         ...
 
+    def lock(self, places: Iterable[Place]) -> Steps[None]:
+        """What is read from now on at places that will be written stays as it is read until then."""
+        ...
+
     def write(self, changes: Mapping[Place, Draft | None], *, now: int, tail: int) -> Steps[None]:
         """Write items, or delete them where there is no draft."""
         ...
@@ -53,6 +57,9 @@ class Items(Protocol):
 
 class SharedItems:
     """Items that belong to no thread."""
+
+    def __init__(self) -> None:
+        self._locked: store.Locked | None = None
 
     def get(self, places: Iterable[Place], *, now: int) -> Steps[dict[Place, Stored]]:
         """The items at some places, but for those that are not there or have expired."""
@@ -81,9 +88,13 @@ class SharedItems:
         del tail  # their texts stay as they are
         yield from store.touch(items, now=now)
 
+    def lock(self, places: Iterable[Place]) -> Steps[None]:
+        """What is read from now on at places that will be written stays as it is read until then."""
+        self._locked = yield from store.lock(places)
+
     def write(self, changes: Mapping[Place, Draft | None], *, now: int, tail: int) -> Steps[None]:
         """Write items, or delete them where there is no draft."""
-        yield from store.write(changes, now=now, tail=tail)
+        yield from store.write(changes, self._locked, now=now, tail=tail)
 
     def walls(self, look: Look) -> Walls:
         """The namespaces that are looked in."""

@@ -69,6 +69,10 @@ class Stored(NamedTuple):
     ttl: float | None
 
 
+Locked = dict[str, dict[str, Row]]
+"""Rows by the path of their namespace and their key."""
+
+
 def get(places: Iterable[Place], *, now: int) -> Steps[dict[Place, Stored]]:
     """The items at some places, but for those that are not there or have expired."""
     found: dict[Place, Stored] = {}
@@ -82,20 +86,33 @@ def get(places: Iterable[Place], *, now: int) -> Steps[dict[Place, Stored]]:
     return found
 
 
-def write(changes: Mapping[Place, Draft | None], *, now: int, tail: int) -> Steps[None]:
+def lock(places: Iterable[Place]) -> Steps[Locked]:
+    """The rows at places that will be written, expired or not: until then nobody else writes over them.
+
+    Where there is none, a row that somebody else adds meanwhile has the transaction run again, as both would add one.
+    """
+    locked: Locked = {}
+    for path, keys in _by_namespace(places):
+        rows = yield query.items_to_write(path=path, keys=json.dumps(keys))
+        locked[path] = {row["key"]: row for row in rows}
+    return locked
+
+
+def write(changes: Mapping[Place, Draft | None], locked: Locked | None = None, *, now: int, tail: int) -> Steps[None]:
     """Write items, or delete them where there is no draft.
 
     An item that is there keeps the time at which it was made; one that has expired is made anew.
 
     Args:
         changes: What to write, by place.
+        locked: What `lock` gave of these places, earlier in this transaction. Default: they are locked now.
         now: When.
         tail: How many documents may wait for the search index.
     """
+    locked = (yield from lock(changes)) if locked is None else locked
     emptied = set()
     for path, keys in _by_namespace(changes):
-        rows = yield query.items_to_write(path=path, keys=json.dumps(keys))
-        known = {row["key"]: row for row in rows}
+        known = locked[path]
         drafts = [(key, draft) for key in keys if (draft := changes[Place(path, key)]) is not None]
         if drafts:
             yield from _write(path, drafts, known, now=now, tail=tail)

@@ -36,7 +36,7 @@ def inputs_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """Inputs as they are shown: functions are called, long texts cut, and what was not given is left out."""
     told: dict[str, Any] = {}
     for name, value in given.items():
-        known = value() if callable(value) else value
+        known = value() if callable(value) and not isinstance(value, str) else value  # LangChain's texts are both
         if known is not None:
             told[name] = brief(known) if isinstance(known, str) else known
     return told

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 from langchain_agentmem.errors import NewerDatabase
 from langchain_agentmem.storage import migrations
@@ -58,6 +58,15 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
+def file_of(database: str) -> Path:
+    """Where the file of a database is.
+
+    Args:
+        database: A path, or a "file:" URI such as `file:agent.db?mode=ro`.
+    """
+    return Path(unquote(urlsplit(database).path) if database.startswith("file:") else database)
+
+
 def sqlite_itself() -> Iterator[Finding]:
     """The library that Python brings."""
     version = sqlite3.sqlite_version
@@ -95,6 +104,20 @@ def sqlite_file(path: Path) -> Iterator[Finding]:
             f"The file lies on a network file system ({remote}), on which SQLite's locks cannot be relied on.",
             "Move it to a local disk, or use PostgreSQL.",
         )
+    try:
+        address = f"file:{quote(str(path.absolute()))}?mode=ro"
+        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=0)) as connection:
+            yield from _inside(path, connection)
+    except sqlite3.Error as error:
+        allowed = os.access(path, os.R_OK) and os.access(path.absolute().parent, os.W_OK)
+        remedy = "Restore it from a backup." if allowed else "See what is said of permissions."
+        yield Finding("file", "problem", f"The file cannot be read: {error}.", remedy)
+        return
+    yield _locks(path)
+
+
+def interrupted(path: Path) -> Iterator[Finding]:
+    """What an interrupted copy to a place left, whether a file is there or not."""
     if Path(f"{path}.copying").exists():
         yield Finding(
             "interrupted",
@@ -102,14 +125,6 @@ def sqlite_file(path: Path) -> Iterator[Finding]:
             f"{path}.copying is what an interrupted copy to this place left.",
             "Run the copy again, which goes on where it was, or delete the file.",
         )
-    try:
-        address = f"file:{quote(str(path.absolute()))}?mode=ro"
-        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=0)) as connection:
-            yield from _inside(path, connection)
-    except sqlite3.Error as error:
-        yield Finding("file", "problem", f"The file cannot be read: {error}.", "Restore it from a backup.")
-        return
-    yield _locks(path)
 
 
 def known_schema(dialect: str, applied: set[str]) -> Finding:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-import psycopg
-from psycopg.rows import DictRow, dict_row
-
+from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.storage.health import Finding, clocks, known_schema, vectors
 from langchain_agentmem.storage.postgres import SCHEMA, translated, without_password
 from langchain_agentmem.storage.postgres_tables import STAGE
 
+try:
+    import psycopg
+    from psycopg.rows import DictRow, dict_row
+except ImportError as error:
+    raise MissingExtra("A PostgreSQL database", "postgres") from error
+
 OLDEST = 130_000
 APART = 5.0
 """Seconds by which the server's clock may differ from ours."""
+PATIENCE = 5.0
+"""Seconds to wait for a table that somebody else has locked."""
 
 _WAITING = """
     select a.pid, a.application_name as name, extract(epoch from now() - a.query_start)::bigint as seconds,
@@ -31,6 +37,7 @@ def server(url: str) -> Iterator[Finding]:
         url: A `postgresql://` URL.
 
     Raises:
+        DatabaseBusy: Somebody else has locked a table.
         StorageError: The server cannot be reached.
     """
     path = without_password(url)
@@ -38,6 +45,7 @@ def server(url: str) -> Iterator[Finding]:
         translated(path),
         psycopg.connect(url, autocommit=True, row_factory=dict_row, connect_timeout=10) as connection,
     ):
+        connection.execute("select set_config('lock_timeout', %s, false)", (f"{PATIENCE * 1000:.0f}ms",))
         yield from _itself(connection)
         tables = {
             row["name"] for row in _rows(connection, "select tablename as name from pg_tables where schemaname = %s")
@@ -72,29 +80,37 @@ def _itself(connection: psycopg.Connection[DictRow]) -> Iterator[Finding]:
     else:
         yield Finding("postgresql", "ok", f"PostgreSQL {version}")
     [row] = connection.execute(
-        "select pg_is_in_recovery() as replica, current_setting('server_encoding') as encoding, "
+        "select pg_is_in_recovery() as replica, "
         "has_database_privilege(current_database(), 'create') as creates, "
-        "to_regnamespace(%s) is not null as there, extract(epoch from clock_timestamp())::float8 as time, "
+        "has_schema_privilege(to_regnamespace(%s), 'usage') as uses, "
+        "extract(epoch from clock_timestamp())::float8 as time, "
         "(select count(*) from pg_extension where extname = 'vector') as pgvector, "
         "(select count(*) from pg_available_extensions where name = 'vector') as offered",
         (SCHEMA,),
     ).fetchall()
     if row["replica"]:
         yield Finding("permissions", "note", "The server is a replica, which is only read.", "Write to the primary.")
-    elif not row["creates"] and not row["there"]:
+    elif row["uses"] is None and not row["creates"]:
         yield Finding(
             "permissions",
             "problem",
             f"This user may not make the schema {SCHEMA!r}.",
             "Let an owner run: grant create on database ... to ...",
         )
+    elif row["uses"] is False:
+        yield Finding(
+            "permissions",
+            "problem",
+            f"This user may not use the schema {SCHEMA!r}.",
+            f"Connect as the user who made it, or let that user run: grant all on schema {SCHEMA} to ...",
+        )
     else:
         yield Finding("permissions", "ok", "this user may write")
-    if row["encoding"] != "UTF8":
+    if (encoding := connection.info.parameter_status("server_encoding")) != "UTF8":
         yield Finding(
             "encoding",
             "problem",
-            f"The database stores texts as {row['encoding']}, which lacks characters.",
+            f"The database stores texts as {encoding}, which lacks characters.",
             "Make it anew with encoding 'UTF8'.",
         )
     apart = abs(row["time"] - time.time())

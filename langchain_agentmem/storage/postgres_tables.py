@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
-import psycopg
-from psycopg.rows import DictRow, dict_row, tuple_row
-
-from langchain_agentmem.errors import DatabaseBusy, ForeignDatabase, InvalidInput
+from langchain_agentmem.errors import DatabaseBusy, ForeignDatabase, MissingExtra
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.postgres import SCHEMA, PostgresEngine, translated, without_password
 from langchain_agentmem.storage.tables import (
     ALWAYS,
     FETCHED,
     TABLES,
+    Occupied,
     Shape,
     Table,
     Values,
@@ -23,6 +21,12 @@ from langchain_agentmem.storage.tables import (
     shaped,
     upserted,
 )
+
+try:
+    import psycopg
+    from psycopg.rows import DictRow, dict_row, tuple_row
+except ImportError as error:
+    raise MissingExtra("A PostgreSQL database", "postgres") from error
 
 STAGE = f"{SCHEMA}_copying"
 """The schema in which a copy is made."""
@@ -203,4 +207,4 @@ def _check(connection: psycopg.Connection[DictRow], name: str, *, force: bool) -
                 f"select exists (select from {SCHEMA}.{table.name}) as filled"  # noqa: S608 - our own names
             ).fetchall()
             if row["filled"]:
-                raise InvalidInput(f"{name!r} holds memories already. Name another database, or replace it (force).")
+                raise Occupied(f"{name!r} holds memories already. Name another database, or replace it (force).")

@@ -17,6 +17,7 @@ from langchain_agentmem.storage.tables import (
     ALWAYS,
     FETCHED,
     TABLES,
+    Occupied,
     Shape,
     Table,
     Values,
@@ -170,12 +171,11 @@ class SqlitePlace:
 
     def check(self, *, force: bool) -> None:
         """See that a copy may come here."""
-        with contextlib.suppress(FileNotFoundError):
-            self._check(force=force)
+        with self._written():
+            if self._target.exists() and self._target.stat().st_size:
+                self._check(force=force)
 
     def _check(self, *, force: bool) -> None:
-        if not self._target.stat().st_size:
-            return
         with self._target.open("rb") as file:
             begins = file.read(_OWNER.stop)
         if not begins.startswith(_HEADER) or int.from_bytes(begins[_OWNER]) != APPLICATION_ID:
@@ -184,7 +184,7 @@ class SqlitePlace:
             return
         with contextlib.closing(SqliteEngine(self.name)) as engine, reading(engine) as rows:
             if any(rows.count(table) for table in TABLES if table.name not in ALWAYS):
-                raise InvalidInput(f"{self.name!r} holds memories already. Name another file, or replace it (force).")
+                raise Occupied(f"{self.name!r} holds memories already. Name another file, or replace it (force).")
 
     def is_of(self, engine: Engine) -> bool:
         """Whether this is where an open database is."""
@@ -198,13 +198,11 @@ class SqlitePlace:
     def alone(self) -> Iterator[None]:
         """SQLite's own lock on a file that holds nothing: the system lets go of it when the process dies."""
         lock = Path(f"{self._made}-lock")
-        with contextlib.closing(sqlite3.connect(lock, timeout=0, isolation_level=None)) as connection:
-            try:
+        with self._written():
+            connection = sqlite3.connect(lock, timeout=0, isolation_level=None)
+        with contextlib.closing(connection):
+            with self._written():
                 connection.execute("begin exclusive")
-            except sqlite3.OperationalError as error:
-                raise DatabaseBusy(
-                    f"Somebody else is copying to {self.name!r}, or cannot write there: {error}."
-                ) from error
             try:
                 yield
             finally:
@@ -230,9 +228,20 @@ class SqlitePlace:
         beside = Path(f"{self._made}-wal")
         if beside.exists() and beside.stat().st_size:
             raise DatabaseBusy(f"{str(self._made)!r} is in use. Close whatever reads it and go on.")
-        with self._made.open("rb+") as file:
-            os.fsync(file.fileno())
-        # Older logs go first, or SQLite would take them for the new file's.
-        for suffix in _BESIDE:
-            Path(f"{self._target}{suffix}").unlink(missing_ok=True)
-        self._made.replace(self._target)
+        with self._written():
+            with self._made.open("rb+") as file:
+                os.fsync(file.fileno())
+            # Older logs go first, or SQLite would take them for the new file's.
+            for suffix in _BESIDE:
+                Path(f"{self._target}{suffix}").unlink(missing_ok=True)
+            self._made.replace(self._target)
+
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[None]:
+        """Tell in our own errors why a file cannot be written."""
+        try:
+            yield
+        except (OSError, sqlite3.OperationalError) as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+                raise DatabaseBusy(f"Somebody else is copying to {self.name!r}. Wait until that is done.") from error
+            raise InvalidInput(f"{self.name!r} cannot be written: {error}. Check who may use its folder.") from error

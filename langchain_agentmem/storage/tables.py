@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage.engine import Engine
 
 Values: TypeAlias = tuple[Any, ...]
@@ -48,6 +49,9 @@ class Shape(NamedTuple):
         """What tells the row from others."""
         return row[: len(self.table.key)]
 
+
+MEASURES = "measure"
+"""The table of what was measured, which is no part of what is remembered."""
 
 TABLES = (
     Table("namespace"),
@@ -89,15 +93,19 @@ TABLES = (
     Table("audit", ("sequence",)),
     Table("audit_document", ("sequence",)),
     Table("audit_head"),
-    Table("measure", ("kind", "name")),
+    Table(MEASURES, ("kind", "name")),
 )
 """Every table that is copied, in an order in which none refers to a later one."""
 
 MADE_ANEW = ("agentmem_migration", "search_index", "search_waiting", "search_pgvector")
 """The other tables, those that FTS5 keeps for its index included, whose names begin so."""
 
-ALWAYS = ("search_state", "audit_head", "measure")
+ALWAYS = ("search_state", "audit_head", MEASURES)
 """Tables that have rows even where nothing is stored."""
+
+
+class Occupied(InvalidInput):
+    """Something is stored where a copy was to go."""
 
 
 class Reader(Protocol):
@@ -149,7 +157,7 @@ class Place(Protocol):
         """See that a copy may come here.
 
         Raises:
-            InvalidInput: Something is stored there, and must not be replaced.
+            Occupied: Something is stored there, and must not be replaced.
             ForeignDatabase: It is another program's.
         """
         ...

@@ -144,6 +144,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             raise InvalidInput(f"retention must be a Retention, not {self.retention!r:.100}.")
         self._followers = tuple(followers)
         self._coding = Coding(self.database.measures)
+        self.database.remembering.add(self._coding)
         self._rewinding = Rewinding(self.database, self.serde)
         self._steps = CheckpointSteps(self.database.tracing)
         self._owned = False

@@ -146,6 +146,7 @@ class Batch:
             now: When.
             tail: How many documents may wait for the search index.
         """
+        yield from items.lock(self._changes)
         found = yield from self.read(items, now)
         yield from items.touch(found.touched, now=now, tail=tail)
         yield from items.write(self._changes, now=now, tail=tail)

@@ -30,9 +30,7 @@ and what has no vector yet, or never gets one because the model fails, is found 
 
     from langchain_agentmem import AgentMemory
 
-    embeddings = DeterministicFakeEmbedding(
-        size=64
-    )  # or any other LangChain embeddings, or "openai:text-embedding-3-small"
+    embeddings = DeterministicFakeEmbedding(size=64)  # or any other of LangChain's, or "openai:text-embedding-3-small"
     with AgentMemory("meaning.db", index={"dims": 64, "embed": embeddings}) as memory:
         memory.conversation("monday").add_user_message("The kettle whistles at six.")
         memory.store.put(("users", "ana"), "tea", {"likes": "green tea"})
@@ -57,7 +55,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import Message
 from langchain_agentmem.retrieval.ranking import Weights
 from langchain_agentmem.retrieval.search import Recollection
-from langchain_agentmem.searches import sought
+from langchain_agentmem.searches import Asked, sought
 
 _LANGCHAINS = {"verbose", "run_id"}
 """Arguments of LangChain's, which mean nothing here."""
@@ -106,7 +104,8 @@ class AgentMemoryRetriever(BaseRetriever):
         given = _with_limit(given)
         arguments = {name: type(self).model_fields[name].default for name in _ARGUMENTS}
         arguments |= {name: value for name, value in given.items() if name in arguments}
-        sought(memory.database, memory.weights, "", **arguments, config=None)  # checked now, and not when it runs
+        weights = memory.weights if (own := arguments.pop("weights")) is None else own
+        sought(memory.database, Asked("", **arguments), None, weights)  # checked now, and not when it runs
         if (conversation := given.get("conversation_id")) is not None:
             given["conversation_id"] = str(conversation)
         try:

@@ -1,5 +1,22 @@
 """Every operation of memory can be seen as a step of the agent's run, and costs next to nothing while nobody looks.
 
+Where LangSmith is switched on, nothing has to be done. Any other tracer of LangChain's sees the same:
+
+    from langchain_core.tracers.context import collect_runs
+
+    from langchain_agentmem import AgentMemory
+
+    with AgentMemory("agent.db") as memory, collect_runs() as seen:
+        memory.conversation("monday").add_user_message("My sister Ana lives in Lisbon.")
+        memory.search("Where does Ana live?")
+        for run in seen.traced_runs:
+            print(run.name, run.inputs, run.outputs)
+
+`AgentMemory(trace_content=False)` leaves out what was said and remembered, and a function from text to text masks it;
+`hooks=[OpenTelemetryHook()]` (`langchain_agentmem.otel`, extra `[otel]`) makes spans and metrics of the same steps.
+
+Within the package a step is taken like this:
+
     tracing = Tracing(hooks, metadata={"agentmem_database": "sqlite"})
     with tracing.step("memory.conversation.add", inputs=lambda: {"messages": 2}) as step:
         ids = store(messages)
@@ -26,7 +43,7 @@ One object serves `with` and `async with`, as only the waiting differs.
 """
 
 from langchain_agentmem.tracing.runs import RunType, within
-from langchain_agentmem.tracing.showing import Content, brief, documents
+from langchain_agentmem.tracing.showing import Content, brief, documents, given_only
 from langchain_agentmem.tracing.steps import Step, Thunk, Tracing
 
-__all__ = ["Content", "RunType", "Step", "Thunk", "Tracing", "brief", "documents", "within"]
+__all__ = ["Content", "RunType", "Step", "Thunk", "Tracing", "brief", "documents", "given_only", "within"]

@@ -18,7 +18,7 @@ _CONTENT_FREE = ("langchain_agentmem.", "langchain_core.callbacks.usage", "langg
 """Handlers that take notes of calls without showing them to anybody else, by the module of their class."""
 
 
-class Run:
+class StepRun:
     """A step, as LangChain's callbacks know it. In async code `start` and `end` give something to await."""
 
     __slots__ = ("_config", "_manager", "_run", "_surroundings", "_type")
@@ -31,7 +31,7 @@ class Run:
         self._surroundings = contextlib.ExitStack()
 
     @classmethod
-    def of(cls, run_type: RunType, config: RunnableConfig | None, *, asynchronous: bool) -> Run | None:
+    def of(cls, run_type: RunType, config: RunnableConfig | None, *, asynchronous: bool) -> StepRun | None:
         """The run to be, or None where nobody turns out to listen."""
         # Importing these takes a quarter of a second, which nobody should pay who is not traced.
         from langchain_core.runnables.config import (  # noqa: PLC0415

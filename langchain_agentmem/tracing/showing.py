@@ -156,6 +156,11 @@ def documents(found: Iterable[Any]) -> dict[str, Any]:
     }
 
 
+def given_only(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the values that were given, as inputs of a step."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def brief(text: str) -> str:
     """A text as a step shows it: the beginning of one that is long, and how long it is."""
     return text if len(text) <= _BRIEF else f"{text[:_BRIEF]}… ({len(text)} characters)"

@@ -19,7 +19,7 @@ from langchain_agentmem.events import FirstFailures, Hooks, StepFinished, StepSt
 from langchain_agentmem.measures import Measures
 from langchain_agentmem.tracing import whereabouts
 from langchain_agentmem.tracing.listening import may_be_traced, stream_writer
-from langchain_agentmem.tracing.runs import Run, RunType, unseen
+from langchain_agentmem.tracing.runs import RunType, StepRun, unseen
 from langchain_agentmem.tracing.showing import Content, Showing, Withheld, small
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class _HeardStep(Step):
         self._config = config
         self._traced = traced
         self._writer = writer
-        self._run: Run | None = None
+        self._run: StepRun | None = None
         self._telling = _Telling(tracing.clock())
 
     @property
@@ -293,10 +293,10 @@ class _HeardStep(Step):
             # Also when the wait was cancelled: the operation itself is over and the hooks must hear of it.
             self._tell(duration, outputs, shown, error)
 
-    def _prepare(self, *, asynchronous: bool) -> Run | None:
+    def _prepare(self, *, asynchronous: bool) -> StepRun | None:
         if self._traced:
             with self._tracing.unharmed(f"to find who listens to {self._name}"):
-                self._run = Run.of(self._run_type, self._config, asynchronous=asynchronous)
+                self._run = StepRun.of(self._run_type, self._config, asynchronous=asynchronous)
         if self.listening:
             telling = self._telling
             telling.inputs = self._tracing.evaluate(self._inputs, f"to read the inputs of {self._name}")
@@ -331,7 +331,7 @@ class _HeardStep(Step):
         """The seconds it took, what came of it, if it did not fail and somebody will see it, and why it failed."""
         duration = self._ended(error)
         if self._telling.inside is not None:
-            # ValueError: left in another context than it was entered in, see `Run.leave`.
+            # ValueError: left in another context than it was entered in, see `StepRun.leave`.
             with contextlib.suppress(ValueError):
                 _open.reset(self._telling.inside)
         if error is not None:

@@ -16,7 +16,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory, diagnosis
 from langchain_agentmem.diagnosis import diagnose
-from langchain_agentmem.storage import health
+from langchain_agentmem.storage import health, postgres_health
 from langchain_agentmem.testing import WordEmbeddings
 from tests.forking import COMMAND, Forks
 
@@ -180,6 +180,17 @@ class TestFiles:
     def test_an_interrupted_copy(self, database):
         Path(f"{database}.copying").write_bytes(b"")
         assert found(database)["interrupted"].level == "note"
+        Path(database).unlink()
+        assert found(database)["interrupted"].level == "note"
+
+    def test_what_an_address_opens_read_only(self, database):
+        assert "file" not in found(f"file:{database}?mode=ro", deep=True)
+
+    def test_a_file_that_may_not_be_used_is_not_said_to_need_a_backup(self, database, monkeypatch):
+        Path(database).write_bytes(b"x" * 5000)
+        assert "backup" in problem(database, "file").remedy
+        monkeypatch.setattr(health.os, "access", lambda _path, _mode: False)
+        assert "backup" not in problem(database, "file").remedy
 
     def test_vectors_that_are_still_to_be_made(self, database):
         with AgentMemory(database, index={"embed": WordEmbeddings(8), "dims": 8}) as memory:
@@ -243,6 +254,23 @@ class TestServers:
                 assert "9999" in problem(url, "schema", deep=True).text
             finally:
                 connection.execute("delete from agentmem.agentmem_migration where name like '9999%'")
+
+    def test_a_table_that_somebody_has_locked_keeps_nobody_waiting(self, new_database, monkeypatch):
+        monkeypatch.setattr(postgres_health, "PATIENCE", 0.01)
+        url = new_database("postgres")
+        with psycopg.connect(url) as connection:
+            connection.execute("lock agentmem.entry in access exclusive mode")
+            assert "locked" in problem(url, "locks", deep=True).text
+
+    def test_a_user_who_may_not_use_the_schema(self, new_database):
+        url = new_database("postgres")
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("create role agentmem_stranger")
+            try:
+                stranger = f"{url}{'&' if '?' in url else '?'}options=-crole%3Dagentmem_stranger"
+                assert "use the schema" in problem(stranger, "permissions").text
+            finally:
+                connection.execute("drop role agentmem_stranger")
 
     @pytest.mark.bare
     def test_nothing_stored_yet(self, new_database):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +22,9 @@ from langchain_agentmem.conversations.audit.entry import AuditEntry
 from langchain_agentmem.conversations.audit.rows import Draft
 from tests.forking import COMMAND, Forks
 from tests.stores.graphs import at, chat_graph
+
+with contextlib.suppress(ImportError):
+    import pty  # Windows has none
 
 INTERRUPTING = """
 import os, signal
@@ -166,6 +173,10 @@ class TestExportAndImport:
         again = json.loads(fine(agentmem("import", file, "--database", target, "--json")))
         assert (again["entries"], again["checkpoints"], again["audit"]) == (0, 0, 0)
 
+    def test_a_mistyped_path_of_an_export_makes_no_database(self, agentmem, tmp_path):
+        assert "There is no export" in refused(agentmem("import", "typo", "--database", str(tmp_path / "x.db")))
+        assert list(tmp_path.iterdir()) == []
+
 
 class TestCopying:
     def test_to_the_other_engine_and_back(self, agentmem, database, tmp_path, new_database):
@@ -175,7 +186,7 @@ class TestCopying:
         assert len(first["digest"]) == 40
         assert "Both sides are equal: digest " in said
         assert messages(back) == messages(there) == messages(database)
-        assert "holds memories already" in refused(agentmem("copy", database, back))
+        assert "complete already: nothing was written" in fine(agentmem("copy", database, back))
         assert "password" not in said
 
     def test_ctrl_c_keeps_what_was_copied_and_the_next_run_goes_on(self, agentmem, interrupted, database, tmp_path):
@@ -187,6 +198,13 @@ class TestCopying:
         assert "had been copied before" in fine(agentmem("copy", database, target))
         assert messages(target) == messages(database)
         assert not list(tmp_path.glob("*.copying*"))
+
+    def test_a_place_that_cannot_be_written_is_told(self, agentmem, database, tmp_path):
+        target = tmp_path / "target.db"
+        Path(f"{target}.copying-lock").mkdir()
+        for command in ("copy", "restore"):
+            assert "cannot be written" in refused(agentmem(command, database, str(target)))
+        assert not target.exists()
 
     def test_a_source_that_is_not_there(self, agentmem, tmp_path):
         assert "There is no database" in refused(agentmem("copy", str(tmp_path / "a"), str(tmp_path / "b")))
@@ -218,11 +236,21 @@ class TestErasing:
         assert len(messages(database)) == 30
         assert Path(database).read_bytes() == before
 
-    def test_without_an_answer_nothing_is_erased(self, agentmem, database):
-        run = agentmem("erase", "--database", database, "--namespace", "ada")
-        assert run.returncode == 1
-        assert "This deletes in ada, for ever: 1 conversations, 30 entries." in run.stderr
+    def test_where_nobody_can_be_asked_nothing_is_erased(self, agentmem, database):
+        line = refused(agentmem("erase", "--database", database, "--namespace", "ada"))
+        assert line.startswith("This deletes in ada, for ever: 1 conversations, 30 entries. There is no terminal")
         assert len(messages(database)) == 30
+
+    @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+    def test_at_a_terminal_it_asks(self, database):
+        typed, stdin = pty.openpty()
+        os.write(typed, b"y\n")
+        command = [sys.executable, "-m", "langchain_agentmem", "erase", "--namespace", "ada", "--database", database]
+        run = subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False)
+        for handle in (stdin, typed):
+            os.close(handle)
+        assert "Erase it? [y/N]" in run.stderr
+        assert (run.returncode, messages(database)) == (0, [])
 
     def test_with_yes_it_is_gone_from_the_file_too(self, agentmem, database):
         told = json.loads(fine(agentmem("erase", "--database", database, "--namespace", "ada", "--yes", "--json")))
@@ -235,7 +263,7 @@ class TestErasing:
         )
 
     def test_something_has_to_be_named(self, agentmem, database):
-        assert "Say what to erase" in refused(agentmem("erase", "--database", database, "--yes"))
+        assert "--namespace, --thread or --conversation" in refused(agentmem("erase", "--database", database, "--yes"))
 
     def test_slash_is_everything(self, agentmem, database):
         fine(agentmem("erase", "--database", database, "--namespace", "/", "--yes"))

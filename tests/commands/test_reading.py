@@ -242,6 +242,21 @@ class TestShow:
         logged = told("show", "trip", "--conversation")
         assert (logged["kind"], [each["text"] for each in logged["messages"]]) == ("conversation", ["a logged heron"])
 
+    def test_a_slash_within_a_label_is_written_as_in_urls(self, told, lines, refused, tmp_path):
+        path = str(tmp_path / "labels.db")
+        with AgentMemory(path) as memory:
+            for label in ("a/b", "a%2Fb", "100%"):
+                memory.conversation("talk", (label, "c")).add(role="user", content=label)
+        assert {line.split()[1] for line in lines("threads", "--database", path)[1:]} == {
+            "a%2Fb/c",
+            "a%252Fb/c",
+            "100%25/c",
+        }
+        for written, label in (("a%2Fb/c", "a/b"), ("a%252Fb", "a%2Fb"), ("100%25", "100%"), ("100%", "100%")):
+            shown = told("show", "talk", "--namespace", written, "--database", path)
+            assert shown["messages"][0]["text"] == label
+        assert "a%2Fb/c" in refused("show", "talk", "--database", path)
+
     def test_a_namespace_above_it_names_it_too(self, told):
         for namespace in ("ada", "ada/private"):
             assert told("show", "trip", "--namespace", namespace)["namespace"] == ["ada", "private"]

@@ -88,6 +88,7 @@ def until_passed(node, at, config=CONFIG):
     raise AssertionError("nothing was compacted")
 
 
+@pytest.mark.sqlite_suffices
 class TestAhead:
     def test_no_turn_waits_for_the_model(self, memory):
         model = Model()
@@ -180,6 +181,7 @@ class TestAhead:
         assert not provider_problems(context)
 
 
+@pytest.mark.sqlite_suffices
 class TestFailing:
     def test_a_model_that_fails_breaks_no_turn_and_is_asked_again(self, memory, monkeypatch, caplog):
         monkeypatch.setattr(jobs, "pause", lambda attempts: 0.0)

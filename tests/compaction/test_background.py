@@ -96,6 +96,7 @@ def quiet(compactor):
     assert compactor.wait(LIMIT)
 
 
+@pytest.mark.sqlite_suffices
 class TestConfig:
     def test_defaults_are_those_of_document_000(self):
         assert CompactorConfig() == CompactorConfig(
@@ -296,6 +297,7 @@ class TestByIds:
         assert seen(session)[1].end_index >= 18
 
 
+@pytest.mark.sqlite_suffices
 class TestFailing:
     @pytest.mark.parametrize("reply", [RuntimeError("busy"), "", "   ", "[]"])
     def test_it_leaves_everything_as_it_was_and_is_tried_again(self, session, started, reply, monkeypatch):
@@ -367,6 +369,7 @@ class TestFailing:
         assert seen(session)[1].summary == f"{SUMMARY} (2)"
 
 
+@pytest.mark.sqlite_suffices
 class TestLifecycle:
     def test_a_turn_does_not_wait_for_the_model(self, session, started):
         model = Model()
@@ -533,6 +536,7 @@ class TestLifecycle:
         assert len(set(ids)) == 12
 
 
+@pytest.mark.sqlite_suffices
 class TestTurning:
     def test_who_stops_while_another_starts_leaves_nobody_watching(self, memory):
         """What has begun to start is started first, and then stopped: no watch is left behind."""

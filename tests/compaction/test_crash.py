@@ -14,6 +14,8 @@ from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer
 from tests.forking import Forks
 
+pytestmark = pytest.mark.sqlite_suffices
+
 KILLS = 6
 
 # A graph that talks until it is killed. It says what it has done, and what its model was asked.

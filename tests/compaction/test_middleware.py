@@ -42,6 +42,8 @@ from langchain_agentmem.testing import provider_problems
 from langchain_agentmem.tokens import TokenCounter
 from tests.compaction.summarizers import Summarizer
 
+pytestmark = pytest.mark.sqlite_suffices
+
 SMALL = ManagedMemoryConfig(threshold_tokens=1_000, token_counter="estimate")
 MIDDLING = ManagedMemoryConfig(threshold_tokens=4_000, token_counter="estimate")
 LARGE = ManagedMemoryConfig(token_counter="estimate")

@@ -27,6 +27,8 @@ from langchain_agentmem.events import CompactionEvent, CompactionStageFailed, Me
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer
 
+pytestmark = pytest.mark.sqlite_suffices
+
 SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
 
 

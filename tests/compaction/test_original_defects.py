@@ -31,6 +31,7 @@ def wishes(count):
     ]
 
 
+@pytest.mark.sqlite_suffices
 class TestM5NothingWasProtectedWithoutAnAssistant:
     def test_the_newest_user_message_is_never_summarized(self):
         model = Summarizer()
@@ -45,6 +46,7 @@ class TestM5NothingWasProtectedWithoutAnAssistant:
         assert [message.id for message in chat.get_context()][-1] == "w-29"
 
 
+@pytest.mark.sqlite_suffices
 class TestM6AnInstructionWasWrittenIntoTheHistory:
     @pytest.mark.parametrize(
         "model", [None, lambda messages: "{broken", lambda messages: 1 / 0], ids=["none", "bad", "raises"]
@@ -58,6 +60,7 @@ class TestM6AnInstructionWasWrittenIntoTheHistory:
         assert chat.get_raw_messages() == before
 
 
+@pytest.mark.sqlite_suffices
 class TestM7TheLosslessHistoryWasDestroyed:
     def test_everything_is_there_after_a_compaction(self, memory):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
@@ -108,6 +111,7 @@ class TestM9PackingLostTheSystemMessageAndTheOrder:
         assert places[2:] == list(range(places[2], len(said))), "no holes"
 
 
+@pytest.mark.sqlite_suffices
 class TestM10NothingStoppedAtTheTarget:
     def test_a_context_that_truncation_made_small_enough_costs_no_model_call(self, memory):
         model = Summarizer()
@@ -134,6 +138,7 @@ class TestM10NothingStoppedAtTheTarget:
         assert summary.stands_for == 30 - (len(chat.get_context()) - 1)
 
 
+@pytest.mark.sqlite_suffices
 class TestM11AListForAnAnswer:
     @pytest.mark.parametrize("answer", ['["a fact", "another"]', "[]", '[{"summary": "All was well and counted."}]'])
     def test_no_error_reaches_the_run(self, memory, answer):
@@ -149,6 +154,7 @@ class TestM11AListForAnAnswer:
         assert summary.salient_facts == ("Ana lives in Lisbon",)
 
 
+@pytest.mark.sqlite_suffices
 class TestM12AnUpdateLostFields:
     def test_the_others_stay_and_none_can_be_set(self, memory):
         chat = memory.managed_conversation("c")
@@ -162,6 +168,7 @@ class TestM12AnUpdateLostFields:
         assert chat.history_of(key)[-1].message.name is None
 
 
+@pytest.mark.sqlite_suffices
 class TestM13SavingLostMostOfIt:
     def test_the_whole_log_comes_back_and_not_the_window(self, memory, tmp_path):
         config = ManagedMemoryConfig(
@@ -186,6 +193,7 @@ class TestM13SavingLostMostOfIt:
         assert other.get_messages() == chat.get_messages()
 
 
+@pytest.mark.sqlite_suffices
 class TestM14ImagesByAddressWereDropped:
     def test_they_are_shown(self, memory):
         chat = memory.managed_conversation("c")
@@ -202,6 +210,7 @@ class TestM15NoneMeantAll:
         assert chat.retrieve_by_role("user", n=0) == []
 
 
+@pytest.mark.sqlite_suffices
 class TestM16AddingDroppedTheCache:
     def test_adding_extends_it_and_deleting_does_not_shift_it(self, memory):
         chat = memory.managed_conversation("c")
@@ -286,6 +295,7 @@ class TestAcrossAll:
                 assert each.stats()["compactions"] == 0
 
 
+@pytest.mark.sqlite_suffices
 class TestWhatGoesIsSummarizedWhole:
     def said(self):
         long = "begin-mark " + "word " * 6000 + "end-mark"

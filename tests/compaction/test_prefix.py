@@ -23,6 +23,8 @@ from langchain_agentmem.events import CompactionEvent
 from langchain_agentmem.testing import assert_valid_for_providers
 from langchain_agentmem.tokens import TokenCounter
 
+pytestmark = pytest.mark.sqlite_suffices
+
 COUNTER = TokenCounter("estimate")
 WORDS = "the invoice of the kettle from Oslo was paid on Tuesday and the receipt is in the blue folder"
 RUN = {"configurable": {"thread_id": "chat"}}

@@ -35,6 +35,7 @@ def talk(turns, prefix=""):
     return said
 
 
+@pytest.mark.sqlite_suffices
 class TestMarksThatAnybodyCanForge:
     @pytest.mark.parametrize(
         "marks",
@@ -70,6 +71,7 @@ class TestMarksThatAnybodyCanForge:
             assert summary_in(message.model_copy(update={"content": [*message.content, block]})) is None
 
 
+@pytest.mark.sqlite_suffices
 class TestSeveralObjectsOnOneConversation:
     def test_a_compaction_of_one_serves_all(self, url):
         alone, together = [], []
@@ -129,6 +131,7 @@ class TestSeveralObjectsOnOneConversation:
         assert failures == []
 
 
+@pytest.mark.sqlite_suffices
 class TestShrinking:
     def test_a_call_whose_result_may_still_come_is_given_none(self, memory):
         calls = [{"id": name, "name": "look", "args": {}} for name in ("c1", "c2")]
@@ -139,6 +142,7 @@ class TestShrinking:
         assert len(shrunk) < 20
 
 
+@pytest.mark.sqlite_suffices
 class TestWhatIsGivenOut:
     def test_a_caller_may_change_the_messages_it_is_given(self, memory):
         chat = memory.managed_conversation("c", config=SMALL)

@@ -62,6 +62,7 @@ def every_page(memory, name, config=CONFIG):
             return
 
 
+@pytest.mark.sqlite_suffices
 class TestRecall:
     def test_what_left_the_context_is_found_with_its_id_its_speaker_and_its_time(self, memory):
         context, _ = compacted(memory, chat(40))

@@ -20,6 +20,7 @@ from langchain_agentmem.events import (
 )
 
 
+@pytest.mark.sqlite_suffices
 class TestHooks:
     @pytest.fixture
     def events(self) -> list[Event]:

@@ -21,6 +21,8 @@ from langchain_agentmem import (
 )
 from langchain_agentmem.messages import AgentCallMsg, ToolCallMsg
 
+pytestmark = pytest.mark.sqlite_suffices
+
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 JPEG = b"\xff\xd8\xff\xe0" + b"\0" * 16
 WEBP = b"RIFF\x10\0\0\0WEBPVP8 " + b"\0" * 16

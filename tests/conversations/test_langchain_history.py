@@ -31,6 +31,8 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from langchain_agentmem import AgentMemory, ConversationMemory, Message, MessageError
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 @pytest.fixture
 def chat(memory: AgentMemory) -> ConversationMemory:

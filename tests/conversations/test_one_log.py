@@ -33,6 +33,7 @@ class TestTheTail:
             assert memory.verify().problems == ()
 
 
+@pytest.mark.sqlite_suffices
 class TestWhoseItIs:
     def test_a_part_that_is_built_in_a_run_belongs_to_the_run(self, memory):
         def node(_):
@@ -65,6 +66,7 @@ class TestWhoseItIs:
         assert chat.retrieve_all() == [{"role": "user", "content": "hello"}]
 
 
+@pytest.mark.sqlite_suffices
 class TestCopies:
     def test_an_edit_made_after_an_export_arrives_with_the_next(self, url, tmp_path):
         with AgentMemory() as source, AgentMemory(url) as target:
@@ -98,6 +100,7 @@ class TestCopies:
         assert [message.content for message in new.messages] == ["A", "hello"]
 
 
+@pytest.mark.sqlite_suffices
 class TestIds:
     def test_an_id_that_is_made_twice_is_refused(self, url):
         with AgentMemory(url, new_id=lambda: "always the same") as memory:
@@ -109,6 +112,7 @@ class TestIds:
             assert memory.verify().ok
 
 
+@pytest.mark.sqlite_suffices
 class TestRetention:
     def test_what_it_drops_is_told(self, url):
         told = []
@@ -146,6 +150,7 @@ class TestRetention:
         assert [message.type for message in chat.messages] == ["ai", "tool"]
 
 
+@pytest.mark.sqlite_suffices
 class TestEvents:
     def test_every_way_in_and_out_is_told(self, url, tmp_path):
         told = []
@@ -177,6 +182,7 @@ class TestEvents:
         assert [type(event) for event in heard] == [MessagesStored, MessageUpdated, MessagesRemoved]
 
 
+@pytest.mark.sqlite_suffices
 class TestWaiting:
     def test_a_reader_with_a_description_does_not_wait_for_a_writer(self, url):
         with AgentMemory(url) as memory, AgentMemory(url) as other:
@@ -221,6 +227,7 @@ class TestWaiting:
             assert len(chat) == 4
 
 
+@pytest.mark.sqlite_suffices
 class TestWalls:
     def test_what_others_write_changes_nobodys_scores(self, memory):
         memory.conversation("c", ("alice",)).add_messages([HumanMessage("a kingfisher"), HumanMessage("a blue bird")])
@@ -229,6 +236,7 @@ class TestWalls:
         assert [(hit.text, hit.score) for hit in memory.search("blue kingfisher", namespace=("alice",))] == before
 
 
+@pytest.mark.sqlite_suffices
 class TestOddMessages:
     def test_an_instruction_to_remove_is_no_message(self, memory):
         chat = memory.conversation("c")

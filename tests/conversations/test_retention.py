@@ -22,6 +22,7 @@ def call(*ids: str) -> AIMessage:
     return AIMessage("call", tool_calls=[{"name": "look", "args": {}, "id": each} for each in ids])
 
 
+@pytest.mark.sqlite_suffices
 class TestKeepLast:
     async def test_only_the_newest_stay(self, memory, do):
         chat = memory.conversation("chat", retention=Retention(keep_last=2))
@@ -80,6 +81,7 @@ class TestKeepLast:
                     assert {one.tool_call_id for one in kept if isinstance(one, ToolMessage)} <= open_calls
 
 
+@pytest.mark.sqlite_suffices
 class TestMaxAge:
     async def test_what_is_older_goes_with_the_next_message(self, memory, do, clock):
         chat = memory.conversation("chat", description="Be kind.", retention=Retention(max_age=timedelta(days=7)))

@@ -17,6 +17,8 @@ from langchain_agentmem import AgentMemory, Attachment, ConversationMemory, Inva
 from langchain_agentmem import files as files_module
 from langchain_agentmem.events import MemoryResetEvent
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 def fill(memory: AgentMemory, conversation_id: str = "chat") -> ConversationMemory:
     """A conversation with one of everything."""

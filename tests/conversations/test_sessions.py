@@ -22,6 +22,8 @@ from langchain_agentmem import (
 )
 from langchain_agentmem.conversations.rounds import TEMPORAL_START, temporal
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 @pytest.fixture
 def session(memory: AgentMemory) -> SessionMemory:

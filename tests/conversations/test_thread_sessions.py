@@ -29,6 +29,8 @@ from tests.living import State, live_task, one_node, thread
 
 from . import test_sessions as plain
 
+pytestmark = pytest.mark.sqlite_suffices
+
 RETRY = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)
 
 

@@ -11,6 +11,8 @@ from langchain_agentmem import AgentMemoryError
 from langchain_agentmem.demo.agent import ask, build_agent
 from langchain_agentmem.demo.model import NOTHING, QuotingModel
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 class Listening(BaseChatModel):
     """Keeps its prompts."""

@@ -13,6 +13,8 @@ from langchain_agentmem.demo.exam import live, sit_exam
 from langchain_agentmem.demo.reading import SAMPLE, read_transcripts
 from langchain_agentmem.demo.screen import Screen
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 @pytest.fixture
 def printed():

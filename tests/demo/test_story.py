@@ -14,6 +14,8 @@ from langchain_agentmem.demo.story import QUESTIONS, TALKS
 
 from ..forking import COMMAND, Forks  # noqa: TID252 - what tests share lies beside them
 
+pytestmark = pytest.mark.sqlite_suffices
+
 INTERPRETERS: list[Forks] = []
 
 

@@ -7,6 +7,8 @@ import pytest
 from langchain_agentmem.items import store
 from langchain_agentmem.items.store import MINUTE, Draft, Place
 
+pytestmark = pytest.mark.sqlite_suffices
+
 AT = Place("a\x1f", "k")
 
 

@@ -18,6 +18,8 @@ from langchain_agentmem.events import CompressionFellShort
 from langchain_agentmem.memory.compress import Compressor
 from langchain_agentmem.memory.truncation import truncated
 
+pytestmark = pytest.mark.sqlite_suffices
+
 TEXT = "The quick brown fox jumps over the lazy dog. " * 20
 
 

@@ -13,6 +13,8 @@ from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.memory.settings import LayersConfig
 from langchain_agentmem.rewinding.rows import Kept
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 def contents(things):
     return [each.content for each in things]

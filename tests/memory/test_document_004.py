@@ -13,6 +13,8 @@ import pytest
 from langchain_agentmem.memory import LayersConfig, build_resource_snapshot
 from langchain_agentmem.memory.layers import LayeredMemory
 
+pytestmark = pytest.mark.sqlite_suffices
+
 EVENT_TYPES = (
     "phase_complete",
     "code_generated",

@@ -15,6 +15,8 @@ from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.memory.recall import Event
 from langchain_agentmem.memory.resources.layer import RESOURCE_USED, usage_record
 
+pytestmark = pytest.mark.sqlite_suffices
+
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NAMES = {"markdown_name": "final_memory_for_paper.md", "json_name": "final_memory_for_paper.json"}
 

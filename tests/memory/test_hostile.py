@@ -25,6 +25,8 @@ from langchain_agentmem.work import perform
 
 from .hostile import HOSTILE, TEXTS, TOKENS, UNSEEN, headings, marks, structure
 
+pytestmark = pytest.mark.sqlite_suffices
+
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BLOCKS = ("core_memory", "recalled_memory")
 HEADINGS = ["Core Memory", "Recent Events", "Retrieved Context"]

@@ -33,6 +33,8 @@ from langchain_agentmem.testing import assert_valid_for_providers
 from langchain_agentmem.tokens import TokenCounter
 from tests.compaction.histories import random_history
 
+pytestmark = pytest.mark.sqlite_suffices
+
 SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
 QUESTION = "Which fruit tree did I plant?"
 

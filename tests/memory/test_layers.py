@@ -17,6 +17,8 @@ from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.memory.secrets.redaction import patterns_with
 from langchain_agentmem.memory.settings import PROTECTED_KEYS, LayersConfig
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 @pytest.fixture
 def layers(memory):

@@ -9,6 +9,8 @@ import pytest
 from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.storage.queries import load
 
+pytestmark = pytest.mark.sqlite_suffices
+
 LOOKED_UP = {
     "current_memory": {"kind": "event"},
     "newest_memory": {"kind": "event", "label": None, "limit": 10},

@@ -20,6 +20,8 @@ from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.test_middleware import Scripted
 
+pytestmark = pytest.mark.sqlite_suffices
+
 QUESTION = "Which fruit tree did I plant?"
 SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
 

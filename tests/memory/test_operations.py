@@ -14,6 +14,8 @@ from langchain_agentmem.memory.operations.table import OPERATIONS
 from langchain_agentmem.memory.operations.telling import MOST, PASSAGE, told
 from langchain_agentmem.memory.operations.updates import Outcome, aapply, apply, parse
 
+pytestmark = pytest.mark.sqlite_suffices
+
 BY_NAME = {each.name: each for each in OPERATIONS}
 
 

@@ -18,6 +18,8 @@ from langchain_agentmem.memory.core import EVICTED
 from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.memory.settings import LayersConfig
 
+pytestmark = pytest.mark.sqlite_suffices
+
 MANUAL = LayersConfig(auto_consolidate=False)
 
 

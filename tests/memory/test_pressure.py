@@ -11,6 +11,8 @@ from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.memory.pressure import pressure_of
 from langchain_agentmem.memory.settings import LayersConfig
 
+pytestmark = pytest.mark.sqlite_suffices
+
 SETTINGS = LayersConfig(core_max_chars=100, recall_max_events=10, auto_consolidate=False)
 
 

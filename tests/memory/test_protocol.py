@@ -17,6 +17,8 @@ from langchain_agentmem.memory.operations.protocol import PROTOCOL_PROMPT, Memor
 from langchain_agentmem.memory.settings import LayersConfig
 from langchain_agentmem.testing import assert_valid_for_providers
 
+pytestmark = pytest.mark.sqlite_suffices
+
 CONFIG = {"configurable": {"thread_id": "t"}}
 
 

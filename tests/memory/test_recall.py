@@ -11,6 +11,8 @@ from langchain_agentmem.memory.layers import LayeredMemory
 from langchain_agentmem.memory.recall import EVICTED
 from langchain_agentmem.memory.settings import LayersConfig
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 @pytest.fixture
 def layers(memory):

@@ -19,6 +19,8 @@ from langchain_agentmem.memory.resources.layer import ResourceMemory, build_reso
 from langchain_agentmem.memory.resources.workspace import Unreachable, Workspace, under
 from langchain_agentmem.memory.settings import LayersConfig
 
+pytestmark = pytest.mark.sqlite_suffices
+
 SECRET = "sk-Zq7xT2mB9wL4kR8vN3cY"
 
 

@@ -19,6 +19,8 @@ from langchain_agentmem.memory.operations.table import OPERATIONS
 from langchain_agentmem.memory.operations.tools import layer_tools
 from langchain_agentmem.memory.settings import LayersConfig
 
+pytestmark = pytest.mark.sqlite_suffices
+
 CONFIG = {"configurable": {"thread_id": "t"}}
 
 

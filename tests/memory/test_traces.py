@@ -227,6 +227,10 @@ class TestAnOperation:
         assert written.inputs["characters"] == 5_000
         assert (recent.outputs["count"], len(recent.outputs["events"])) == (30, 20)
 
+    def test_the_text_of_a_message_is_shown_as_it_is(self, collector, layers):
+        within(collector, lambda: layers.archival.write(HumanMessage("figs").text))  # LangChain lets it be called too
+        assert collector.run("memory.archival.write").inputs["content"] == "figs"
+
     def test_without_anybody_looking_it_does_the_same(self, layers):
         for method, arguments, *_ in CALLS:
             call(layers, method, arguments)

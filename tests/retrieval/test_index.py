@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 
+import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
@@ -104,6 +105,7 @@ class TestFollowing:
         assert memory.verify().problems == ()
 
 
+@pytest.mark.sqlite_suffices
 class TestNewAnalysis:
     def test_a_database_indexed_by_another_version_is_indexed_anew(self, url, raw, monkeypatch):
         with AgentMemory(url) as memory:

@@ -23,6 +23,7 @@ def few_postings(monkeypatch):
     monkeypatch.setattr(module, "MOST_POSTINGS", 20)
 
 
+@pytest.mark.sqlite_suffices
 class TestFilters:
     def test_the_best_of_many_is_found_behind_a_filter_too(self, memory):
         say(memory, "c", ["cat and more"] * 400)
@@ -46,6 +47,7 @@ class TestFilters:
         assert [each.text for each in memory.search("cat", namespace=("a",), roles=["tool"])] == ["cat 90"]
 
 
+@pytest.mark.sqlite_suffices
 class TestTimes:
     def test_what_was_said_on_a_day_is_found_in_a_busy_conversation(self, memory):
         said = [HumanMessage(f"note {n}") for n in range(15 * 48)]

@@ -11,6 +11,8 @@ import pytest
 from langchain_agentmem.retrieval import search as module
 from langchain_agentmem.retrieval.analysis import terms
 
+pytestmark = pytest.mark.sqlite_suffices
+
 NAMESPACES = [
     (),
     ("a",),

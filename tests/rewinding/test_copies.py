@@ -16,6 +16,8 @@ from langchain_agentmem.retrieval import search as retrieval
 
 from .graphs import merged
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 class State(TypedDict):
     log: Annotated[list[str], merged]

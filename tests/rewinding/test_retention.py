@@ -7,6 +7,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory, Retention
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 def talk(memory, turns, *, durability="async"):
     """A graph whose one node remembers an event, and what is the newest, in each turn; gives the config."""

@@ -127,7 +127,9 @@ def kill_while_writing(url, kills, pauses):
             assert verb == "child"
             if pauses.random() < 0.9:
                 assert forker.stdout.readline() == "open\n"
-            time.sleep(pauses.random() * 0.05)
+                for _ in range(pauses.randrange(8)):  # each write says that it begins, or that it ended, or both
+                    truth.hear(number, forker.stdout.readline())
+            time.sleep(pauses.random() * 0.02)
             os.kill(int(pid), signal.SIGKILL)
             while not (line := forker.stdout.readline()).startswith("ended"):
                 # A line cut by the kill acknowledges nothing: the next one begins behind it.

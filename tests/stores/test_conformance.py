@@ -10,6 +10,8 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 
 from langchain_agentmem import AgentMemorySaver
 
+pytestmark = pytest.mark.sqlite_suffices
+
 CHECKS = {
     "put": 17,
     "put_writes": 10,

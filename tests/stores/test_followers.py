@@ -10,6 +10,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langchain_agentmem import AgentMemorySaver, StorageError
 from langchain_agentmem.storage import query
 
+pytestmark = pytest.mark.sqlite_suffices
+
 WITH_CONFIG = {"put", "put_writes", "get_tuple", "list"}
 
 

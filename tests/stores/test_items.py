@@ -412,6 +412,16 @@ class TestTogether:
             report = memory.verify()
             assert report.ok, report.problems
 
+    def test_what_a_batch_reads_is_what_it_overwrites(self, url):
+        with AgentMemory(url) as memory, ThreadPoolExecutor(6) as pool:
+
+            def exchange(value):
+                before, _ = memory.store.batch([GetOp(NS, "k"), PutOp(NS, "k", {"v": value})])
+                return before and before.value["v"]
+
+            seen = [*pool.map(exchange, range(60)), memory.store.get(NS, "k").value["v"]]
+            assert sorted(seen, key=str) == sorted([None, *range(60)], key=str), "each was seen once"
+
     def test_a_graph_remembers_over_threads(self, memory):
         def node(state: MessagesState, *, store: BaseStore):
             seen = store.get(NS, "seen")

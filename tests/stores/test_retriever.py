@@ -17,6 +17,8 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 from langchain_agentmem import AgentMemory, AgentMemoryRetriever, InvalidInput
 from langchain_agentmem.retrieval.ranking import Weights
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 class TestStandard(RetrieversIntegrationTests):
     """LangChain's own tests of a retriever."""

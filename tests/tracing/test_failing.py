@@ -107,7 +107,7 @@ class TestFailingListeners:
         def fail(*args, **kwargs):
             raise RuntimeError("the mechanism")
 
-        monkeypatch.setattr(runs.Run, turn, fail)
+        monkeypatch.setattr(runs.StepRun, turn, fail)
         for _ in range(2):
             with tracing.step("memory.conversation.add", config=traced_by):
                 done = True
@@ -120,7 +120,7 @@ class TestFailingListeners:
         async def fail(*args, **kwargs):
             raise RuntimeError("the mechanism")
 
-        monkeypatch.setattr(runs.Run, "start", fail)
+        monkeypatch.setattr(runs.StepRun, "start", fail)
         await aremember(tracing, config=traced_by)
         await aremember(tracing, config=traced_by)
 

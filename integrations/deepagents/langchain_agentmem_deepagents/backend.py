@@ -205,14 +205,17 @@ class AgentMemoryBackend(BackendProtocol):
             return EditResult(error=told(problem, file_path))
         store, labels = self._store(shared=file_path.startswith(self._shared)), self._labels()
         get = GetOp((*labels, FILES), file_path)
-        with turn(file_path, (*labels, f"{ENTRIES}_edited"), store if store is self._memory.store else None):
+        claims = (*labels, f"{ENTRIES}_edited")
+        with turn(file_path, claims, store if store is self._memory.store else None) as mine:
+            if not mine:
+                return EditResult(error=f"Error: File '{file_path}' is being edited by others. Try again.")
             item = _item(store.batch([get])[0])
             written: FileData | None = None
             while item is not None:
                 before = cast("FileData", item.value)
                 made = edited(before, old_string, new_string, replace_all=replace_all)
                 if isinstance(made, str):
-                    if written is not None:  # another process wrote this while we looked, and we wrote over it
+                    if written is not None:  # somebody wrote this while we looked, and we wrote over it
                         store.batch(putting(labels, file_path, before))
                     return EditResult(error=made)
                 # A batch reads what was there before it wrote, which tells whether that is what was edited.

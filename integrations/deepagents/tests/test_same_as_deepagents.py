@@ -88,7 +88,7 @@ def done(backend: Any, name: str, *arguments: Any) -> Any:
     return answers
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(script=st.lists(operations, max_size=12))
 def test_the_files_of_a_thread_are_as_those_of_the_state(script, within_memory):
     memory, within, config = within_memory()
@@ -101,7 +101,7 @@ def test_the_files_of_a_thread_are_as_those_of_the_state(script, within_memory):
     within(memory, config, compare)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(script=st.lists(operations, max_size=12))
 def test_shared_files_are_as_those_of_a_store(script, within_memory):
     memory, _, config = within_memory()
@@ -125,7 +125,7 @@ on_disk = st.one_of(
 """What a folder does as well: there, folders are something by themselves, and files have other types."""
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(script=st.lists(on_disk, max_size=12))
 def test_files_are_as_those_of_a_folder(script, within_memory, tmp_path_factory):
     memory, _, config = within_memory()

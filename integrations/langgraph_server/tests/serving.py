@@ -124,7 +124,7 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.kill()
 
 
 def said(text: str) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+
+from click.testing import CliRunner
+from langgraph_cli.cli import cli
 
 from langchain_agentmem import Retention
 
@@ -18,19 +19,21 @@ def test_every_block_is_tested():
     assert json.loads(CONFIG) == json.loads((APP / "langgraph.json").read_text())
 
 
-def test_the_command_line_finds_nothing_wrong_with_the_configuration(tmp_path):
+def test_the_command_line_finds_nothing_wrong_with_the_configuration(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "langgraph.json").write_text(CONFIG)
     (tmp_path / "agent.py").write_text(PYTHON["agent.py"])
-    command = [sys.executable, "-m", "langgraph_cli", "validate"]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    assert "is valid" in told
-    assert "warning" not in told
+    told = CliRunner().invoke(cli, ["validate"])
+    assert "is valid" in told.output
+    assert "warning" not in told.output
 
 
-def test_the_client_is_told_what_was_said_in_another_thread(server):
+def test_the_client_is_told_what_was_said_in_another_thread(server, capsys):
     code = PYTHON["client.py"].replace("http://127.0.0.1:2024", server.url).replace('"agent"', '"readme"')
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "] My sister Ana lives in Lisbon.\n" in told
+    names = {}
+    exec(code, names)
+    names["client"].close()
+    assert "] My sister Ana lives in Lisbon.\n" in capsys.readouterr().out
 
 
 def test_what_keeps_the_command_line_quiet_keeps_it_quiet_here_too():

@@ -235,9 +235,9 @@ class TestRuns:
 
         async def all_of_them():
             async with server.aclient() as client:
-                return await asyncio.gather(*(one(client, number) for number in range(8)))
+                return await asyncio.gather(*(one(client, number) for number in range(4)))
 
-        assert asyncio.run(all_of_them()) == [[f"- Box {number} holds marbles."] for number in range(8)]
+        assert asyncio.run(all_of_them()) == [[f"- Box {number} holds marbles."] for number in range(4)]
 
     def test_a_run_that_would_remember_without_a_thread_says_what_it_needs(self, client):
         with pytest.raises(Exception, match="needs this memory's checkpointer"):

@@ -150,8 +150,9 @@ def _serve(server: MCPServer[Any], host: str, port: int) -> None:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise InvalidInput(f"{host}:{port} cannot be served: {error.strerror or error}.") from error
-    # uvicorn ends in good order on this signal, and then sends it again, so that whoever serves can end too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # uvicorn ends in good order on these signals, and then sends them again, so that whoever serves can end too.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda number, _: sys.exit(128 + number))
     with listening:
         shown = f"[{host}]" if ":" in host else host
         _say(f"Serving MCP on http://{shown}:{listening.getsockname()[1]}/mcp")

@@ -11,8 +11,9 @@ from mcp import MCPError
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer, ResourceSecurity
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
+from mcp.server.mcpserver.tools import Tool
 from mcp.types import INVALID_PARAMS, ToolAnnotations
-from pydantic import AnyHttpUrl, Field
+from pydantic import AnyHttpUrl, Field, create_model
 
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem_mcp.access import Access
@@ -75,21 +76,20 @@ def create_server(
         title="Agent memory",
         instructions=INSTRUCTIONS,
         version=version("langchain-agentmem-mcp"),
+        tools=[_tool(tools, name) for name in (*READS, *(() if read_only else WRITES))],
         log_level="WARNING",
         auth=None if tokens is None else AuthSettings(issuer_url=_NOBODY, resource_server_url=None),
         token_verifier=None if tokens is None else access,
     )
-    for name in (*READS, *(() if read_only else WRITES)):
-        _add_tool(server, tools, name)
     _add_resources(server, tools)
     _add_prompt(server, memory, access, branch)
     return server
 
 
-def _add_tool(server: MCPServer[Any], tools: Tools, name: str) -> None:
+def _tool(tools: Tools, name: str) -> Tool:
     do = getattr(tools, name)
     destructive, idempotent = WRITES.get(name, (False, True))
-    server.add_tool(
+    tool = Tool.from_function(
         do,
         title=name.replace("_", " ").capitalize(),
         description=" ".join((inspect.getdoc(do) or "").split()),
@@ -100,6 +100,11 @@ def _add_tool(server: MCPServer[Any], tools: Tools, name: str) -> None:
             open_world_hint=False,
         ),
     )
+    # The SDK leaves out what it does not know: a namespace that is misspelt would be the client's whole memory.
+    model = tool.fn_metadata.arg_model
+    tool.fn_metadata.arg_model = create_model(model.__name__, __base__=model, __cls_kwargs__={"extra": "forbid"})
+    tool.parameters["additionalProperties"] = False
+    return tool
 
 
 def _add_resources(server: MCPServer[Any], tools: Tools) -> None:

@@ -205,7 +205,7 @@ class Tools:
             int, Field(ge=1, le=5, description="The least important leaves first when room is needed.")
         ] = 3,
         expires_in: Annotated[
-            float | None, Field(gt=0, description="After how many seconds it ends. Leave out to keep it.")
+            float | None, Field(ge=1, le=1e11, description="After how many seconds it ends. Leave out to keep it.")
         ] = None,
         namespace: Below = None,
     ) -> results.Core:

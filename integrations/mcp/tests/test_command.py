@@ -13,25 +13,9 @@ import pytest
 from langchain_agentmem_mcp.command import main
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.fencing import harmless
 
-from .conftest import asking
-from .served import COMMAND, INITIALIZE, TOKENS, environment, over_stdio
-
-
-async def test_a_client_that_starts_it_remembers_across_processes(sqlite_url):
-    options = ["--database", sqlite_url, "--namespace", "team/alice", "--branch", "user-42"]
-    async with over_stdio(*options) as client:
-        ask = asking(client)
-        record = await ask("remember", text="A pear: \u00fc\u2028\x00.")
-        await ask("set_core_memory", key="name", value="Ada")
-    with AgentMemory(sqlite_url) as memory:
-        layers = memory.layers("user-42", ("team", "alice"))
-        assert layers.core.get() == {"name": "Ada"}
-        assert layers.archival.get(record["id"]).content == "A pear: \u00fc\u2028\x00."
-    async with over_stdio(*options, "--read-only", mode="legacy") as client:
-        [entry] = (await asking(client)("read_core_memory"))["entries"]
-        assert entry["value"] == "Ada"
-        assert (await client.call_tool("remember", {"text": "x"})).is_error
+from .served import COMMAND, INITIALIZE, TOKENS, environment
 
 
 def test_it_ends_well_when_its_client_goes_away_whatever_that_sent(sqlite_url, monkeypatch):
@@ -45,13 +29,26 @@ def test_it_ends_well_when_its_client_goes_away_whatever_that_sent(sqlite_url, m
     assert given[1]["result"]["serverInfo"]["name"] == "agentmem"
 
 
-def test_it_ends_when_it_is_interrupted_while_it_waits_for_its_client(sqlite_url):
-    command = [COMMAND, "--database", sqlite_url]
+def test_it_serves_what_it_was_told_to_and_ends_when_it_is_interrupted_while_it_waits(sqlite_url):
+    odd = "A pear: \u00fc\u2028\x00."
+    with AgentMemory(sqlite_url) as memory:
+        memory.layers("user-42", ("team", "alice")).core.set("fruit", odd)
+    options = ["--database", sqlite_url, "--namespace", "team/alice", "--branch", "user-42", "--read-only"]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(command, text=True, env=environment(), **pipes) as process:
-        process.stdin.write(json.dumps(INITIALIZE) + "\n")
-        process.stdin.flush()
-        assert json.loads(process.stdout.readline())["id"] == 1
+    with subprocess.Popen([COMMAND, *options], text=True, env=environment(), **pipes) as process:
+
+        def ask(number, method, **params):
+            told = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            process.stdin.write(json.dumps(told) + "\n")
+            process.stdin.flush()
+            answer = json.loads(process.stdout.readline())
+            assert answer["id"] == number
+            return answer["result"]
+
+        ask(1, "initialize", **INITIALIZE["params"])
+        [entry] = ask(2, "tools/call", name="read_core_memory", arguments={})["structuredContent"]["entries"]
+        assert (entry["key"], entry["value"]) == ("fruit", harmless(odd))
+        assert ask(3, "tools/call", name="remember", arguments={"text": "x"})["isError"]
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
         assert process.stderr.read() == ""

@@ -21,17 +21,10 @@ from .served import ALICE, BOB, INITIALIZE, TOKENS, listening, over_http, servin
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
-@pytest.fixture
-def tokens(tmp_path):
-    path = tmp_path / "tokens.json"
-    path.write_text(TOKENS)
-    return str(path)
-
-
-async def test_clients_with_different_tokens_work_at_once_and_see_only_their_own(url, tokens):
+async def test_clients_with_different_tokens_work_at_once_and_see_only_their_own(url):
     async def work(client, name):
         ask = asking(client)
-        for number in range(5):
+        for number in range(3):
             await ask("remember", text=f"pear {number} of {name}")
             await ask("set_core_memory", key=f"key {number}", value=name)
             await ask("add_fact", subject=name, predicate="has", object=f"pear {number}")
@@ -41,20 +34,18 @@ async def test_clients_with_different_tokens_work_at_once_and_see_only_their_own
             each["value"] for each in core
         }
 
-    with serving("--database", url, "--tokens", tokens) as (process, address):
+    with AgentMemory(url) as memory:
         async with (
+            listening(create_server(memory, tokens=tokens_of(TOKENS))) as address,
             over_http(address, ALICE) as alice,
             over_http(address, BOB, "legacy") as bob,
             over_http(address, ALICE, "legacy") as alice_too,
         ):
             both = await asyncio.gather(work(alice, "Alice"), work(bob, "Bob"), work(alice_too, "Alice"))
         assert both == [({"Alice"}, {"Alice"}), ({"Bob"}, {"Bob"}), ({"Alice"}, {"Alice"})]
-        process.send_signal(signal.SIGINT)
-        assert await asyncio.to_thread(process.wait, 60) == 130
-    with AgentMemory(url) as memory:
         assert memory.layers("main", ("alice",)).core.get("key 1") == {"key 1": "Alice"}
         assert memory.layers("main", ("bob", "notes")).core.get("key 1") == {"key 1": "Bob"}
-        assert len(memory.layers("main", ("alice",)).archival.all()) == 10
+        assert len(memory.layers("main", ("alice",)).archival.all()) == 6
         assert memory.verify().ok
 
 
@@ -91,16 +82,20 @@ async def test_a_web_page_of_another_site_cannot_reach_a_server_without_tokens(m
             assert await asking(client)("read_core_memory") == {"entries": []}
 
 
-async def test_it_ends_when_it_is_told_and_frees_its_port_while_a_client_is_connected(sqlite_url):
-    with serving("--database", sqlite_url, AGENTMEM_MCP_TOKENS=TOKENS) as (process, address):
+@pytest.mark.parametrize(("told", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_it_ends_when_it_is_told_and_frees_its_port_while_a_client_is_connected(tmp_path, told, code):
+    database, tokens = str(tmp_path / "agent.db"), tmp_path / "tokens.json"
+    tokens.write_text(TOKENS)
+    options, more = ([], {"AGENTMEM_MCP_TOKENS": TOKENS}) if code == 143 else (["--tokens", str(tokens)], {})
+    with serving("--database", database, *options, **more) as (process, address):
         async with over_http(address, ALICE, "legacy") as client:
             await asking(client)("remember", text="A pear.")
-            process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(process.wait, 60) == 143
+            process.send_signal(told)
+            assert await asyncio.to_thread(process.wait, 60) == code
         where = urlsplit(address)
         socket.create_server((where.hostname, where.port)).close()
         assert "Traceback" not in process.stderr.read()
-    with AgentMemory(sqlite_url) as memory:
+    with AgentMemory(database) as memory:
         assert [each.content for each in memory.layers("main", ("alice",)).archival.all()] == ["A pear."]
 
 

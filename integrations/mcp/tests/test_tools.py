@@ -47,7 +47,8 @@ WRONG = [
     ("set_core_memory", {"key": "a\nb", "value": "x"}, "control characters"),
     ("set_core_memory", {"key": "a", "value": None}, "valid string"),
     ("set_core_memory", {"key": "a", "value": "x", "importance": 9}, "less than or equal to 5"),
-    ("set_core_memory", {"key": "a", "value": "x", "expires_in": 1e300}, "ttl"),
+    ("set_core_memory", {"key": "a", "value": "x", "expires_in": 1e300}, "expires_in"),
+    ("set_core_memory", {"key": "a", "value": "x", "namespaces": ["work"]}, "namespaces"),
     ("add_fact", {"subject": " ", "predicate": "is", "object": "x"}, "subject"),
     ("add_fact", {"subject": "a", "predicate": "is", "object": "x" * 501}, "at most 500"),
     ("add_fact", {"subject": "a", "predicate": "is", "object": "b", "confidence": 2}, "less than or equal"),
@@ -87,6 +88,7 @@ class TestWhatIsOffered:
         for tool in (await client.list_tools()).tools:
             assert len(tool.description) > 40, tool.name
             assert "\n" not in tool.description
+            assert tool.input_schema["additionalProperties"] is False, tool.name
             for name, schema in tool.input_schema["properties"].items():
                 assert schema.get("description"), f"{tool.name}: {name}"
             assert tool.output_schema["type"] == "object"

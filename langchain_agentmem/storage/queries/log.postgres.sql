@@ -16,7 +16,7 @@ left join content a on a.id = v.attachments_id
 where slot.branch_id = :branch and slot.replaces is null
     and slot.key = any (array(select value from json_array_elements_text(cast(:keys as json))));
 
--- name: insert_entry
+-- fragment: new_entry
 -- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
 -- foreign key, and the operation begins again; a null would silently lose attachments.
 insert into entry (
@@ -30,7 +30,6 @@ values (
         then coalesce((select id from content where hash = cast(:attachments_hash as bytea)), 0) end,
     :document, :created_at, :written_at
 )
-returning id;
 
 -- name: lock_contents
 -- Two transactions that each drop one of the last two references must not both see the other's: the second waits here

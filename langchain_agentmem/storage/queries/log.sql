@@ -34,7 +34,7 @@ returning head;
 insert into content (hash, body) values (:hash, :body)
 on conflict (hash) do nothing;
 
--- name: insert_entry
+-- fragment: new_entry
 insert into entry (
     branch_id, position, replaces, kind, key, role, sender, recipient, round_key,
     content_id, attachments_id, document_id, created_at, written_at
@@ -44,7 +44,13 @@ values (
     (select id from content where hash = :content_hash), (select id from content where hash = :attachments_hash),
     :document, :created_at, :written_at
 )
+
+-- name: insert_entry
+-- include: new_entry
 returning id;
+
+-- name: insert_entries
+-- include: new_entry
 
 -- name: entries_at
 -- What one call wrote, in the order it was given.

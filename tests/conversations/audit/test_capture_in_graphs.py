@@ -64,6 +64,7 @@ def counted(messages):
     return AIMessage(f"You said: {messages[-1].text}", usage_metadata=usage)
 
 
+@pytest.mark.sqlite_suffices
 class TestAChat:
     def test_every_call_is_an_entry(self, memory, trail, handler):
         graph = chat(memory.checkpointer, Scripted(script=counted))
@@ -167,6 +168,7 @@ class TestAChat:
         assert found.value == trail.last()[0]
 
 
+@pytest.mark.sqlite_suffices
 class TestWhatGoesWrong:
     def test_an_error_is_told_and_raised(self, memory, trail, handler):
         graph = chat(memory.checkpointer, Scripted(script=lambda messages: ValueError("no such model")))
@@ -220,6 +222,7 @@ class TestWhatGoesWrong:
             assert memory.verify().ok
 
 
+@pytest.mark.sqlite_suffices
 class TestManyAtOnce:
     def test_graphs_in_threads(self, memory, trail, handler):
         graphs = [chat(memory.checkpointer), chat(InMemorySaver())]

@@ -76,6 +76,7 @@ class TestWhatIsWhole:
         assert read(memory, reading.get, "", ["e"])["e"] == kept
 
 
+@pytest.mark.sqlite_suffices
 class TestWhatIsFound:
     @pytest.mark.parametrize(
         ("change", "number"),
@@ -197,6 +198,7 @@ class TestWhatIsFound:
         assert "number 1 of the audit trail is hidden, but in the search index" in found
 
 
+@pytest.mark.sqlite_suffices
 class TestAHeadThatIsKeptElsewhere:
     def test_it_proves_what_was_before(self, filled):
         kept = read(filled, reading.head)
@@ -246,6 +248,7 @@ class TestAHeadThatIsKeptElsewhere:
         raw(memory, "update audit_head set link = :link", link=link)
 
 
+@pytest.mark.sqlite_suffices
 class TestDamage:
     """What is damaged is told of, and stops nothing else."""
 

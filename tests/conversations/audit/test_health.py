@@ -99,6 +99,7 @@ class TestSizeAndGrowth:
         assert str(found)
 
 
+@pytest.mark.sqlite_suffices
 class TestNamespaces:
     def test_only_what_is_there_and_below_is_looked_at(self, memory):
         add(memory, entry(), path="a\x1f")
@@ -116,6 +117,7 @@ class TestNamespaces:
         assert [each.mean_length for each in found.patterns] == [7, 7]
 
 
+@pytest.mark.sqlite_suffices
 class TestRunaway:
     @pytest.mark.parametrize(
         ("counts", "least", "most"),
@@ -194,6 +196,7 @@ class TestRunaway:
         assert found.name == "Again"
 
 
+@pytest.mark.sqlite_suffices
 class TestPatterns:
     def test_each_conversation_is_told_with_its_counts_and_lengths(self, memory):
         add(memory, entry("12", "345", conversation_id="short", created_at=before(days=3)))
@@ -215,6 +218,7 @@ class TestPatterns:
         assert "… and 35 more" in str(found)
 
 
+@pytest.mark.sqlite_suffices
 class TestTodos:
     @pytest.mark.parametrize(
         ("text", "reply"),

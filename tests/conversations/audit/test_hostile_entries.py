@@ -21,6 +21,8 @@ from langchain_agentmem.conversations.audit.junk import JunkRule
 from langchain_agentmem.conversations.audit.trail import AuditTrail
 from langchain_agentmem.errors import InvalidInput
 
+pytestmark = pytest.mark.sqlite_suffices
+
 BINARY = bytes(range(256)) * 20
 STRANGE = {
     "nul": "a\0b, and c\0",

@@ -21,6 +21,8 @@ from langchain_agentmem.work import NO_STREAM, perform
 
 from .entries import add, call, entry
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 @pytest.fixture
 def quick():

@@ -48,6 +48,7 @@ def settled(request):
     return request.param
 
 
+@pytest.mark.sqlite_suffices
 class TestWhatIsKept:
     @pytest.mark.parametrize("kind", KINDS)
     def test_every_field_of_every_kind_comes_back(self, memory, kind):
@@ -92,6 +93,7 @@ class TestWhatIsKept:
             read(memory, reading.last, "", 1)
 
 
+@pytest.mark.sqlite_suffices
 class TestLastAndPages:
     @pytest.fixture
     def filled(self, memory, settled):
@@ -147,6 +149,7 @@ class TestLastAndPages:
             assert not re.search("TEMP B-TREE|SCAN", told), told
 
 
+@pytest.mark.sqlite_suffices
 class TestManyWriters:
     def test_threads_lose_nothing_and_the_chain_is_whole(self, url):
         with AgentMemory(url) as memory:
@@ -187,6 +190,7 @@ class TestManyWriters:
             assert memory.verify().ok
 
 
+@pytest.mark.sqlite_suffices
 class TestJunk:
     def test_junk_is_hidden_with_its_reasons_and_returns(self, memory, settled):
         kept, other = add(memory, entry("the heron", "nests"), entry("the other", "one"))
@@ -216,6 +220,7 @@ class TestJunk:
         assert memory.verify().ok
 
 
+@pytest.mark.sqlite_suffices
 class TestTodosAndReferences:
     def test_a_todo_is_open_until_it_is_done(self, memory, settled):
         first, second = add(memory, todo("fix the build"), todo("write the docs"))
@@ -288,6 +293,7 @@ class TestTodosAndReferences:
                 write(memory, records.put_reference, "", draft)
 
 
+@pytest.mark.sqlite_suffices
 class TestModelCalls:
     def test_a_call_comes_back_with_its_messages(self, memory):
         one = call(["hello"], "hi there")
@@ -385,6 +391,7 @@ class TestModelCalls:
         assert memory.verify().ok
 
 
+@pytest.mark.sqlite_suffices
 class TestSearch:
     def test_the_trail_is_found_where_it_is_asked_for_and_nowhere_else(self, memory, settled):
         memory.conversation("c").add(role="user", content="The heron nests in the reeds.")
@@ -464,6 +471,7 @@ class TestSearch:
             assert memory.verify().ok
 
 
+@pytest.mark.sqlite_suffices
 class TestReports:
     def test_counts_by_day_and_hour(self, memory):
         at = datetime(2026, 4, 1, 8, tzinfo=UTC)
@@ -528,6 +536,7 @@ class TestArchive:
         assert pages == [2, 2, 1]
 
 
+@pytest.mark.sqlite_suffices
 class TestErase:
     def test_erasing_leaves_nothing_of_it(self, memory, raw, settled):
         add(

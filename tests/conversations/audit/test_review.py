@@ -11,6 +11,8 @@ from langchain_agentmem.errors import InvalidInput
 
 from .entries import BEGIN, add, call, entry, read, todo
 
+pytestmark = pytest.mark.sqlite_suffices
+
 FARTHEST = 2**40 - 1
 
 

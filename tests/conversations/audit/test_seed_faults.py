@@ -55,6 +55,7 @@ class TestO1:
         assert (todo.prompt, todo.reply, todo.status, todo.junk) == ("[TODO] Fix the build system", "", "open", ())
 
 
+@pytest.mark.sqlite_suffices
 class TestO2:
     """Its rule for reflections never matched, and as written would have matched each of them."""
 
@@ -73,6 +74,7 @@ class TestO2:
         assert [bool(each.junk) for each in trail.last(include_junk=True)] == [False, True]
 
 
+@pytest.mark.sqlite_suffices
 class TestO3:
     """It dropped an entry for its prompt, whatever was answered, and kept replies that say nothing."""
 
@@ -106,6 +108,7 @@ class TestO3:
         assert all(each.junk for each in added)
 
 
+@pytest.mark.sqlite_suffices
 class TestO4:
     """It took equal words for the same entry, whoever said them and when."""
 
@@ -124,6 +127,7 @@ class TestO4:
         assert [len(trail.last(9, name)) for name in ("a", "b")] == [2, 4]
 
 
+@pytest.mark.sqlite_suffices
 class TestO5:
     """It took a damaged file for an empty one, and wrote over it."""
 
@@ -244,6 +248,7 @@ class TestO6:
             assert memory.verify().ok
 
 
+@pytest.mark.sqlite_suffices
 class TestO7:
     """It gave everything for the last none, and something odd for fewer."""
 
@@ -256,6 +261,7 @@ class TestO7:
             trail.last(-1)
 
 
+@pytest.mark.sqlite_suffices
 class TestO8:
     """It failed for want of a text, of an object, or of a folder."""
 
@@ -288,6 +294,7 @@ class TestO8:
                 trail.export_document(wrong)
 
 
+@pytest.mark.sqlite_suffices
 class TestO9:
     """It looked for keywords anywhere in a word, and knew no todo that is done or there already."""
 
@@ -313,6 +320,7 @@ class TestO9:
         assert [each.prompt for each in todos] == ["[TODO] Fix the build.", "[TODO] Then add a test."]
 
 
+@pytest.mark.sqlite_suffices
 class TestO10:
     """It looked for its guidelines in one place, added them at each start, and told times by the second."""
 
@@ -350,6 +358,7 @@ class TestO10:
         assert any(each.microsecond for each in times)
 
 
+@pytest.mark.sqlite_suffices
 class TestTheFile:
     """`agent_memory.json` in and out."""
 

@@ -42,6 +42,7 @@ def ask(trail, *names, conversation=None):
     return [trail.add(f"Where is {each}?", f"{each} is at home.", conversation) for each in names]
 
 
+@pytest.mark.sqlite_suffices
 class TestAddAndLast:
     def test_what_was_added_is_given_back(self, trail, clock):
         begun = clock.now
@@ -142,6 +143,7 @@ class TestAddAndLast:
         assert (await trail.aadd_best_practices_reference(tmp_path / "rules.md")).reply == "Be quick."
 
 
+@pytest.mark.sqlite_suffices
 class TestJunk:
     def test_what_says_nothing_is_hidden_with_its_reason(self, trail):
         junk = trail.add("", "")
@@ -253,6 +255,7 @@ class TestTodos:
             trail.todos("all")
 
 
+@pytest.mark.sqlite_suffices
 class TestReflectionsAndReferences:
     def test_what_an_agent_says_of_its_work(self, trail):
         entry = trail.add_self_reflection("I answered 3 questions and learned where Ann lives.")
@@ -312,6 +315,7 @@ class TestReflectionsAndReferences:
                 trail.add_reference(path, "A title")
 
 
+@pytest.mark.sqlite_suffices
 class TestNamespaces:
     def test_each_sees_its_own(self, trail, ann, bob):
         below = AuditTrail(ann._database, ("ann", "work"))
@@ -343,6 +347,7 @@ class TestNamespaces:
             AuditTrail(memory, wrong)
 
 
+@pytest.mark.sqlite_suffices
 class TestSearch:
     def test_entries_are_found_when_asked_for(self, memory, trail):
         memory.conversation("c").add_message(HumanMessage("The heron nests by the lake."))
@@ -392,6 +397,7 @@ class TestSearch:
             trail.archive("yesterday")
 
 
+@pytest.mark.sqlite_suffices
 class TestErasing:
     @pytest.mark.parametrize("how", [{"namespace": ("ann",)}, {"conversation_id": "c", "namespace": ("ann",)}])
     def test_what_is_erased_leaves_no_trace_and_the_chain_holds(self, memory, ann, bob, how):
@@ -426,6 +432,7 @@ def memory_files(memory):
     return [each for each in path.parent.iterdir() if each.name.startswith(path.name)]
 
 
+@pytest.mark.sqlite_suffices
 class TestTheChain:
     """Whatever is done with SQL behind the back of the trail is noticed."""
 
@@ -503,6 +510,7 @@ class TestTheChain:
             trail.verify(wrong)
 
 
+@pytest.mark.sqlite_suffices
 class TestTheWholeMemory:
     @pytest.mark.parametrize("other", ["sqlite", "postgres"])
     def test_it_moves_to_another_database_once(self, memory, ann, new_database, tmp_path, other):

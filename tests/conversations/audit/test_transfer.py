@@ -56,6 +56,7 @@ def exported(memory, tmp_path):
     return path
 
 
+@pytest.mark.sqlite_suffices
 class TestThereAndBack:
     @pytest.mark.parametrize("other", ["sqlite", "postgres"])
     def test_everything_arrives_and_twice_adds_nothing(self, memory, exported, new_database, other, tmp_path):

@@ -23,6 +23,8 @@ from langchain_agentmem.memory.injection.injected import is_injected
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
 
+pytestmark = pytest.mark.sqlite_suffices
+
 PROMPT = ChatPromptTemplate([("system", "Be kind.\n{experiences}"), ("user", "{input}")])
 QUERIES = [PLOT, LOAD, WEATHER]
 EXPECTED = [section([CHARTS]), section([FILES]), ""]

@@ -14,6 +14,8 @@ from langchain_agentmem.memory.experience.sections import section
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
 
+pytestmark = pytest.mark.sqlite_suffices
+
 REFUND = "A customer wants a refund."
 
 

@@ -17,6 +17,8 @@ from tests.compaction.test_middleware import Scripted
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, WEATHER, Picky
 
+pytestmark = pytest.mark.sqlite_suffices
+
 BRIEF = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
 
 

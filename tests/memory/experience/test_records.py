@@ -55,6 +55,7 @@ def held(memory, raw, *tables):
     return tuple(raw(memory, f"select count(*) as n from {table}")[0]["n"] for table in tables)
 
 
+@pytest.mark.sqlite_suffices
 class TestTallies:
     def test_candidates_and_those_that_were_chosen_are_counted(self, memory):
         count(memory, ["a", "b", "c"], {"b"}, minutes=1)
@@ -509,6 +510,7 @@ class TestTransfer:
         assert held(memory, raw) == (0, 0, 0)
 
 
+@pytest.mark.sqlite_suffices
 class TestCare:
     def test_it_is_counted_and_verified(self, memory):
         fill(memory)

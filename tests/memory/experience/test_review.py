@@ -19,6 +19,8 @@ from langchain_agentmem.work import usable_model
 
 from .conftest import PLOT
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 class Variables(TypedDict):
     question: str

@@ -22,6 +22,8 @@ from langchain_agentmem.model import Attachment, AttachmentType, SharedMemoryEnt
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
 
+pytestmark = pytest.mark.sqlite_suffices
+
 ALL = ("charts", "files", "refunds")
 NO_FILE = "FileNotFoundError: sales.csv"
 

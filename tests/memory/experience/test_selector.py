@@ -263,6 +263,7 @@ class PydanticState(BaseModel):
     experiences: str = "old"
 
 
+@pytest.mark.sqlite_suffices
 class TestInAGraph:
     def graph(self, selector, state, memory=None, **more):
         builder = StateGraph(state).add_node("experience", selector).add_edge(START, "experience")

@@ -108,6 +108,7 @@ def exported(filled, tmp_path):
     return tmp_path / "all.jsonl"
 
 
+@pytest.mark.sqlite_suffices
 class TestCounting:
     def test_facts_are_among_what_is_remembered(self, memory):
         before = memory.stats()["memories"]
@@ -177,6 +178,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.sqlite_suffices
 class TestVerifying:
     def test_nothing_is_wrong_with_what_was_done_to_facts(self, filled):
         assert filled.verify().problems == ()

@@ -57,6 +57,7 @@ def alone(monkeypatch):
     monkeypatch.setattr(Attendant, "notify", lambda self: None)
 
 
+@pytest.mark.sqlite_suffices
 class TestMaking:
     def test_by_the_name_of_its_type(self, memory):
         model = Scripted()
@@ -97,6 +98,7 @@ class TestMaking:
         assert contents(memory.facts("b").retrieve_all()) == ["Another", "one", "two"]
 
 
+@pytest.mark.sqlite_suffices
 class TestAdding:
     def test_gives_the_id_under_which_it_is_found(self, memory):
         facts = memory.facts("b")
@@ -214,6 +216,7 @@ class TestRetrieving:
         assert await facts.aretrieve_by_id("nobody") is None
 
 
+@pytest.mark.sqlite_suffices
 class TestChanging:
     def test_a_message_by_its_id(self, memory):
         facts = filled(memory)
@@ -404,6 +407,7 @@ def looks(facts):
     }
 
 
+@pytest.mark.sqlite_suffices
 class TestFiles:
     def test_hold_all_of_it(self, memory, alone, tmp_path):
         facts, undone = busy(memory)
@@ -536,6 +540,7 @@ class TestFiles:
         assert facts.load_from_file(tmp_path / "kg.json") == {"a": 1}
 
 
+@pytest.mark.sqlite_suffices
 class TestDefectsOfTheOriginal:
     """Those that `KGMemory` had there, by their numbers in our notes."""
 

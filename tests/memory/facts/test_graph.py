@@ -38,6 +38,7 @@ def names(found) -> list[tuple[str, int]]:
     return [(each.name, each.distance) for each in found]
 
 
+@pytest.mark.sqlite_suffices
 class TestNeighbours:
     def test_are_what_facts_connect_whichever_way_they_point_the_nearest_first(self, facts):
         assert names(facts.neighbours("Ben")) == [("Ana", 1), ("Globex", 1)]
@@ -73,6 +74,7 @@ class TestNeighbours:
         assert await facts.aneighbours("Ana", 2) == facts.neighbours("Ana", 2)
 
 
+@pytest.mark.sqlite_suffices
 class TestPaths:
     def test_are_the_shortest_chain_of_facts(self, facts):
         chain = facts.path("Ana", "Eve")
@@ -140,6 +142,7 @@ class TestEntities:
         assert await facts.aentities("b") == facts.entities("b")
 
 
+@pytest.mark.sqlite_suffices
 class TestPictures:
     def test_networkx_has_entities_as_nodes_and_facts_as_edges(self, facts):
         graph = facts.to_networkx()

@@ -19,6 +19,8 @@ from langchain_agentmem.memory.facts.texts import KEPT_FAILURES, LONGEST_ANSWER
 
 from .scripted import STYLES, Awaited, ChatModel, Scripted, ToolModel, told
 
+pytestmark = pytest.mark.sqlite_suffices
+
 PATIENCE = 60.0
 MODELS = {
     "a function": lambda script: script,

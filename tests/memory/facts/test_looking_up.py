@@ -13,6 +13,8 @@ from langchain_agentmem.memory.layer import changing
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.sqlite import SqliteEngine
 
+pytestmark = pytest.mark.sqlite_suffices
+
 THINGS = json.dumps([["friend 1", "likes"], ["friend 2", "likes"]])
 LOOKED_UP = {
     "facts_of_subjects": ({"keys": json.dumps(["friend 1", "friend 2"])}, {"memory_subject"}),

@@ -48,6 +48,7 @@ def merge(memory):
     return run
 
 
+@pytest.mark.sqlite_suffices
 class TestFacts:
     def test_what_the_fork_learned_ends_what_the_parent_knew(self, main, merge):
         lives(main, "Oslo", 1, "a")
@@ -305,6 +306,7 @@ def read(messages):
     return {"facts": [{"subject": "Maya", "predicate": "lives in", "object": text, "message": 1}]}
 
 
+@pytest.mark.sqlite_suffices
 class TestMessages:
     def test_what_was_said_comes_and_what_waits_waits_here(self, memory, main, merge):
         fork = main.fork("fork")
@@ -359,6 +361,7 @@ class TestMessages:
         assert main.waiting() == 1
 
 
+@pytest.mark.sqlite_suffices
 class TestNames:
     def test_what_is_agreed_on_the_fork_is_agreed_here(self, main, merge):
         lives(main, "Oslo", 1, who="Maja")
@@ -406,6 +409,7 @@ class TestNames:
         assert main.aliases() == []
 
 
+@pytest.mark.sqlite_suffices
 class TestDifferences:
     def test_tell_what_either_knows_and_of_what_more_was_told(self, memory, main):
         both = lives(main, "Oslo", 1)

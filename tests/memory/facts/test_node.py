@@ -88,6 +88,7 @@ def light(clock, new_id):
         yield memory
 
 
+@pytest.mark.sqlite_suffices
 class TestTurns:
     @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
     async def test_each_message_is_read_once_and_told_of_as_its_source(self, memory, awaited):
@@ -241,6 +242,7 @@ class TestFailing:
         assert len(facts.failures()) == 1
 
 
+@pytest.mark.sqlite_suffices
 class TestRewinding:
     @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
     async def test_a_message_that_is_changed_in_the_past_takes_its_facts_with_it(self, memory, awaited):
@@ -339,6 +341,7 @@ class TestRewinding:
         assert {hit.text for hit in memory.search("Maya lives", kinds=["fact"], config=before)} >= {porto}
 
 
+@pytest.mark.sqlite_suffices
 class TestRunsThatFail:
     def test_a_node_that_is_retried_remembers_once(self, memory):
         reader = Reader()

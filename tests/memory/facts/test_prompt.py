@@ -10,6 +10,8 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.budget import Budget
 
+pytestmark = pytest.mark.sqlite_suffices
+
 JANUARY, MARCH, JUNE = (datetime(2024, month, 1, tzinfo=UTC) for month in (1, 3, 6))
 LISBON = "- Ana lives in Lisbon (from 2024-01-01 until 2024-03-01, past)"
 PORTO = "- Ana lives in Porto (since 2024-03-01, confidence 0.8)"

@@ -74,6 +74,7 @@ EVERYTHING = {
 }
 
 
+@pytest.mark.sqlite_suffices
 class TestRemovingAMessage:
     @pytest.mark.parametrize("how", REMOVALS)
     def test_takes_what_nothing_else_tells_of_and_what_it_had_ended_goes_on(self, memory, how):
@@ -256,6 +257,7 @@ def message_of(key, text):
     return {"role": "user", "content": text, "message_id": key}
 
 
+@pytest.mark.sqlite_suffices
 class TestWhatTheMemoryOfFactsWasTold:
     def test_a_message_takes_its_facts_and_what_it_waits_for(self, memory):
         facts = memory.facts("user")
@@ -291,6 +293,7 @@ class TestWhatTheMemoryOfFactsWasTold:
         assert memory.verify().problems == ()
 
 
+@pytest.mark.sqlite_suffices
 class TestEditingAMessage:
     def test_keeps_its_facts_whose_evidence_is_what_it_says_now(self, memory):
         chat, facts = say(memory, "chat", "a"), memory.facts("user")
@@ -304,6 +307,7 @@ class TestEditingAMessage:
         assert facts.get(key) is None
 
 
+@pytest.mark.sqlite_suffices
 class TestSessions:
     def test_a_reset_session_takes_what_its_posts_told(self, memory):
         session, facts = memory.session("s"), memory.facts("user")
@@ -593,6 +597,7 @@ class TestTraces:
         assert {row["sampled"] for row in samples} <= {"memory.kind"}
 
 
+@pytest.mark.sqlite_suffices
 class TestWhileAModelIsAsked:
     @pytest.mark.parametrize("answer", ["no", "wrong"])
     def test_nothing_is_kept_of_an_answer_about_what_is_gone_meanwhile(self, url, answer):
@@ -668,6 +673,7 @@ class refusing:  # noqa: N801 - reads as a verb
             self._run("drop trigger refuse")
 
 
+@pytest.mark.sqlite_suffices
 class TestLookingUp:
     """Whoever removes one message pays for what rests on it, not for all that was ever told."""
 

@@ -17,6 +17,8 @@ from langchain_agentmem.memory import FactsConfig, KGMemory, fact_tools
 from langchain_agentmem.memory.facts.tools import LIMIT, OPERATIONS, QUOTED, SOURCES
 from langchain_agentmem.memory.operations.telling import MOST
 
+pytestmark = pytest.mark.sqlite_suffices
+
 AT = {"configurable": {"thread_id": "t"}}
 
 
