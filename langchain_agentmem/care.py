@@ -294,6 +294,7 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
 
     Raises:
         InvalidInput: The file cannot be written.
+        StorageError: Something is damaged.
     """
     low, high = range_of(())
     branches = yield query.list_branches(low=low, high=high, kind=log.CONVERSATION, name=None)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -87,6 +88,18 @@ class CopyReport:
     was_complete: bool = False
 
 
+def named_place(target: str | os.PathLike[str]) -> str:
+    """The text that names where something goes.
+
+    Raises:
+        InvalidInput: It is neither a path nor a URL.
+    """
+    name = os.fspath(target) if isinstance(target, str | os.PathLike) else None
+    if not isinstance(name, str):
+        raise _no_place(target)
+    return name
+
+
 def place_of(target: str) -> Place:
     """Where a copy goes.
 
@@ -101,8 +114,12 @@ def place_of(target: str) -> Place:
 
         return PostgresPlace(target)
     if not target.strip() or "\0" in target or "://" in target:
-        raise InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {target!r}.")
+        raise _no_place(target)
     return SqlitePlace(target)
+
+
+def _no_place(target: object) -> InvalidInput:
+    return InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {target!r:.100}.")
 
 
 def copy(
@@ -351,4 +368,4 @@ def _merged(
             their, our = next(theirs, None), next(ours, None)
 
 
-__all__ = ["CopyProgress", "CopyReport", "Progress", "copy", "place_of"]
+__all__ = ["CopyProgress", "CopyReport", "Progress", "copy", "named_place", "place_of"]

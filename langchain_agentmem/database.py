@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.conversations.audit import records as audit
@@ -50,6 +50,27 @@ class Writing(Protocol):
     def close(self) -> object:
         """Write it."""
         ...
+
+
+class Parts(Generic[T]):
+    """Parts that are in use. Others may be made, in any thread, while somebody goes through them.
+
+    Args:
+        parts: The first of them.
+    """
+
+    def __init__(self, *parts: T) -> None:
+        self._parts = weakref.WeakSet(parts)
+        self._changing = threading.Lock()
+
+    def add(self, part: T) -> None:
+        """Keep a part as long as somebody else does."""
+        with self._changing:
+            self._parts.add(part)
+
+    def __iter__(self) -> Iterator[T]:
+        with self._changing:
+            return iter(list(self._parts))
 
 
 class Database:
@@ -108,8 +129,8 @@ class Database:
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
         self.worker = Worker(self.engine)
         self.runs = Runs()
-        self.remembering: weakref.WeakSet[Remembering] = weakref.WeakSet([self.runs])
-        self.writing: weakref.WeakSet[Writing] = weakref.WeakSet()
+        self.remembering: Parts[Remembering] = Parts(self.runs)
+        self.writing: Parts[Writing] = Parts()
         self._keeper = Keeper(self.engine, self.measures)
         self._closes_itself = weakref.finalize(self, _close, self.worker, self._keeper, self.engine)
         self.embedder: Embedder | None = None
@@ -127,7 +148,7 @@ class Database:
 
     def close(self) -> None:
         """Close the database; what runs is waited for."""
-        for each in list(self.writing):
+        for each in self.writing:
             each.close()
         if self.embedder is not None:
             self.embedder.close()

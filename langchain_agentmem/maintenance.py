@@ -28,9 +28,8 @@ from langchain_agentmem.conversations import listing
 from langchain_agentmem.conversations.listing import Listed
 from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.conversations.saved import checked_retention
-from langchain_agentmem.copying import CopyReport, Progress, copy, place_of
+from langchain_agentmem.copying import CopyReport, Progress, copy, named_place, place_of
 from langchain_agentmem.database import Database, Outputs
-from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import ConversationErased, Event, MessagesStored
 from langchain_agentmem.files import path_of_file
 from langchain_agentmem.finding import TEXTS
@@ -249,6 +248,10 @@ class Maintenance:
         """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database.
 
         What was measured of this database (`stats`) stays with it.
+
+        Raises:
+            InvalidInput: The file cannot be written.
+            StorageError: Something is damaged; `verify` tells more. No file was written.
         """
         return perform(self._exporting(path), self.database)
 
@@ -416,9 +419,7 @@ class Maintenance:
         return target
 
     def _copying(self, target: str | os.PathLike[str], progress: Progress | None, *, force: bool) -> Work[CopyReport]:
-        place = os.fspath(target) if isinstance(target, str | os.PathLike) else None
-        if not isinstance(place, str):
-            raise InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {target!r:.100}.")
+        place = named_place(target)
         copying = partial(copy, self.database.engine, place, TEXTS, force=force, progress=progress)
 
         def work() -> Work[CopyReport]:
@@ -494,7 +495,7 @@ class Maintenance:
 
     def _let_go(self, erased: Sequence[Address]) -> None:
         """After an erasure: this process remembers nothing either, and the hooks are told."""
-        for each in list(self.database.remembering):
+        for each in self.database.remembering:
             each.forget()
         for at in erased:
             self._tell(ConversationErased, at)

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from langchain_agentmem import care
-from langchain_agentmem.copying import Progress, copy, place_of
+from langchain_agentmem.copying import Progress, copy, named_place, place_of
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.files import is_database, path_of_file
@@ -62,7 +62,7 @@ def restore(
         InvalidInput: The file is missing or of another kind, or something is stored at the target.
         StorageError: What was restored is not whole, or a database failed. The target is as it was.
     """
-    file, name = path_of_file(source), os.fspath(target)
+    file, name = path_of_file(source), named_place(target)
     if not file.is_file():
         raise InvalidInput(f"There is no backup at {str(file)!r}.")
     if Path(name).exists() and file.samefile(name):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +14,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory, ConversationMemory, InvalidInput, SessionMemory
+from langchain_agentmem.database import Parts
 from langchain_agentmem.errors import MemoryClosed, StorageError
 
 
@@ -164,3 +167,28 @@ class TestNamespaceOfTheRun:
 
     def test_outside_a_run_it_is_the_root(self, memory):
         assert memory.conversation("chat").namespace == memory.session("chat").namespace == ()
+
+
+def test_parts_can_be_gone_through_while_others_are_made():
+    class Part:
+        pass
+
+    parts, made, interval = Parts(*(first := [Part() for _ in range(500)])), [], sys.getswitchinterval()
+    ended = threading.Event()
+
+    def make():
+        while not ended.is_set() and len(made) < 200_000:
+            made.append(Part())
+            parts.add(made[-1])
+
+    maker = threading.Thread(target=make)
+    sys.setswitchinterval(1e-6)
+    maker.start()
+    try:
+        assert all(set(first) <= set(parts) for _ in range(50))
+    finally:
+        ended.set()
+        maker.join()
+        sys.setswitchinterval(interval)
+    first.clear()
+    assert len(list(parts)) == len(made)

@@ -30,7 +30,7 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel
 
-from langchain_agentmem.errors import MessageError
+from langchain_agentmem.errors import DatabaseUnreadable, MessageError
 from langchain_agentmem.messages import (
     AgentCallMsg,
     Message,
@@ -437,7 +437,7 @@ class TestRefusals:
         ],
     )
     def test_damaged_bytes_are_refused(self, body):
-        with pytest.raises(MessageError):
+        with pytest.raises(DatabaseUnreadable, match=r"'m' is damaged; verify\(\) tells more"):
             decode_body(body, "m")
 
     @pytest.mark.parametrize("thing", ["text", {"role": "user"}, None, Message(role="user")])

@@ -18,7 +18,7 @@ from langchain_agentmem import __version__
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.commands.audit import audit
 from langchain_agentmem.commands.branches import branches, diff
-from langchain_agentmem.commands.console import EPILOG, AsJson, Existing, existing, print_json
+from langchain_agentmem.commands.console import EPILOG, AsJson, Existing, count, existing, print_json
 from langchain_agentmem.commands.doctor import doctor
 from langchain_agentmem.commands.experiences import experiences
 from langchain_agentmem.commands.facts import facts
@@ -26,7 +26,7 @@ from langchain_agentmem.commands.figures import print_stats
 from langchain_agentmem.commands.moving import backup, copy, erase, export, import_, prune, restore, verify
 from langchain_agentmem.commands.searching import search
 from langchain_agentmem.commands.threads import show, threads
-from langchain_agentmem.demo.screen import Screen
+from langchain_agentmem.demo.screen import JsonScreen, Screen
 
 if TYPE_CHECKING:
     from langchain_agentmem.stores.importing import ImportReport
@@ -60,6 +60,11 @@ questions about them from memory. A transcript is JSON, one object like this or 
 
 "image", "answer", "evidence", "category" and "questions" may be left out. The file of the LoCoMo
 benchmark is accepted as it is.
+
+JSON: one object a line. Of each exchange type ("exchange"), speaker, said, answer, recalled (as `search` has it),
+process and conversation; with --transcript, in place of speaker, process and conversation: transcript, category,
+expected, evidence, ms. At last type ("summary"), messages, conversations; with --transcript also questions,
+with_evidence, k, recall_at_k, by_category, ms_per_question, bytes, seconds.
 """
 
 
@@ -96,13 +101,14 @@ def demo(
         int, typer.Option(min=1, max=1000, metavar="N", help="Recall at most so much for each question.")
     ] = 10,
     process: Annotated[int, typer.Option(hidden=True)] = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Watch an agent that remembers."""
     # Imported here: the other commands need no LangGraph, and start in half the time without.
     from langchain_agentmem.demo.exam import sit_exam  # noqa: PLC0415
     from langchain_agentmem.demo.story import SECOND_PROCESS, second_process, tell_story  # noqa: PLC0415
 
-    screen = Screen()
+    screen = JsonScreen() if as_json else Screen()
     if process == SECOND_PROCESS and database is not None:
         second_process(screen, database=database, model=model, limit=limit)
         return
@@ -173,7 +179,7 @@ def import_checkpoints(
         print_json(dataclasses.asdict(report))
         return
     Screen().line(
-        f"{report.checkpoints:,} checkpoints of {report.threads:,} threads were copied; "
+        f"{count(report.checkpoints, 'checkpoint')} of {count(report.threads, 'thread')} were copied; "
         f"{report.known:,} were there already."
     )
 

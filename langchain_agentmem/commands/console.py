@@ -1,4 +1,4 @@
-"""What the commands share: how a database, a namespace and a time are named, and how JSON is printed."""
+"""What the commands share: how a database, a namespace and a time are named, how is counted, and JSON."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.retrieval.search import Recollection
 from langchain_agentmem.storage.health import file_of
 
 DATABASE_VARIABLE = "AGENTMEM_DATABASE"
@@ -96,6 +97,14 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
+def counted(number: int, things: str) -> str:
+    """A number of what is named as several: "1 thread", "2 branches", "1 memory"."""
+    for several, one in (("ies", "y"), ("ches", "ch"), ("s", "")):
+        if things.endswith(several):
+            return count(number, things.removesuffix(several) + one, things)
+    return f"{number:,} {things}"
+
+
 def size(number: float) -> str:
     """A number of bytes: "812 B", "1.5 MB"."""
     for unit in ("B", "kB", "MB", "GB"):
@@ -105,6 +114,25 @@ def size(number: float) -> str:
     return f"{number:,.1f} TB"
 
 
-def print_json(value: Any) -> None:
-    """Print a value as JSON, in ASCII, so that no console and no encoding can spoil it."""
-    typer.echo(json.dumps(value, indent=2))
+def hit(found: Recollection) -> dict[str, Any]:
+    """What a search found, as JSON has it."""
+    return {
+        "kind": found.kind,
+        "id": found.id,
+        "text": found.text,
+        "score": found.score,
+        "namespace": list(found.namespace),
+        "conversation_id": found.conversation_id,
+        "created_at": found.created_at.isoformat(),
+        "why": {"terms": dict(found.why.terms), "signals": dict(found.why.signals)},
+    }
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Print a value as JSON, in ASCII, so that no console and no encoding can spoil it.
+
+    Args:
+        value: The value.
+        indent: By how many spaces what lies within is moved; None for all on one line.
+    """
+    typer.echo(json.dumps(value, indent=indent))

@@ -19,7 +19,7 @@ from langchain_agentmem.commands.console import (
     print_json,
     time_named,
 )
-from langchain_agentmem.commands.meant import branch_home, checkpoint_at, one_thread
+from langchain_agentmem.commands.meant import MAIN, branch_home, checkpoint_at, one_thread
 from langchain_agentmem.demo.screen import Screen, shortened
 from langchain_agentmem.errors import InvalidInput
 
@@ -35,7 +35,7 @@ def facts(
     entity: Annotated[str | None, typer.Argument(metavar="ENTITY", help="Only facts that name it.")] = None,
     database: Existing,
     namespace: Whose = None,
-    branch: Annotated[str, typer.Option("--branch", metavar="NAME", help="A named branch of memory.")] = "main",
+    branch: Annotated[str, typer.Option("--branch", metavar="NAME", help="A named branch of memory.")] = MAIN,
     thread: Annotated[
         str | None, typer.Option("--thread", metavar="ID", help="The memory of this thread, in place of a branch.")
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from langchain_agentmem.commands.console import count
 from langchain_agentmem.demo.screen import Screen
 from langchain_agentmem.stats import Stats
 
@@ -23,7 +24,7 @@ def print_stats(screen: Screen, stats: Stats, *, slowest: int) -> None:
     _sizes(screen, stats)
     screen.heading("Tokens kept out of prompts")
     if stats["shortened_prompts"]:
-        screen.line(f"  {stats['tokens_kept_out']:,} in {_prompts(stats['shortened_prompts'])}")
+        screen.line(f"  {stats['tokens_kept_out']:,} in {count(stats['shortened_prompts'], 'prompt')}")
     else:
         screen.line("  none yet: no compaction was used", "dim")
     _caches(screen, stats)
@@ -45,9 +46,9 @@ def _caches(screen: Screen, stats: Stats) -> None:
         screen.line("  none was asked yet", "dim")
     longest = max(map(len, stats["caches"]), default=0)
     for name, asked in stats["caches"].items():
-        count = asked["hits"] + asked["misses"]
-        rate = asked["hits"] / count if count else 0.0
-        screen.line(f"  {name:<{longest}}  {rate:>5.0%}  {asked['hits']:,} of {count:,}")
+        calls = asked["hits"] + asked["misses"]
+        rate = asked["hits"] / calls if calls else 0.0
+        screen.line(f"  {name:<{longest}}  {rate:>5.0%}  {asked['hits']:,} of {calls:,}")
 
 
 def _operations(screen: Screen, stats: Stats, slowest: int) -> None:
@@ -66,7 +67,3 @@ def _operations(screen: Screen, stats: Stats, slowest: int) -> None:
         )
     if left := len(stats["operations"]) - len(shown):
         screen.line(f"  and {left:,} more: --slowest {len(stats['operations'])}", "dim")
-
-
-def _prompts(count: int) -> str:
-    return "1 prompt" if count == 1 else f"{count:,} prompts"

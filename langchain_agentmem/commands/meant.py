@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
 
+MAIN = "main"
+"""The branch that is meant where none is named."""
 _OWN = ("__", "branch:")
 """How the names of LangGraph's own channels begin."""
 
@@ -72,14 +74,14 @@ def branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tupl
         *names: The names of the branches.
 
     Raises:
-        InvalidInput: There is none, or there are several.
+        InvalidInput: There is none, or there are several. `MAIN` alone is in every namespace.
     """
     within = namespace_named(namespace or "")
     held: dict[tuple[str, ...], set[str]] = {}
     for each in memory.branches(within):
         held.setdefault(each.namespace, set()).add(each.name)
     homes = [where for where, there in held.items() if there.issuperset(names)]
-    if within in homes:
+    if within in homes or (not homes and names == (MAIN,)):  # it begins with the first write, and is empty before
         return within
     if not homes:
         everywhere = set().union(*held.values())

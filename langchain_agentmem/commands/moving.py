@@ -20,6 +20,7 @@ from langchain_agentmem.commands.console import (
     Existing,
     Within,
     count,
+    counted,
     existing,
     named,
     namespace_named,
@@ -46,7 +47,7 @@ def backup(*, file: File, database: Existing, as_json: AsJson = False) -> None:
     with _interruptible("Nothing was written."), existing(database) as memory, _busy("Copying"):
         path = memory.backup(file)
     size = path.stat().st_size
-    _tell(f"{path} was written: {size:,} bytes.", {"path": str(path), "bytes": size}, as_json=as_json)
+    _tell(f"{path} was written: {count(size, 'byte')}.", {"path": str(path), "bytes": size}, as_json=as_json)
 
 
 def restore(
@@ -73,8 +74,8 @@ def export(*, file: File, database: Existing, as_json: AsJson = False) -> None:
     """
     with _interruptible("Nothing was written."), existing(database) as memory, _busy("Writing"):
         report = memory.export(file)
-    counted = dataclasses.asdict(report)
-    _tell(f"{file} was written: {_counts(counted)}.", {"path": file, **counted}, as_json=as_json)
+    told = dataclasses.asdict(report)
+    _tell(f"{file} was written: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
 
 
 def import_(
@@ -99,8 +100,8 @@ def import_(
         raise InvalidInput(f"There is no export at {file!r}.")
     with _interruptible("Nothing was imported."), AgentMemory(database) as memory, _busy("Reading"):
         report = memory.import_(file)
-    counted = dataclasses.asdict(report)
-    _tell(f"{file} was imported. New are {_counts(counted)}.", {"path": file, **counted}, as_json=as_json)
+    told = dataclasses.asdict(report)
+    _tell(f"{file} was imported. New are {_counts(told)}.", {"path": file, **told}, as_json=as_json)
 
 
 def copy(
@@ -147,7 +148,7 @@ def verify(*, database: Existing, as_json: AsJson = False) -> None:
         screen = Screen()
         for problem in report.problems:
             screen.line(problem, "red")
-        checked = ", ".join(f"{value:,} {name}" for name, value in report.checked.items())
+        checked = ", ".join(counted(value, name) for name, value in report.checked.items())
         screen.line(f"{'All is well' if report.ok else count(len(report.problems), 'problem')}: checked {checked}.")
     if not report.ok:
         raise typer.Exit(1)
@@ -246,7 +247,7 @@ def prune(
     _tell(
         f"{count(report.checkpoints, 'checkpoint')} of {count(report.threads, 'thread')} and "
         f"{count(report.messages, 'message')} of {count(report.conversations, 'conversation')} {would}removed, "
-        f"{count(report.archived, 'entry', 'entries')} {would}compressed by {report.saved_bytes:,} bytes.",
+        f"{count(report.archived, 'entry', 'entries')} {would}compressed by {count(report.saved_bytes, 'byte')}.",
         dataclasses.asdict(report),
         as_json=as_json,
     )
@@ -311,9 +312,9 @@ def _interruptible(left: str) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _counts(counted: Mapping[str, int]) -> str:
+def _counts(told: Mapping[str, int]) -> str:
     """What there is of what was counted."""
-    return ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in counted.items() if value) or "nothing"
+    return ", ".join(counted(value, name) for name, value in told.items() if value) or "nothing"
 
 
 def _tell(text: str, value: Mapping[str, Any], *, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from langchain_agentmem.commands.console import (
     Existing,
     Within,
     existing,
+    hit,
     minute,
     named,
     namespace_named,
@@ -19,7 +20,7 @@ from langchain_agentmem.commands.console import (
     time_named,
 )
 from langchain_agentmem.demo.screen import Screen, shortened
-from langchain_agentmem.retrieval.search import Recollection, Why
+from langchain_agentmem.retrieval.search import Why
 
 
 def search(
@@ -67,7 +68,7 @@ def search(
             after=after,
         )
     if as_json:
-        print_json([_as_dict(each) for each in found])
+        print_json([hit(each) for each in found])
         return
     screen = Screen()
     for number, each in enumerate(found, 1):
@@ -89,16 +90,3 @@ def reasons(why: Why) -> str:
     if signals:
         parts.append(("also " if parts else "") + ", ".join(signals))
     return "; ".join(parts) or "no reason"
-
-
-def _as_dict(found: Recollection) -> dict[str, Any]:
-    return {
-        "kind": found.kind,
-        "id": found.id,
-        "text": found.text,
-        "score": found.score,
-        "namespace": list(found.namespace),
-        "conversation_id": found.conversation_id,
-        "created_at": found.created_at.isoformat(),
-        "why": {"terms": dict(found.why.terms), "signals": dict(found.why.signals)},
-    }

@@ -213,7 +213,7 @@ def restore(at: log.Address, records: Sequence[dict[str, Any]]) -> Steps[int]:
                 "now": int(each["created_at"]),
             }
             key = each["through"]
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, StorageError) as error:
             raise InvalidInput(f"The record of a compaction is damaged: {error!r}.") from error
         slot = None if key is None else (yield query.slot_of_key(branch=branch, key=key))
         if slot is not None and not slot:

@@ -16,11 +16,12 @@ from langchain_agentmem.clock import is_time
 from langchain_agentmem.conversations import log
 from langchain_agentmem.conversations.entries import check_langchain, plain
 from langchain_agentmem.encoding import read_plain, write_plain
-from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages import decode_body
 from langchain_agentmem.model import Attachment, Round
 from langchain_agentmem.namespaces import id_of
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
 
 Record = Mapping[str, Any]
 
@@ -29,11 +30,17 @@ _TEXTS = ("role", "sender", "recipient", "round_key")
 
 
 def dump(at: log.Address) -> Steps[list[dict[str, Any]]]:
-    """Every version of everything in a conversation, as records."""
+    """Every version of everything in a conversation, as records.
+
+    Raises:
+        DatabaseUnreadable: Something is damaged, so that `restore` would refuse it.
+    """
     branches = yield query.find_branch(path=at.path, kind=log.CONVERSATION, name=at.name)
     if not branches:
         return []
     rows = yield query.dump_entries(branch=branches[0]["id"])
+    for row in rows:
+        _check(row, at)
     return [
         {
             "call": row["position"],
@@ -98,6 +105,16 @@ def _is_behind(versions: Sequence[bytes], key: str, records: Sequence[Record]) -
     return versions[-1] in told
 
 
+def _check(row: Row, at: log.Address) -> None:
+    try:
+        _readable(row["kind"], row["body"], row["attachments"], row["key"])
+    except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
+        raise DatabaseUnreadable(
+            f"{row['key']!r:.100} of the conversation {at.name!r:.100} is damaged and cannot be exported; verify() "
+            f"tells more. {error}"
+        ) from error
+
+
 def _call(record: Record) -> tuple[int, bool, int]:
     try:
         return _whole(record["call"]), bool(record["edit"]), _whole(record["written_at"])
@@ -122,7 +139,7 @@ def _entry(record: Record) -> log.Entry:
             recipient=_name(record.get("recipient")),
             round_key=_name(record.get("round_key")),
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
         raise InvalidInput(f"This record is damaged: {error!r}.") from error
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.commands.console import count
 from langchain_agentmem.demo.agent import Exchange, ask, build_agent
 from langchain_agentmem.demo.model import QuotingModel, real_model
 from langchain_agentmem.demo.reading import read_transcripts
@@ -30,7 +31,6 @@ TOP = 10
 """Among how many of the recalled messages evidence counts as found."""
 
 EXAMPLES = 3
-SHOWN = 3
 
 
 class Answered(NamedTuple):
@@ -81,14 +81,15 @@ def sit_exam(
     with AgentMemory(database) as memory:
         begun = time.perf_counter()
         for each in transcripts:
-            title = f"Living through {each.name} ({each.turns:,} turns)"
+            title = f"Living through {each.name} ({count(each.turns, 'turn')})"
             for session in screen.progress(title, each.sessions, unit="sessions"):
                 live(memory, session, namespace=(each.name,))
         lived = time.perf_counter() - begun
         answered = _answers(screen, memory, transcripts, chat_model, questions=questions, limit=limit)
         stored = memory.stats()
     _print_examples(screen, answered)
-    _print_summary(screen, answered, stored, lived=lived, top=min(TOP, limit))
+    figures = _figures(answered, stored, lived=lived, top=min(TOP, limit))
+    screen.summary(figures, _lines(figures))
     return answered
 
 
@@ -138,35 +139,81 @@ def _answers(
 
 
 def _print_examples(screen: Screen, answered: Sequence[Answered]) -> None:
-    """Print some questions, spread over all; a star marks what holds the answer."""
+    """Print some questions; a star marks what holds the answer."""
     if not answered:
         return
     screen.heading("Some of the questions; * marks the turns that hold the answer")
-    step = max(1, len(answered) // EXAMPLES)
-    for each in answered[::step][:EXAMPLES]:
-        screen.line()
-        screen.line(f"  {each.transcript}: {each.question.text}", "cyan")
-        screen.line(f"  Agent: {each.exchange.answer}", "green")
-        if each.question.answer is not None:
-            screen.line(f"  Expected: {each.question.answer}")
-        screen.recollections(each.exchange.recalled, most=SHOWN, marked=each.question.evidence)
+    for each in screen.examples(answered, EXAMPLES):
+        screen.exchange(
+            {
+                "transcript": each.transcript,
+                "category": each.question.category,
+                "said": each.question.text,
+                "answer": each.exchange.answer,
+                "expected": each.question.answer,
+                "evidence": sorted(each.question.evidence),
+                "ms": 1000 * each.seconds,
+                "recalled": each.exchange.recalled,
+            }
+        )
 
 
-def _print_summary(screen: Screen, answered: Sequence[Answered], stored: Stats, *, lived: float, top: int) -> None:
+class _Share(TypedDict):
+    """How much of the evidence was recalled for some questions."""
+
+    recall_at_k: float
+    questions: int
+
+
+class _Figures(TypedDict):
+    """How the exam went; None where nothing tells."""
+
+    questions: int
+    with_evidence: int
+    k: int
+    recall_at_k: float | None
+    by_category: dict[str, _Share]
+    ms_per_question: float | None
+    messages: int
+    conversations: int
+    bytes: int
+    seconds: float
+
+
+def _figures(answered: Sequence[Answered], stored: Stats, *, lived: float, top: int) -> _Figures:
     counted = [each for each in answered if each.question.evidence]
-    screen.heading("Summary")
-    screen.line(f"  questions         {len(answered):,} ({len(counted):,} with evidence)")
-    if counted and top:
-        screen.line(f"  recall@{top:<2}         {fmean(each.recall(top) for each in counted):.3f}")
-        categories: dict[str, list[Answered]] = defaultdict(list)
-        for each in counted:
-            if each.question.category is not None:
-                categories[each.question.category].append(each)
-        for name, members in sorted(categories.items()):
-            share = fmean(each.recall(top) for each in members)
-            screen.line(f"    category {name}: {share:.3f} of {len(members):,} questions")
-    if answered:
-        screen.line(f"  ms per question   {1000 * fmean(each.seconds for each in answered):.1f}")
-    screen.line(f"  messages stored   {stored['messages']:,} in {stored['conversations']:,} conversations")
-    screen.line(f"  database size     {stored['bytes'] / 1e6:.1f} MB")
-    screen.line(f"  living took       {lived:.1f} s")
+    categories: dict[str, list[float]] = defaultdict(list)
+    for each in counted:
+        if each.question.category is not None:
+            categories[each.question.category].append(each.recall(top))
+    return {
+        "questions": len(answered),
+        "with_evidence": len(counted),
+        "k": top,
+        "recall_at_k": fmean(each.recall(top) for each in counted) if counted else None,
+        "by_category": {
+            name: {"recall_at_k": fmean(shares), "questions": len(shares)}
+            for name, shares in sorted(categories.items())
+        },
+        "ms_per_question": 1000 * fmean(each.seconds for each in answered) if answered else None,
+        "messages": stored["messages"],
+        "conversations": stored["conversations"],
+        "bytes": stored["bytes"],
+        "seconds": lived,
+    }
+
+
+def _lines(told: _Figures) -> Iterator[str]:
+    """What people are told of the figures."""
+    yield ""
+    yield "Summary"
+    yield f"  questions         {told['questions']:,} ({told['with_evidence']:,} with evidence)"
+    if told["recall_at_k"] is not None:
+        yield f"  recall@{told['k']:<2}         {told['recall_at_k']:.3f}"
+    for name, share in told["by_category"].items():
+        yield f"    category {name}: {share['recall_at_k']:.3f} of {count(share['questions'], 'question')}"
+    if told["ms_per_question"] is not None:
+        yield f"  ms per question   {told['ms_per_question']:.1f}"
+    yield f"  messages stored   {told['messages']:,} in {count(told['conversations'], 'conversation')}"
+    yield f"  database size     {told['bytes'] / 1e6:.1f} MB"
+    yield f"  living took       {told['seconds']:.1f} s"

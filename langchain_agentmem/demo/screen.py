@@ -1,5 +1,7 @@
 """What the demo and the commands print: lines of plain text, tables, and a progress bar where somebody is watching.
 
+The demo tells programs in JSON what it tells people in lines (`JsonScreen`).
+
 What memory holds was written by others, so it is printed as text: no markup, and no characters that a terminal would
 obey or a reader would not see; they are shown as their numbers.
 """
@@ -7,8 +9,8 @@ obey or a reader would not see; they are shown as their numbers.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypedDict, TypeVar
 
 from rich import box
 from rich.cells import cell_len
@@ -17,16 +19,49 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from langchain_agentmem.commands.console import counted, hit, print_json
 from langchain_agentmem.demo.fence import speaker_of
 from langchain_agentmem.retrieval.search import Recollection
 
 T = TypeVar("T")
 
 LONGEST_LINE = 160
+RECALLED = 3
+"""How much of what was recalled is printed for an exchange."""
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
 """They belong to the spelling of some languages, and to pictures that are made of several."""
+
+
+class Told(TypedDict, total=False):
+    """One turn of talk with the agent.
+
+    Attributes:
+        process: The process that it took place in.
+        conversation: The conversation's id.
+        speaker: Who spoke to the agent.
+        transcript: The transcript that was asked about; nobody is named as its speaker.
+        category: The kind of question.
+        said: What was said to the agent.
+        answer: What it answered.
+        expected: What it should have answered.
+        evidence: The ids of the messages that hold the answer.
+        ms: Milliseconds that it took.
+        recalled: What the agent recalled, the best first.
+    """
+
+    process: int
+    conversation: str
+    speaker: str
+    transcript: str
+    category: str | None
+    said: str
+    answer: str
+    expected: str | None
+    evidence: Sequence[str]
+    ms: float
+    recalled: Sequence[Recollection]
 
 
 class Screen:
@@ -118,16 +153,52 @@ class Screen:
             self.line(f"   {star} recalled [{where}] {speaker_of(each)}: {shortened(each.text)}")
             self.line(f"       why: {each.why}", "dim")
 
+    def exchange(self, told: Told, *, most: int = RECALLED) -> None:
+        """Print one turn of talk.
+
+        Args:
+            told: It.
+            most: How much to print of what was recalled. Default: `RECALLED`.
+        """
+        if most:
+            self.line()
+        self.line(f"  {told.get('speaker') or told['transcript']}: {told['said']}", "cyan")
+        self.line(f"  Agent: {told['answer']}", "green")
+        if (expected := told.get("expected")) is not None:
+            self.line(f"  Expected: {expected}")
+        if most:
+            self.recollections(told["recalled"], most=most, marked=told.get("evidence", ()))
+
+    def examples(self, items: Sequence[T], most: int) -> Sequence[T]:
+        """Those of many that are worth printing, spread over all.
+
+        Args:
+            items: All.
+            most: How many.
+        """
+        return items[:: max(1, len(items) // most)][:most]
+
+    def summary(self, figures: Mapping[str, Any], lines: Iterable[str]) -> None:
+        """Print what came of it all.
+
+        Args:
+            figures: By name, for programs.
+            lines: The same, for people.
+        """
+        del figures
+        for line in lines:
+            self.line(line)
+
     def progress(self, title: str, items: Sequence[T], *, unit: str) -> Iterator[T]:
         """Go through items while showing how far it went; where nobody watches, say so in one line.
 
         Args:
             title: What is being done.
             items: The items.
-            unit: What they are called.
+            unit: What several of them are called.
         """
         if not self._console.is_terminal:
-            self.line(f"{title}: {len(items):,} {unit}")
+            self.line(f"{title}: {counted(len(items), unit)}")
             yield from items
             return
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
@@ -137,6 +208,30 @@ class Screen:
     def flush(self) -> None:
         """Hand over what was printed, before another process prints."""
         self._console.file.flush()
+
+
+class JsonScreen(Screen):
+    """Prints exchanges and the summary, each as one line of JSON, and nothing else."""
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """Print nothing."""
+
+    def progress(self, title: str, items: Sequence[T], *, unit: str) -> Iterator[T]:  # noqa: ARG002 - as its base has it
+        """Go through items."""
+        yield from items
+
+    def exchange(self, told: Told, *, most: int = RECALLED) -> None:  # noqa: ARG002 - all of it is printed
+        """Print one turn of talk."""
+        recalled = [hit(each) for each in told["recalled"]]
+        print_json({"type": "exchange", **told, "recalled": recalled}, indent=None)
+
+    def examples(self, items: Sequence[T], most: int) -> Sequence[T]:  # noqa: ARG002
+        """All of them."""
+        return items
+
+    def summary(self, figures: Mapping[str, Any], lines: Iterable[str]) -> None:  # noqa: ARG002
+        """Print the figures."""
+        print_json({"type": "summary", **figures}, indent=None)
 
 
 def printable(text: str) -> str:

@@ -13,15 +13,15 @@ import sys
 from langchain_core.language_models import BaseChatModel
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.demo.agent import ask, build_agent
+from langchain_agentmem.commands.console import count
+from langchain_agentmem.demo.agent import Agent, ask, build_agent
 from langchain_agentmem.demo.model import QuotingModel, real_model
-from langchain_agentmem.demo.screen import Screen
+from langchain_agentmem.demo.screen import RECALLED, JsonScreen, Screen
 from langchain_agentmem.errors import InvalidInput
 
 PERSON = "Irena"
 NAMESPACE = ("irena",)
-FIRST_PROCESS, SECOND_PROCESS = 1, 2
-SHOWN = 3
+SECOND_PROCESS = 2
 
 TALKS = {
     "new-flat": (
@@ -72,6 +72,7 @@ def tell_story(screen: Screen, *, database: str, model: str | None, limit: int) 
     screen.flush()
     command = [sys.executable, "-m", "langchain_agentmem", "demo", "--process", str(SECOND_PROCESS)]
     command += ["--database", database, "--limit", str(limit), *(("--model", model) if model else ())]
+    command += ["--json"] if isinstance(screen, JsonScreen) else []
     return subprocess.run(command, check=False).returncode  # noqa: S603 - this very package, without a shell
 
 
@@ -87,9 +88,7 @@ def first_process(screen: Screen, *, database: str, model: str | None, limit: in
                 continue
             screen.line(f"Conversation {conversation!r}")
             for said in sayings:
-                told = ask(agent, said, conversation_id=conversation, namespace=NAMESPACE, speaker=PERSON)
-                screen.line(f"  {PERSON}: {said}")
-                screen.line(f"  Agent: {told.answer}")
+                _say(screen, agent, said, conversation, most=0)
     screen.line(f"Process {os.getpid()} has closed the database.")
 
 
@@ -101,14 +100,27 @@ def second_process(screen: Screen, *, database: str, model: str | None, limit: i
         agent = build_agent(memory, chat_model, limit=limit)
         conversation = memory.conversation(namespace=NAMESPACE).conversation_id
         for question in QUESTIONS:
-            screen.line()
-            told = ask(agent, question, conversation_id=conversation, namespace=NAMESPACE, speaker=PERSON)
-            screen.line(f"  {PERSON}: {question}", "cyan")
-            screen.line(f"  Agent: {told.answer}", "green")
-            screen.recollections(told.recalled, most=SHOWN)
+            _say(screen, agent, question, conversation)
         stored = memory.stats()
-    screen.line()
-    screen.line(f"The database holds {stored['messages']} messages in {stored['conversations']} conversations.")
+    messages, conversations = stored["messages"], stored["conversations"]
+    held = f"The database holds {count(messages, 'message')} in {count(conversations, 'conversation')}."
+    screen.summary({"messages": messages, "conversations": conversations}, ("", held))
+
+
+def _say(screen: Screen, agent: Agent, said: str, conversation: str, *, most: int = RECALLED) -> None:
+    """Say something to the agent, and print what came of it."""
+    answer, recalled = ask(agent, said, conversation_id=conversation, namespace=NAMESPACE, speaker=PERSON)
+    screen.exchange(
+        {
+            "process": os.getpid(),
+            "conversation": conversation,
+            "speaker": PERSON,
+            "said": said,
+            "answer": answer,
+            "recalled": recalled,
+        },
+        most=most,
+    )
 
 
 def _model(name: str | None) -> BaseChatModel:

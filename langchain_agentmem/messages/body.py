@@ -6,12 +6,13 @@ body, which is stored once. Dictionaries inside keep the order of their keys, si
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.encoding import TAG, encode, read_plain, write_plain
-from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages.value import Message, as_time, kept_fields
 
 _TAGGED = f'"{TAG}"'.encode()
@@ -44,16 +45,17 @@ def decode_body(body: bytes, message_id: str) -> Message:
         A message equal to the one that was written, of the same types throughout.
 
     Raises:
-        MessageError: The bytes are damaged.
+        DatabaseUnreadable: The bytes are damaged.
     """
     try:
         fields = read_plain(body)
+        if not isinstance(fields, dict):
+            raise MessageError("Its body is not a dictionary.")
+        fields["message_id"] = message_id
+        return Message.from_dict(fields, tagged=_TAGGED in body)
     except InvalidInput as error:
-        raise MessageError(f"The message {message_id!r} cannot be read. {error}") from error
-    if not isinstance(fields, dict):
-        raise MessageError(f"The message {message_id!r} is damaged: its body is not a dictionary.")
-    fields["message_id"] = message_id
-    return Message.from_dict(fields, tagged=_TAGGED in body)
+        which = f"The message {message_id!r:.100}" if message_id else "A message"
+        raise DatabaseUnreadable(f"{which} is damaged; verify() tells more. {error}") from error
 
 
 def same_body(one: bytes, other: bytes) -> bool:
@@ -76,12 +78,13 @@ def body_text(body: bytes) -> str:
         body: What `encode_body` gave.
 
     Raises:
-        MessageError: The bytes are damaged.
+        DatabaseUnreadable: The bytes are damaged.
     """
     if _TAGGED not in body:
-        fields = read_plain(body)
-        if isinstance(fields, dict) and isinstance(text := fields.get("content"), str):
-            return text
+        with suppress(InvalidInput):
+            fields = read_plain(body)
+            if isinstance(fields, dict) and isinstance(text := fields.get("content"), str):
+                return text
     return decode_body(body, "").text
 
 

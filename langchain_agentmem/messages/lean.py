@@ -140,7 +140,7 @@ def message_of(body: bytes, message_id: str | None) -> BaseMessage:
         A new message.
 
     Raises:
-        MessageError: The body is damaged.
+        DatabaseUnreadable: The body is damaged.
     """
     message = to_langchain(decode_body(body, message_id or "-"))
     message.__dict__["id"] = message_id

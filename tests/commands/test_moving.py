@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem import AgentMemory
+from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.conversations.audit import records as audit
 from langchain_agentmem.conversations.audit.entry import AuditEntry
 from langchain_agentmem.conversations.audit.rows import Draft
@@ -138,6 +138,8 @@ class TestBackupAndRestore:
         assert "is damaged, and was not restored" in refused(agentmem("restore", copy, target, "--force"), 3)
         with AgentMemory(target) as memory:
             assert len(memory.conversation("precious")) == 1
+        with pytest.raises(InvalidInput, match="not to 5"):
+            AgentMemory.restore(copy, 5)  # type: ignore[arg-type]
         export = tmp_path / "export"
         fine(agentmem("export", str(export), "--database", database))
         export.write_text(export.read_text().rpartition('{"record": "end"')[0])
@@ -172,6 +174,24 @@ class TestExportAndImport:
             assert len(memory.conversation("precious")) == 1
         again = json.loads(fine(agentmem("import", file, "--database", target, "--json")))
         assert (again["entries"], again["checkpoints"], again["audit"]) == (0, 0, 0)
+
+    def test_a_damaged_message_is_refused_by_all_that_read_it(self, agentmem, database, tmp_path):
+        with closing(sqlite3.connect(database)) as connection:
+            sql = "update content set body = x'7b7d' where id = (select content_id from entry where key = 'ada-7')"
+            connection.execute(sql)
+            connection.commit()
+        file = tmp_path / "export"
+        on = ("--database", database)
+        for command in (
+            ("show", "one", "--namespace", "ada"),
+            ("search", "pond", "--limit", "99"),
+            ("export", str(file)),
+        ):
+            line = refused(agentmem(*command, *on), 3)
+            assert line.startswith(("The message 'ada-7' is damaged", "'ada-7' of the conversation 'one' is damaged"))
+            assert "verify() tells more" in line
+        assert not file.exists()
+        assert "is not what was stored" in agentmem("verify", *on).stdout
 
     def test_a_mistyped_path_of_an_export_makes_no_database(self, agentmem, tmp_path):
         assert "There is no export" in refused(agentmem("import", "typo", "--database", str(tmp_path / "x.db")))
@@ -232,13 +252,13 @@ class TestErasing:
     def test_a_rehearsal_tells_what_would_go_and_changes_nothing(self, agentmem, database):
         before = Path(database).read_bytes()
         said = fine(agentmem("erase", "--database", database, "--namespace", "ada", "--dry-run"))
-        assert said == "1 conversations, 30 entries would be erased.\n"
+        assert said == "1 conversation, 30 entries would be erased.\n"
         assert len(messages(database)) == 30
         assert Path(database).read_bytes() == before
 
     def test_where_nobody_can_be_asked_nothing_is_erased(self, agentmem, database):
         line = refused(agentmem("erase", "--database", database, "--namespace", "ada"))
-        assert line.startswith("This deletes in ada, for ever: 1 conversations, 30 entries. There is no terminal")
+        assert line.startswith("This deletes in ada, for ever: 1 conversation, 30 entries. There is no terminal")
         assert len(messages(database)) == 30
 
     @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")

@@ -403,6 +403,13 @@ class TestFacts:
         assert lines("facts", "Nobody") == ["No such facts are known."]
         assert lines("facts", "--limit", "1")[-1] == "… and 1 more: --limit 2"
 
+    def test_a_database_without_facts_knows_none(self, lines, told, refused, tmp_path):
+        path = str(tmp_path / "empty.db")
+        AgentMemory(path).close()
+        assert lines("facts", "--database", path) == ["No such facts are known."]
+        assert told("facts", "--database", path) == []
+        assert "no branch 'nope'" in refused("facts", "--branch", "nope", "--database", path)
+
     def test_neighbours(self, lines, told):
         near = told("facts", "Ana", "--neighbours", "--depth", "2")
         assert [(each["name"], each["distance"]) for each in near] == [("Lisbon", 1), ("Portugal", 2)]

@@ -11,7 +11,7 @@ from rich.console import Console
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.demo.exam import live, sit_exam
 from langchain_agentmem.demo.reading import SAMPLE, read_transcripts
-from langchain_agentmem.demo.screen import Screen
+from langchain_agentmem.demo.screen import JsonScreen, Screen
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -107,6 +107,27 @@ class TestExam:
         assert max(len(each.exchange.recalled) for each in answered) == 2
         assert "recall@2" in printed.getvalue()
         assert sit(questions=0) == []
+
+    def test_as_json_every_question_is_told_and_what_came_of_all(self, capsys, url):
+        arguments = {"transcript": SAMPLE, "database": url, "model": None, "questions": None, "limit": 10}
+        answered = sit_exam(JsonScreen(), **arguments)
+        *exchanges, summary = map(json.loads, capsys.readouterr().out.splitlines())
+        assert [each["said"] for each in exchanges] == [each.question.text for each in answered]
+        first = answered[0]
+        assert (exchanges[0]["transcript"], exchanges[0]["category"]) == (first.transcript, first.question.category)
+        assert (exchanges[0]["answer"], exchanges[0]["expected"]) == (first.exchange.answer, first.question.answer)
+        assert exchanges[0]["evidence"] == sorted(first.question.evidence)
+        assert [each["id"] for each in exchanges[0]["recalled"]] == [each.id for each in first.exchange.recalled]
+        assert (summary["type"], summary["questions"], summary["messages"], summary["k"]) == ("summary", 15, 60, 10)
+        assert summary["recall_at_k"] == pytest.approx(sum(each.recall(10) for each in answered) / 15)
+        assert sum(each["questions"] for each in summary["by_category"].values()) == 15
+        assert min(summary[name] for name in ("conversations", "bytes", "seconds", "ms_per_question")) > 0
+
+    def test_as_json_an_exam_without_questions_has_no_shares(self, capsys):
+        arguments = {"transcript": SAMPLE, "database": ":memory:", "model": None, "questions": 0, "limit": 10}
+        sit_exam(JsonScreen(), **arguments)
+        [summary] = map(json.loads, capsys.readouterr().out.splitlines())
+        assert (summary["recall_at_k"], summary["ms_per_question"], summary["by_category"]) == (None, None, {})
 
 
 class TestScreen:

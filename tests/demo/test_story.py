@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import tempfile
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.demo.story import QUESTIONS, TALKS
+from langchain_agentmem.demo.story import PERSON, QUESTIONS, TALKS
 
 from ..forking import COMMAND, Forks  # noqa: TID252 - what tests share lies beside them
 
@@ -51,9 +52,23 @@ class TestTheStory:
             assert memory.stats()["messages"] == 2 * (6 + len(QUESTIONS))
             assert memory.verify().ok
 
-    def test_a_kept_database_is_gone_on_with(self, tmp_path):
+    def test_as_json_it_is_one_object_a_line_and_what_is_kept_is_gone_on_with(self, tmp_path):
         database = str(tmp_path / "kept.db")
-        demo("--database", database)
+        run = demo("--database", database, "--json")
+        assert (run.returncode, run.stderr) == (0, "")
+        *exchanges, summary = map(json.loads, run.stdout.splitlines())
+        assert summary == {"type": "summary", "messages": 22, "conversations": 3}
+        sayings = [said for talk in TALKS.values() for said in talk]
+        assert [each["said"] for each in exchanges] == [*sayings, *QUESTIONS]
+        assert {each["type"] for each in exchanges} == {"exchange"}
+        assert {each["speaker"] for each in exchanges} == {PERSON}
+        assert len({each["process"] for each in exchanges}) == 2
+        assert [each["conversation"] for each in exchanges[:6]] == [name for name, talk in TALKS.items() for _ in talk]
+        asked = exchanges[6]
+        assert "“For years he has wanted a copper smoker for his bees.”" in asked["answer"]
+        arguments = ("search", QUESTIONS[0], "--database", database, "--namespace", "irena", "--json")
+        searched = json.loads(INTERPRETERS[0].run(COMMAND, *arguments).stdout)
+        assert asked["recalled"][0].keys() == searched[0].keys()
         again = demo("--database", database)
         assert again.returncode == 0
         assert again.stdout.count("not lived again") == len(TALKS)

@@ -13,7 +13,7 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_agentmem import AgentMemory, embedding, jobs, worker
 from langchain_agentmem.embedding import BATCH
-from langchain_agentmem.errors import InvalidInput, MemoryClosed, StorageError
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MemoryClosed, StorageError
 from langchain_agentmem.jobs import Wanted
 from langchain_agentmem.retrieval import vectors
 from langchain_agentmem.storage.engine import READER_THREADS
@@ -141,7 +141,7 @@ class TestRefusing:
         memory.database.embedder.close()
         said(memory, "This is damaged.", "My cat sleeps.")
         raw(memory, "update content set body = :body where id = (select min(id) from content)", body=b"x")
-        with pytest.raises(InvalidInput):
+        with pytest.raises(DatabaseUnreadable):
             memory.settle()
         assert memory.database.engine.read(vectors.count_waiting) == 1
 

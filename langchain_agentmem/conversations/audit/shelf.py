@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.conversations.entries import plain
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.messages import Message, body_text, decode_body, encode_body
 from langchain_agentmem.storage import Steps, content, query
 
@@ -106,7 +106,7 @@ def texts(shelf: int, numbers: Iterable[int]) -> Steps[dict[int, str]]:
     rows = yield query.audit_messages_in(shelf=shelf, ranges=wanted)
     found: dict[int, str] = {}
     for row in rows:
-        with suppress(InvalidInput):
+        with suppress(DatabaseUnreadable):
             found[int(row["number"])] = body_text(bytes(row["body"]))
     return found
 
@@ -116,7 +116,7 @@ def messages(shelf: int, lists: Iterable[Sequence[Range]]) -> Steps[dict[int, Me
     rows = yield query.audit_messages_in(shelf=shelf, ranges=json.dumps(covered(lists)))
     found: dict[int, Message] = {}
     for row in rows:
-        with suppress(InvalidInput):
+        with suppress(DatabaseUnreadable):
             found[int(row["number"])] = decode_body(bytes(row["body"]), row["key"])
     return found
 

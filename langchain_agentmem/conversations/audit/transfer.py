@@ -43,7 +43,7 @@ def dump(low: str, high: str, write: Callable[[Mapping[str, Any]], object]) -> S
         How many entries there were.
 
     Raises:
-        DatabaseUnreadable: An entry is damaged.
+        DatabaseUnreadable: An entry is damaged, or a message of one.
     """
     sent: dict[int, list[shelf.Range]] = {}
     written = after = 0
@@ -163,14 +163,15 @@ def _dump_messages(
     sent[row["shelf_id"]] = shelf.covered([before, ranges])
     found = yield query.audit_messages_in(shelf=row["shelf_id"], ranges=json.dumps(new))
     for each in found:
-        body = read_plain(bytes(each["body"]))
+        body = bytes(each["body"])
+        decode_body(body, each["key"])  # what is damaged could not come back
         write(
             {
                 "record": MESSAGE,
                 "shelf": row["shelf_id"],
                 "number": each["number"],
                 "id": each["key"],
-                "body": body,
+                "body": read_plain(body),
             }
         )
 

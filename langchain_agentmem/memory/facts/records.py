@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_agentmem.clock import is_time
-from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.memory.facts.account import BESIDE, state, told
 from langchain_agentmem.memory.facts.names import entity_key, predicate_key
 from langchain_agentmem.memory.facts.reading import DUE, FACT, FAILURE, FORMER, TEXT
@@ -47,7 +47,7 @@ def draft_of(record: Any) -> Draft:
     """
     try:
         return _draft(record)
-    except (AttributeError, KeyError, MessageError, StopIteration, TypeError, ValueError) as error:
+    except (AttributeError, DatabaseUnreadable, KeyError, StopIteration, TypeError, ValueError) as error:
         raise InvalidInput(f"The file is damaged: this is no record of a memory of facts: {record!r:.100}.") from error
 
 

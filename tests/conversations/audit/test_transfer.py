@@ -8,7 +8,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.conversations.audit import check, keeping, reading, records
 from langchain_agentmem.conversations.audit.rows import Draft
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.namespaces import range_of
 
 from .entries import BEGIN, add, call, entry, read, todo, versions, write
@@ -54,6 +54,15 @@ def exported(memory, tmp_path):
     path = tmp_path / "export.jsonl"
     assert memory.export(path).audit == 7
     return path
+
+
+@pytest.mark.sqlite_suffices
+def test_a_damaged_message_is_not_exported(memory, raw, tmp_path):
+    fill(memory)
+    raw(memory, "update content set body = :body where id = (select min(id) from content)", body=b"{}")
+    with pytest.raises(DatabaseUnreadable, match="damaged"):
+        memory.export(tmp_path / "export.jsonl")
+    assert list(tmp_path.glob("*export*")) == []
 
 
 @pytest.mark.sqlite_suffices
