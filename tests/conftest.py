@@ -21,6 +21,7 @@ from langchain_agentmem import AgentMemory, delivery
 from langchain_agentmem.storage.queries import for_psycopg
 
 from .emptying import PostgresDatabases, SqliteDatabases, quick_in_memory, started
+from .forking import Forks
 
 ENGINES = ("sqlite", "postgres")
 IN_MEMORY = Path("/dev/shm")
@@ -150,6 +151,20 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[st
 def url(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> str:
     """The path or URL of an empty database; a test that asks for it runs on both engines."""
     return new_database(request.param)
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """An interpreter that has imported the commands and what examples import, and forks for each program."""
+    ours = (
+        "commands.app", "compaction.node", "compaction.state", "conversations.audit.trail", "demo.exam", "demo.story",
+        "memory.experience.library", "memory.experience.selector", "memory.facts.kg", "memory.layers",
+        "storage.postgres_health", "storage.postgres_tables", "storage.sqlite_tables",
+        "stores.checkpoints", "stores.importing", "stores.sources",
+    )  # fmt: skip
+    modules = ("langgraph.graph", "langchain.agents", *(f"langchain_agentmem.{name}" for name in ours))
+    with Forks(tmp_path_factory.mktemp("forks"), *modules) as forks:
+        yield forks
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from langchain_agentmem import AgentMemory, ConversationMemory, InvalidInput, Se
 from langchain_agentmem.database import Parts
 from langchain_agentmem.errors import MemoryClosed, StorageError
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 class TestOpening:
     def test_a_block_closes_it(self, url):

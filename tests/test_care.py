@@ -295,6 +295,7 @@ class TestErasing:
         assert memory.erase(namespace=("nobody",)).entries == 0
 
 
+@pytest.mark.sqlite_suffices
 class TestVerifying:
     @pytest.fixture
     def filled(self, memory):
@@ -421,6 +422,7 @@ class TestBackup:
             assert (await memory.abackup(tmp_path / "copy")).exists()
 
 
+@pytest.mark.sqlite_suffices
 class TestTransfer:
     @pytest.mark.parametrize("target", ["sqlite", "postgres"])
     def test_what_was_exported_comes_back_equal(self, memory, new_database, target, tmp_path):

@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +39,9 @@ def command(*arguments: str) -> list[str]:
 INTERPRETERS: list[Forks] = []
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _interpreter(tmp_path_factory) -> Iterator[None]:
-    modules = ("commands", "demo.story", "demo.exam", "stores.checkpoints", "stores.importing", "stores.sources")
-    with Forks(tmp_path_factory.mktemp("commands"), *(f"langchain_agentmem.{name}" for name in modules)) as forks:
-        INTERPRETERS[:] = [forks]
-        yield
+@pytest.fixture(autouse=True)
+def _interpreter(forks) -> None:
+    INTERPRETERS[:] = [forks]
 
 
 def agentmem(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

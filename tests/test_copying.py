@@ -27,7 +27,6 @@ from langchain_agentmem.storage.sqlite_tables import SqlitePlace, _Portions
 from langchain_agentmem.storage.tables import MADE_ANEW, TABLES, reading
 
 from .everything import fill, with_vectors
-from .forking import Forks
 
 INTERRUPTED = """
 import os, signal, sys
@@ -62,13 +61,6 @@ def full(tmp_path_factory) -> str:
 @pytest.fixture
 def source(full, tmp_path) -> str:
     return str(shutil.copy(full, tmp_path / "source.db"))
-
-
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory):
-    modules = ("agent_memory", "copying", "storage.postgres_tables", "storage.sqlite_tables", "stores.checkpoints")
-    with Forks(tmp_path_factory.mktemp("forks"), *(f"langchain_agentmem.{name}" for name in modules)) as forks:
-        yield forks
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -213,10 +205,10 @@ class TestEverything:
 class TestInterruptions:
     @pytest.mark.parametrize(("doing", "portions"), [("copying", 12), ("checking", 5), ("indexing", 4)])
     def test_kill_9_loses_a_portion_at_most_and_the_next_call_goes_on(
-        self, doing, portions, source, target, interpreter, tmp_path
+        self, doing, portions, source, target, forks, tmp_path
     ):
         arguments = (source, target, doing, str(portions), str(int(signal.SIGKILL)))
-        assert interpreter.run(INTERRUPTED, *arguments).returncode == -signal.SIGKILL
+        assert forks.run(INTERRUPTED, *arguments).returncode == -signal.SIGKILL
         assert not Path(target).exists() or not filled(target)  # the place is as it was
         report = copied(source, target)
         assert report.known >= min(portions - 1, 20)

@@ -31,6 +31,8 @@ from langchain_agentmem.events import (
     MessageUpdated,
 )
 
+pytestmark = pytest.mark.sqlite_suffices
+
 STORED = MessagesStored(namespace=("acme",), conversation_id="c", message_ids=("m1", "m2"))
 UPDATED = MessageUpdated(namespace=("acme",), conversation_id="c", message_id="m1")
 RESET = MemoryResetEvent(agent_name="Researcher", timestamp=datetime(2026, 1, 2, tzinfo=UTC))

@@ -154,6 +154,7 @@ class TestMeasuring:
         assert here.so_far()
 
 
+@pytest.mark.sqlite_suffices
 class TestKeeping:
     def test_it_adds_up_over_processes(self, url):
         use(url, times=2)
@@ -253,6 +254,7 @@ def _failing():
     yield
 
 
+@pytest.mark.sqlite_suffices
 class TestNobodyIsWaitedFor:
     """Measures are lost where something is in the way, and nothing else is."""
 
@@ -358,6 +360,7 @@ def _locked(engine):
     holder.join()
 
 
+@pytest.mark.sqlite_suffices
 class TestTheirCare:
     def test_exports_leave_them_out(self, url, new_database, tmp_path):
         use(url)
@@ -400,6 +403,7 @@ class TestTheirCare:
             assert not any(word in found for word in ("kestrel", "grackle", "plover"))
 
 
+@pytest.mark.sqlite_suffices
 class TestParts:
     def test_every_table_is_part_of_something(self, memory, raw):
         dialect = memory.database.engine.dialect
@@ -480,6 +484,7 @@ def fill(memory):
     memory.conversation("d").clear()
 
 
+@pytest.mark.sqlite_suffices
 class TestWhatIsTold:
     def test_it_is_what_is_documented(self, memory):
         told = memory.stats()

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.namespaces import id_of, namespace_of, path_of, range_of, resolve
 
+pytestmark = pytest.mark.sqlite_suffices
+
 labels = st.text(
     st.characters(exclude_categories=("Cs",), exclude_characters="".join(map(chr, [*range(32), 127]))),
     min_size=1,

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.conversations.audit.trail import AuditTrail
-from tests.forking import COMMAND, Forks
-
-
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory) -> Iterator[Forks]:
-    modules = ("commands", "conversations.audit.trail")
-    with Forks(tmp_path_factory.mktemp("commands"), *(f"langchain_agentmem.{name}" for name in modules)) as forks:
-        yield forks
+from tests.forking import COMMAND
 
 
 @pytest.fixture
-def agentmem(interpreter):
+def agentmem(forks):
     def run(*arguments, **environment):
-        done = interpreter.run(COMMAND, "audit", *map(str, arguments), **environment)
+        done = forks.run(COMMAND, "audit", *map(str, arguments), **environment)
         assert "Traceback" not in done.stderr
         assert "\x1b" not in done.stdout
         return done

@@ -18,7 +18,7 @@ from langchain_agentmem import AgentMemory, diagnosis
 from langchain_agentmem.diagnosis import diagnose
 from langchain_agentmem.storage import health, postgres_health
 from langchain_agentmem.testing import WordEmbeddings
-from tests.forking import COMMAND, Forks
+from tests.forking import COMMAND
 
 
 @pytest.fixture
@@ -41,15 +41,9 @@ def problem(url, name, *, deep=False):
     return finding
 
 
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory):
-    with Forks(tmp_path_factory.mktemp("doctor"), "langchain_agentmem.commands.app") as forks:
-        yield forks
-
-
 @pytest.fixture
-def agentmem(interpreter):
-    return lambda *arguments, **environment: interpreter.run(COMMAND, *arguments, **environment)
+def agentmem(forks):
+    return lambda *arguments, **environment: forks.run(COMMAND, *arguments, **environment)
 
 
 class TestTheCommand:

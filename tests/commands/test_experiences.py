@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import yaml
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory, Experience
-from tests.forking import COMMAND, ENVIRONMENT, Forks
+from tests.forking import COMMAND, ENVIRONMENT
 
 FILES = Experience(
     "file-validation", ("Coder",), "Use when files are read, or a FileNotFoundError occurred.", "Look first — naïvely."
@@ -21,17 +20,10 @@ FILES = Experience(
 CHARTS = Experience("charts", (), "Use when a chart or a plot is drawn. \x1b[31m\u202e", "Label both axes.")
 
 
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory) -> Iterator[Forks]:
-    modules = ("commands", "memory.experience.library", "memory.experience.selector")
-    with Forks(tmp_path_factory.mktemp("commands"), *(f"langchain_agentmem.{name}" for name in modules)) as forks:
-        yield forks
-
-
 @pytest.fixture
-def agentmem(interpreter):
+def agentmem(forks):
     def run(*arguments, **environment):
-        done = interpreter.run(COMMAND, "experiences", *map(str, arguments), **environment)
+        done = forks.run(COMMAND, "experiences", *map(str, arguments), **environment)
         assert "Traceback" not in done.stderr
         assert "\x1b" not in done.stdout
         return done

@@ -20,7 +20,7 @@ from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.conversations.audit import records as audit
 from langchain_agentmem.conversations.audit.entry import AuditEntry
 from langchain_agentmem.conversations.audit.rows import Draft
-from tests.forking import COMMAND, Forks
+from tests.forking import COMMAND
 from tests.stores.graphs import at, chat_graph
 
 with contextlib.suppress(ImportError):
@@ -37,22 +37,15 @@ moving._Bar.copied = moving._Bar.checking = moving._Bar.pruned = stop
 """
 
 
-@pytest.fixture(scope="module")
-def interpreter(tmp_path_factory):
-    modules = ("commands.app", "stores.checkpoints", "storage.postgres_tables", "storage.postgres_health")
-    with Forks(tmp_path_factory.mktemp("commands"), *(f"langchain_agentmem.{name}" for name in modules)) as forks:
-        yield forks
+@pytest.fixture
+def agentmem(forks):
+    return lambda *arguments, **environment: forks.run(COMMAND, *arguments, **environment)
 
 
 @pytest.fixture
-def agentmem(interpreter):
-    return lambda *arguments, **environment: interpreter.run(COMMAND, *arguments, **environment)
-
-
-@pytest.fixture
-def interrupted(interpreter):
+def interrupted(forks):
     """Runs a command that is interrupted as soon as it tells how far it has come."""
-    return lambda *arguments: interpreter.run(INTERRUPTING + COMMAND, *arguments)
+    return lambda *arguments: forks.run(INTERRUPTING + COMMAND, *arguments)
 
 
 @pytest.fixture(scope="module")

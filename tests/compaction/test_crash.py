@@ -59,13 +59,6 @@ TALK = """
 """
 
 
-@pytest.fixture
-def forks(tmp_path_factory):
-    modules = ("langgraph.graph", "langchain_agentmem.compaction.node", "langchain_agentmem.compaction.state")
-    with Forks(tmp_path_factory.mktemp("talks"), "langchain_agentmem.stores.checkpoints", *modules) as forks:
-        yield forks
-
-
 def killed(forks: Forks, url: str, asked: Path, turns: int, seconds: float) -> int:
     """How many turns a process made before it was killed, so many seconds after so many turns."""
     run = forks.run_killed(textwrap.dedent(TALK), url, str(asked), lines=1 + turns, after=seconds)

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,12 +19,9 @@ pytestmark = pytest.mark.sqlite_suffices
 INTERPRETERS: list[Forks] = []
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _interpreter(tmp_path_factory) -> Iterator[None]:
-    modules = ("commands", "demo.story", "demo.exam")
-    with Forks(tmp_path_factory.mktemp("demo"), *(f"langchain_agentmem.{name}" for name in modules)) as forks:
-        INTERPRETERS[:] = [forks]
-        yield
+@pytest.fixture(autouse=True)
+def _interpreter(forks) -> None:
+    INTERPRETERS[:] = [forks]
 
 
 def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from ..forking import Forks  # noqa: TID252 - what tests share lies beside them
-
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 DOCS = EXAMPLES.parent / "docs"
 LINES = 80
@@ -145,14 +143,6 @@ PRINTS = {
 
 def test_every_example_has_its_promise():
     assert {path.name for path in EXAMPLES.glob("*.py")} == PRINTS.keys()
-
-
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory):
-    ours = ("stores.checkpoints", "compaction.node", "memory.layers", "memory.facts.kg", "conversations.audit.trail")
-    modules = ("langgraph.graph", "langchain.agents", *(f"langchain_agentmem.{name}" for name in ours))
-    with Forks(tmp_path_factory.mktemp("outputs"), *modules) as forks:
-        yield forks
 
 
 def ran(forks, name, *arguments, **environment):

@@ -155,6 +155,7 @@ class TestRefusing:
         assert len(embeddings.documents) < 10
 
 
+@pytest.mark.sqlite_suffices
 class TestWaiting:
     async def test_searches_that_wait_for_the_model_keep_nobody_from_reading(self, opened):
         embeddings = Choosy()

@@ -11,6 +11,8 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.retrieval.analysis import different, terms
 
+pytestmark = pytest.mark.sqlite_suffices
+
 ODD = [
     "",
     " ",

@@ -37,6 +37,7 @@ def counts(memory, raw, tables=TABLES):
     return {table: raw(memory, f"select count(*) as n from {table}")[0]["n"] for table in tables}
 
 
+@pytest.mark.sqlite_suffices
 class TestPlaces:
     def test_a_number_says_where_a_document_stands(self, memory, raw):
         say(memory, "c", ["one", "two"])
@@ -114,6 +115,7 @@ class TestPlaces:
         assert texts(memory, "cat", conversation_id="c") == ["cat first", "cat last"]
 
 
+@pytest.mark.sqlite_suffices
 class TestLeavingNothing:
     @pytest.mark.parametrize("how", ["erase", "clear", "namespace", "everything"])
     def test_what_was_erased_has_no_row_left(self, memory, raw, how):
@@ -159,6 +161,7 @@ def all_at_once(tasks):
         return [future.result() for future in [pool.submit(run, task) for task in tasks]]
 
 
+@pytest.mark.sqlite_suffices
 class TestManyWriters:
     def test_threads_that_begin_the_same_conversation_share_it(self, url):
         with AgentMemory(url) as one, AgentMemory(url) as two:

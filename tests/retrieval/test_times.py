@@ -81,6 +81,7 @@ class TestWhen:
         assert texts(memory, "What was it on 8 May 2025?") == ["Three."]
 
 
+@pytest.mark.sqlite_suffices
 class TestQuotationMarks:
     @pytest.mark.parametrize("marks", ['""', "“”", "«»"])
     def test_what_holds_the_phrase_word_by_word_rises(self, memory, marks):

@@ -68,6 +68,7 @@ def found(memory, query, **options):
     return [each.text for each in memory.search(query, **options)]
 
 
+@pytest.mark.sqlite_suffices
 class TestFinding:
     def test_what_means_the_same_is_found_at_once(self, opened):
         memory = opened()
@@ -133,6 +134,7 @@ class TestFinding:
         assert all("vectors" not in each.why.signals for each in memory.search("feline"))
 
 
+@pytest.mark.sqlite_suffices
 class TestWaiting:
     def test_what_was_stored_without_embeddings_gets_its_vectors_later(self, url, opened):
         with AgentMemory(url) as plain:

@@ -248,6 +248,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.sqlite_suffices
 class TestVerifying:
     @pytest.mark.parametrize("damage", DAMAGE)
     def test_damage_is_found(self, filled, raw, damage):

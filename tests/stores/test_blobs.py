@@ -49,6 +49,7 @@ ODD_KEYS = [
 ]
 
 
+@pytest.mark.sqlite_suffices
 class TestStandardSync(BaseStoreSyncTests[bytes]):
     """LangChain's own tests of a store."""
 
@@ -61,6 +62,7 @@ class TestStandardSync(BaseStoreSyncTests[bytes]):
         return (b"one", b"", b"\x00\xff")
 
 
+@pytest.mark.sqlite_suffices
 class TestStandardAsync(BaseStoreAsyncTests[bytes]):
     """LangChain's own tests of a store that is awaited."""
 
@@ -83,6 +85,7 @@ def rows(memory, raw, table="blob"):
     return row["number"]
 
 
+@pytest.mark.sqlite_suffices
 class TestGetting:
     def test_values_come_in_the_order_of_the_keys_asked_for(self, store):
         store.mset([("a", b"1"), ("b", b"2"), ("c", b"3")])
@@ -135,6 +138,7 @@ class TestGetting:
         assert isinstance(store, BaseStore)
 
 
+@pytest.mark.sqlite_suffices
 class TestKeys:
     @pytest.fixture
     def filled(self, store):
@@ -228,6 +232,7 @@ class TestKeys:
             thread.join()
 
 
+@pytest.mark.sqlite_suffices
 class TestReadingLittle:
     """What a call costs follows what it asks for, not how much the namespace holds."""
 
@@ -258,6 +263,7 @@ class TestReadingLittle:
         assert "RIGHT PART OF ORDER BY" in plan or "Presorted Key: b.head" in plan, plan
 
 
+@pytest.mark.sqlite_suffices
 class TestWrongInput:
     @pytest.mark.parametrize("value", ["text", None, 1, bytearray(b"x"), memoryview(b"x"), ["x"]])
     def test_a_value_that_is_not_bytes_is_refused_and_nothing_is_written(self, store, value):

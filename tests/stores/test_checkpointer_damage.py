@@ -30,6 +30,8 @@ from .graphs import (
     new_checkpoint,
 )
 
+pytestmark = pytest.mark.sqlite_suffices
+
 KEY = b"sixteen bytes ok"
 
 

@@ -202,6 +202,7 @@ class TestDeltaChannels:
         assert graph.get_state(at()).values["log"] == ["anew", "a", "b"]
 
 
+@pytest.mark.sqlite_suffices
 class TestAnotherProcess:
     """What one process left is found and continued by another."""
 

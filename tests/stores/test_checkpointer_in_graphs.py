@@ -22,6 +22,8 @@ from langchain_agentmem import AgentMemory, AgentMemorySaver
 
 from .graphs import Chat, Line, Log, asking_graph, at, chat_graph, everything, id_in, ids, logging_graph
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 @pytest.fixture
 def saver(memory: AgentMemory) -> AgentMemorySaver:

@@ -32,6 +32,8 @@ from .graphs import (
     start_script,
 )
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 @pytest.fixture
 def saver(memory: AgentMemory) -> AgentMemorySaver:

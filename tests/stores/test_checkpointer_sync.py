@@ -29,6 +29,7 @@ def saver(memory: AgentMemory) -> AgentMemorySaver:
     return memory.checkpointer
 
 
+@pytest.mark.sqlite_suffices
 class TestPutting:
     def test_what_was_put_comes_back(self, saver):
         checkpoint = new_checkpoint({"a": "one", "b": [1, None]}, {"a": "1", "b": "2"}, updated_channels=["a", "b"])
@@ -140,6 +141,7 @@ VALUES = {
 }
 
 
+@pytest.mark.sqlite_suffices
 class TestValues:
     @pytest.mark.parametrize("name", VALUES)
     def test_a_value_comes_back_as_the_stock_serializer_brings_it(self, saver, name):
@@ -157,6 +159,7 @@ class TestValues:
                 assert repr(got[channel]) == repr(value)  # which shows types and order within
 
 
+@pytest.mark.sqlite_suffices
 class TestPendingWrites:
     def test_their_order_is_that_of_paths_tasks_and_places(self, saver):
         config = Line(saver).put()
@@ -349,6 +352,7 @@ def line_key(line):
     return line.config["configurable"]["thread_id"], line.config["configurable"]["checkpoint_ns"]
 
 
+@pytest.mark.sqlite_suffices
 class TestVersions:
     @pytest.mark.parametrize("version", [b"1", object()])
     def test_one_that_cannot_be_stored_is_refused(self, saver, version):

@@ -34,6 +34,7 @@ def story(saver, thread="t", length=3, **metadata):
     return configs
 
 
+@pytest.mark.sqlite_suffices
 class TestDeletingAThread:
     def test_all_of_it_goes_and_nothing_else(self, saver, memory):
         story(saver, "t")
@@ -129,6 +130,7 @@ class TestDeletingRuns:
         assert everything(saver) == before
 
 
+@pytest.mark.sqlite_suffices
 class TestCopyingAThread:
     def test_the_copy_has_everything_the_thread_has(self, saver, memory):
         story(saver, "t")

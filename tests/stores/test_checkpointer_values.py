@@ -31,6 +31,8 @@ from langchain_agentmem.errors import InvalidInput
 
 from .graphs import Chat, Line, at, chat_graph, logging_graph, run_script
 
+pytestmark = pytest.mark.sqlite_suffices
+
 
 @pytest.fixture
 def saver(memory: AgentMemory) -> AgentMemorySaver:

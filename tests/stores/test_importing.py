@@ -28,6 +28,8 @@ from langchain_agentmem.stores.importing import ImportReport
 from ..threads.filled import GRAPHS, THREADS, Delta, delta_graph, everything, fill, go_on, seen  # noqa: TID252
 from .graphs import Line, asking_graph, at, chat_graph, id_in, logging_graph, parallel_graph
 
+pytestmark = pytest.mark.sqlite_suffices
+
 KINDS = ("memory", "sqlite", "postgres", "ours on sqlite", "ours on postgres")
 FOREIGN = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations")
 

@@ -34,6 +34,7 @@ def keys(found):
     return [item.key for item in found]
 
 
+@pytest.mark.sqlite_suffices
 class TestOpening:
     def test_a_path_is_enough_and_setup_does_no_harm(self, url):
         with AgentMemoryStore.from_conn_string(url) as store:
@@ -95,6 +96,7 @@ class TestOpening:
         assert store.supports_ttl
 
 
+@pytest.mark.sqlite_suffices
 class TestItems:
     def test_what_was_put_is_got(self, store):
         store.put(NS, "k", {"city": "Lisbon", "deep": {"list": [1, None, "x"]}})
@@ -255,6 +257,7 @@ class TestSearching:
         assert keys(store.search(NS, limit=1, offset=3)) == ["03"]
 
 
+@pytest.mark.sqlite_suffices
 class TestListingNamespaces:
     @pytest.fixture
     def filled(self, store):
@@ -309,6 +312,7 @@ class TestListingNamespaces:
             store.batch([ListNamespacesOp((MatchCondition("infix", ("a",)),))])
 
 
+@pytest.mark.sqlite_suffices
 class TestNamespaces:
     @pytest.mark.parametrize(
         "namespace", [("a.b",), ("",), ("a", ""), ("a\0",), (1,), ("a\x1fb",), ("x" * 201,), "ab", 7]
@@ -375,6 +379,7 @@ class TestNamespaces:
         assert memory.verify().ok
 
 
+@pytest.mark.sqlite_suffices
 class TestTogether:
     async def test_async_code_does_the_same(self, store):
         await store.aput(NS, "k", {"v": 1})

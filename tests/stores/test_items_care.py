@@ -13,6 +13,8 @@ from langgraph.store.base import PutOp
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 
+pytestmark = pytest.mark.sqlite_suffices
+
 NS = ("users", "ana")
 
 

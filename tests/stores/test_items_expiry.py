@@ -26,6 +26,7 @@ def keys(found):
     return [item.key for item in found]
 
 
+@pytest.mark.sqlite_suffices
 class TestExpiry:
     def test_what_has_expired_is_read_nowhere(self, memory, store, clock):
         store.put(NS, "soon", {"text": "apples"}, ttl=1)

@@ -102,6 +102,7 @@ class TestFinding:
         assert item.created_at == store.get(NS, "home").created_at
 
 
+@pytest.mark.sqlite_suffices
 class TestFields:
     def test_a_put_names_the_fields_that_it_is_found_by(self, store):
         store.put(NS, "k", VALUE, index=["title", "parts[*].t"])
@@ -143,6 +144,7 @@ class TestFields:
         assert found(store, "plums") == ["k"]
 
 
+@pytest.mark.sqlite_suffices
 class TestFollowing:
     """The index is what the values are."""
 

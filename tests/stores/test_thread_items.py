@@ -106,6 +106,7 @@ class TestRewinding:
         assert keys(memory.thread_store.at(first)) == ["a"]
 
 
+@pytest.mark.sqlite_suffices
 class TestOnce:
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     def test_of_a_node_that_fails_the_last_attempt_counts(self, memory, durability):
@@ -141,6 +142,7 @@ class TestOnce:
         assert keys(memory.thread_store.at(thread())) == ["asked 0", "this"]
 
 
+@pytest.mark.sqlite_suffices
 class TestSideBySide:
     def run(self, memory, *nodes):
         builder = StateGraph(State)
@@ -334,6 +336,7 @@ async def called(store: BaseStore, way: str, name: str, *arguments: Any) -> Any:
     return getattr(store, name)(*arguments) if way == "sync" else await getattr(store, f"a{name}")(*arguments)
 
 
+@pytest.mark.sqlite_suffices
 class TestWhereItIsNot:
     @pytest.mark.parametrize("way", ["sync", "async"])
     def test_where_nothing_runs(self, memory, way):

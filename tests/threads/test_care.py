@@ -31,6 +31,7 @@ def aes():
     return EncryptedSerializer.from_pycryptodome_aes(key=b"sixteen bytes ok")
 
 
+@pytest.mark.sqlite_suffices
 class TestStatistics:
     def test_threads_checkpoints_writes_and_parts_are_counted(self, memory):
         assert {memory.stats()[name] for name in ("threads", "checkpoints", "writes", "parts")} == {0}
@@ -119,6 +120,7 @@ def fill_ours(memory):
     assert memory.verify().problems == ()
 
 
+@pytest.mark.sqlite_suffices
 class TestVerifying:
     @pytest.fixture
     def filled(self, request, url, fill_once):
@@ -269,6 +271,7 @@ def in_memory(words):
     return any(type(found) is Prototype and words.encode() in found.body for found in gc.get_objects())
 
 
+@pytest.mark.sqlite_suffices
 class TestErasing:
     @pytest.mark.parametrize("given", ERASURES.values(), ids=ERASURES)
     def test_nothing_of_a_thread_can_be_read_from_the_storage(self, open_url, analyze, given):
@@ -414,6 +417,7 @@ def exported(new_database, tmp_path, exports):
     return export
 
 
+@pytest.mark.sqlite_suffices
 class TestTransfer:
     @pytest.mark.parametrize("source", ["sqlite", "postgres"])
     def test_everything_comes_back_and_every_thread_goes_on(self, memory, exported, source, tmp_path):
@@ -624,6 +628,7 @@ BROKEN = {
 }  # fmt: skip
 
 
+@pytest.mark.sqlite_suffices
 class TestDamagedExports:
     @pytest.mark.parametrize("damage", BROKEN)
     def test_a_damaged_line_is_refused_and_nothing_is_imported(self, url, exported, damage):

@@ -67,6 +67,7 @@ def lengths(saver, thread="t"):
     return Counter(each.config["configurable"]["checkpoint_ns"] for each in found)
 
 
+@pytest.mark.sqlite_suffices
 class TestKeepLast:
     @pytest.mark.parametrize("keep", [1, 2, 5])
     def test_after_each_put_the_newest_few_are_there(self, keeping, keep):
@@ -183,6 +184,7 @@ class TestKeepLast:
         assert saver.get(at())["channel_values"] == {"a": 2}
 
 
+@pytest.mark.sqlite_suffices
 class TestWhatGoes:
     def test_what_only_removed_checkpoints_needed_goes(self, keeping, rows):
         memory = keeping(keep_last=2)
@@ -279,6 +281,7 @@ class TestWhatGoes:
         assert rows(memory)["checkpoint"] == rows(memory)["part"] == 2 * MOST_LITTER
 
 
+@pytest.mark.sqlite_suffices
 class TestSubgraphs:
     def test_lines_of_calls_that_ended_go(self, keeping, rows):
         memory = keeping(keep_last=2)
@@ -485,6 +488,7 @@ def size(path):
     return Path(path).stat().st_size
 
 
+@pytest.mark.sqlite_suffices
 class TestPruning:
     def long_thread(self, memory, count, thread="t"):
         line = Line(memory.checkpointer, thread)
@@ -664,6 +668,7 @@ class TestPruning:
         assert memory.stats()["checkpoints"] == 1
 
 
+@pytest.mark.sqlite_suffices
 class TestStaleSavers:
     """Two processes, one of which remembers where things lay before the other swept the shelf."""
 

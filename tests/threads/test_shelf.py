@@ -94,6 +94,7 @@ def counters(raw):
     return get
 
 
+@pytest.mark.sqlite_suffices
 class TestPutting:
     def test_elements_of_lists_stand_next_to_each_other_and_all_else_in_a_row_of_its_own(
         self, memory, shelve, counters
@@ -153,6 +154,7 @@ class TestPutting:
         assert (memory.stats()["parts"], memory.stats()["contents"]) == (0, 0)
 
 
+@pytest.mark.sqlite_suffices
 class TestTidying:
     def test_few_ranges_are_left_alone(self, memory, shelve):
         shelve(*(part(f"{n}") for n in range(200)))
@@ -199,6 +201,7 @@ class TestTidying:
                 assert len(list(ranges_of(unpack(blob)))) <= MOST_RANGES
 
 
+@pytest.mark.sqlite_suffices
 class TestFetching:
     def test_each_part_is_read_once_and_none_but_those_needed(self, shelve, fetch):
         shelve(*(part(f"{n}") for n in range(20)))
@@ -225,6 +228,7 @@ class TestFetching:
         assert fetch(pack([PART, LOOSE])) == {}
 
 
+@pytest.mark.sqlite_suffices
 class TestMovingToAnotherShelf:
     @pytest.fixture
     def other(self, memory):
@@ -273,6 +277,7 @@ def keep(memory, versions, recipes):
     memory.database.engine.write(steps)
 
 
+@pytest.mark.sqlite_suffices
 class TestSweeping:
     @pytest.fixture
     def swept(self, memory, thread, shelve):

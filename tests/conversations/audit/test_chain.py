@@ -291,6 +291,7 @@ def all_rows():
     return (yield query.audit_chain(after=0, upto=99))
 
 
+@pytest.mark.sqlite_suffices
 def test_what_was_stored_stays_whole_when_it_is_opened_again(url):
     with AgentMemory(url) as memory:
         add(memory, entry("a", "b"))

@@ -511,6 +511,7 @@ class TestTheChain:
 
 
 @pytest.mark.sqlite_suffices
+@pytest.mark.sqlite_suffices
 class TestTheWholeMemory:
     @pytest.mark.parametrize("other", ["sqlite", "postgres"])
     def test_it_moves_to_another_database_once(self, memory, ann, new_database, tmp_path, other):

@@ -614,6 +614,7 @@ class TestElsewhere:
         assert datetime.fromisoformat(lisbon["valid_from"]).tzinfo is not None
 
 
+@pytest.mark.sqlite_suffices
 def test_threads_at_once_do_not_disturb_each_other(memory):
     reader = Reader()
     graph = chat(memory, memory.remember_facts(reader), memory.remember_facts(reader, branch="all"), answer="")

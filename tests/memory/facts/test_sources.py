@@ -545,6 +545,7 @@ def traces(memory, url):
     return sorted({word for content in pages.values() for word in SECRETS if word.encode() in content})
 
 
+@pytest.mark.sqlite_suffices
 class TestTraces:
     def test_nothing_of_an_erased_thread_can_be_read_from_the_storage(self, url, raw):
         with AgentMemory(url) as memory:
