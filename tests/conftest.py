@@ -27,7 +27,7 @@ ENGINES = ("sqlite", "postgres")
 IN_MEMORY = Path("/dev/shm")
 """Where Linux keeps files in memory: a server makes and deletes so many that a disk's file system costs much of it."""
 ROOM = 4 << 30
-"""Bytes that must be free there, for the servers of several workers."""
+"""Bytes that must be free there, for the servers and the files of several workers."""
 
 # How quick a machine is says nothing of what holds on it.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -36,6 +36,15 @@ delivery.PATIENCE = 60.0  # nor whether a hook was told of something
 
 
 gc.disable()  # until all tests are collected
+
+
+def in_memory() -> bool:
+    """Whether there is a folder in memory, and room in it."""
+    return IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM
+
+
+if in_memory():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -89,7 +98,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
     folder = tmp_path_factory.mktemp("postgres")
-    if IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM:
+    if in_memory():
         folder = Path(tempfile.mkdtemp(prefix="agentmem-", dir=IN_MEMORY))
     server = started(folder)
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
