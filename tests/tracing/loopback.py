@@ -43,6 +43,8 @@ class LangSmith(ThreadingHTTPServer):
         self.asked = 0
         self.ill: Illness | None = None
         self._healthy = threading.Event()
+        self._keeping = threading.Lock()
+        self._ended: dict[str, set[str]] = {}  # what of each run was told when it had ended
 
     @property
     def url(self) -> str:
@@ -74,6 +76,17 @@ class LangSmith(ThreadingHTTPServer):
         """The only run of this name."""
         (found,) = [run for run in self.runs.values() if run["name"] == name]
         return found
+
+    def keep(self, run_id: str, told: dict[str, Any], *, ended: bool) -> None:
+        """Put together what is told of a run when it begins and when it has ended, whichever comes first.
+
+        The client sends from several threads when it has much to send.
+        """
+        with self._keeping:
+            run, last = self.runs.setdefault(run_id, {"id": run_id}), self._ended.setdefault(run_id, set())
+            if ended:
+                last.update(told)
+            run.update({name: value for name, value in told.items() if ended or name not in last})
 
     def let_go(self) -> None:
         """Let those go on who hang."""
@@ -127,10 +140,9 @@ class _Ingestion(BaseHTTPRequestHandler):
     def _keep(self, form: bytes) -> None:
         """Each part is named "post.<id>" or "patch.<id>", with the name of a field where it is only that."""
         for part in message_from_bytes(form, policy=policy.HTTP).iter_parts():
-            _, run_id, *field = part.get_param("name", header="Content-Disposition").split(".")
+            kind, run_id, *field = part.get_param("name", header="Content-Disposition").split(".")
             value = json.loads(part.get_payload(decode=True))
-            run = self.server.runs.setdefault(run_id, {"id": run_id})
-            run.update({field[0]: value} if field else value)
+            self.server.keep(run_id, {field[0]: value} if field else value, ended=kind == "patch")
 
     def _answer(self, body: bytes, status: int = 200) -> None:
         self.send_response(status)
