@@ -7,12 +7,12 @@ closes when the last of them is gone.
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from langchain_agentmem import forks
 from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.conversations.audit import records as audit
 from langchain_agentmem.embedding import Embedder
@@ -61,7 +61,7 @@ class Parts(Generic[T]):
 
     def __init__(self, *parts: T) -> None:
         self._parts = weakref.WeakSet(parts)
-        self._changing = threading.Lock()
+        self._changing = forks.lock()
 
     def add(self, part: T) -> None:
         """Keep a part as long as somebody else does."""
@@ -323,7 +323,7 @@ class Database:
 
 
 _shared: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
-_sharing = threading.Lock()
+_sharing = forks.lock()
 
 
 def shared(url: str | os.PathLike[str]) -> Database:

@@ -16,11 +16,11 @@ import json
 import logging
 import math
 import sys
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from langchain_agentmem import forks
 from langchain_agentmem.blocks import kind_of
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.estimate import ESTIMATE, estimate_tokens
@@ -251,7 +251,7 @@ class TokenCounter:
         self._image_tokens = image_tokens
         self._message_overhead = message_overhead
         self._cache_size = cache_size
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
         self._counts: OrderedDict[Any, int] = OrderedDict()
         self._tools: OrderedDict[int, tuple[Any, Any, str]] = OrderedDict()
         self._factors: dict[str, tuple[float, int]] = {}

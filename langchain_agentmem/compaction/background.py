@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextvars
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from langchain_agentmem import jobs
+from langchain_agentmem import forks, jobs
 from langchain_agentmem.attendant import Attendant, Looked
 from langchain_agentmem.compaction.config import SummarizationConfig
 from langchain_agentmem.compaction.pipeline import Outcome
@@ -116,7 +115,7 @@ class ContextCompactor:
         mark = blake2b(f"{self._lane}\x1f{self._at.name}".encode("utf-8", "surrogatepass"), digest_size=20)
         self._wanted = Wanted(self._at.path, KIND, mark.hexdigest())
         self._attendant = Attendant(self._look, "agentmem-rounds")
-        self._turning = threading.Lock()  # who stops it must not meet who has begun to start it
+        self._turning = forks.lock()  # who stops it must not meet who has begun to start it
         self._unwatch: Callable[[], None] = lambda: None
 
     def start(self) -> None:

@@ -14,7 +14,6 @@ import contextvars
 import copy
 import logging
 import math
-import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from typing import Any
 
 from langchain_core.runnables.config import ensure_config
 
+from langchain_agentmem import forks
 from langchain_agentmem.compaction.compactor import Compactor, View
 from langchain_agentmem.compaction.config import ManagedMemoryConfig
 from langchain_agentmem.compaction.model_names import name_of, provider_of
@@ -117,7 +117,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         self._window = window
         self._agent_name = agent_name
         self._background = background
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._shared: Compactor | None = None
         self._refused: OrderedDict[Any, Size] = OrderedDict()
         self._format: tuple[Any, list[dict[str, Any]]] = (None, [])

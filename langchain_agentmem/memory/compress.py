@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
+from langchain_agentmem import forks
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import CompressionFellShort
 from langchain_agentmem.fencing import fenced, unfenced
@@ -92,7 +92,7 @@ class Answers:
     def __init__(self, size: int = CACHE_SIZE) -> None:
         self._size = size
         self._kept: OrderedDict[_Key, str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._forgotten = 0
 
     def __len__(self) -> int:
@@ -123,7 +123,7 @@ class Answers:
 
 
 _SHARED: weakref.WeakKeyDictionary[Database, Answers] = weakref.WeakKeyDictionary()
-_SHARING = threading.Lock()
+_SHARING = forks.lock()
 
 
 def answers_of(database: Database) -> Answers:

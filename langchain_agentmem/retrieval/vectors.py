@@ -11,11 +11,11 @@ counts the more when it is a question. numpy is needed only here, and loaded whe
 from __future__ import annotations
 
 import json
-import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from langchain_agentmem import forks
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.measures import Measures
 from langchain_agentmem.retrieval.index import PLACE_BITS
@@ -300,7 +300,7 @@ class Shelf:
     def __init__(self, measures: Measures | None = None) -> None:
         self._measures = measures
         self._blocks: OrderedDict[tuple[Range, ...], _Block] = OrderedDict()
-        self._changing = threading.Lock()
+        self._changing = forks.lock()
 
     def within(self, ranges: Sequence[Range], dimensions: int, look: Look) -> Steps[None]:
         """Look at the numbers of the documents in some ranges with their vectors, part after part."""

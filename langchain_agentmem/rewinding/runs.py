@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import secrets
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
+from langchain_agentmem import forks
 from langchain_agentmem.errors import InvalidInput, StepIsOver
 from langchain_agentmem.namespaces import id_of, path_of, resolve
 from langchain_agentmem.rewinding.rows import FOREVER
@@ -230,7 +230,7 @@ class Runs:
     """The runs of this process that use one database."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = forks.rlock()
         self._runs: dict[tuple[int, ThreadAt], Run] = {}
         self._newest: dict[str, Run] = {}
 

@@ -101,10 +101,10 @@ class PostgresEngine(Engine):
         self._url = url
         self._sql = {name: _prepared(sql) for name, sql in load(self.dialect).items()}
         self._busy_timeout = busy_timeout
-        with self._translated(), self._connection() as connection:
+        with self._in_use(), self._translated(), self._connection() as connection:
             self._prepare(connection)
         self._wrote = False
-        self._pool = Pool(self._session, size=POOL_SIZE, timeout=busy_timeout)
+        self._renew()
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -242,6 +242,12 @@ class PostgresEngine(Engine):
 
     def _close(self) -> None:
         self._pool.close()
+
+    def _rest(self) -> None:
+        """Sessions stay: a child has no more than their descriptors, and libpq ends none from there."""
+
+    def _renew(self) -> None:
+        self._pool = Pool(self._session, size=POOL_SIZE, timeout=self._busy_timeout)
 
     # -- care --------------------------------------------------------------------------------------------------
 

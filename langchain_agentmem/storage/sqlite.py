@@ -11,12 +11,12 @@ import contextlib
 import os
 import re
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from langchain_agentmem import forks
 from langchain_agentmem.errors import (
     AgentMemoryError,
     DatabaseBusy,
@@ -29,7 +29,7 @@ from langchain_agentmem.errors import (
 )
 from langchain_agentmem.files import whole_copy
 from langchain_agentmem.storage import migrations
-from langchain_agentmem.storage.engine import Engine, Sizes
+from langchain_agentmem.storage.engine import FORKED, Engine, Sizes
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
 
@@ -94,16 +94,20 @@ class SqliteEngine(Engine):
         self._synchronous = synchronous
         self._busy_timeout = busy_timeout
         self._sql = load(self.dialect)
-        self._writing = threading.RLock()
+        # Connections are opened when they are needed, wherever the process is by then.
+        self._file = path if path == ":memory:" or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100
+        self._writing = forks.rlock()
         self._idle: list[sqlite3.Connection] = []
-        with self._translated():
-            self._writer = self._connect()
+        self._opened: sqlite3.Connection | None = None
+        if self.lasting and self._file in {each._file for each in Engine.lost if isinstance(each, SqliteEngine)}:  # noqa: SLF001
+            raise StorageError(FORKED)
+        with self._in_use(), self._translated():
             try:
                 self._prepare(self._writer)
             except BaseException:
                 self._writer.close()
                 raise
-        self._changes = self._writer.total_changes
+            self._changes = self._writer.total_changes
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -129,7 +133,7 @@ class SqliteEngine(Engine):
     @property
     def wrote(self) -> bool:
         """Whether any row was written since the engine was opened."""
-        return self._writer.total_changes != self._changes
+        return (0 if self._opened is None else self._opened.total_changes) != self._changes
 
     def rehearse(self, make: Operation[T]) -> T:
         """Run an operation that writes, and take back all that it did."""
@@ -181,13 +185,20 @@ class SqliteEngine(Engine):
 
     # -- opening and closing -----------------------------------------------------------------------------------
 
+    @property
+    def _writer(self) -> sqlite3.Connection:
+        """The connection that writes."""
+        if self._opened is None:
+            self._opened = self._connect()
+        return self._opened
+
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self.path,
+            self._file,
             timeout=self._busy_timeout,
             isolation_level=None,
             check_same_thread=False,
-            uri=self.path.startswith("file:"),
+            uri=self._file.startswith("file:"),
             cached_statements=256,
         )
         connection.row_factory = sqlite3.Row
@@ -270,9 +281,26 @@ class SqliteEngine(Engine):
     def _close(self) -> None:
         """Close what nobody uses. A reader that is at work closes its connection itself when it comes back."""
         with self._writing:
-            self._writer.close()
+            if self._opened is not None:
+                self._opened.close()
             while self._idle:
                 self._idle.pop().close()
+
+    def _rest(self) -> None:
+        """Close all connections but those of a database in memory, of which the child has a copy.
+
+        What a child opens anew beside a connection that it has from its parent would share that one's locks, which the
+        system does not count as the child's: when the parent closed its own, the child's writes would be lost.
+        """
+        if self._in_memory:
+            return
+        if self._opened is not None:
+            self._changes -= self._opened.total_changes
+        self._close()
+        self._opened = None
+
+    def _renew(self) -> None:
+        """There is no connection of the parent left."""
 
     # -- care --------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -11,6 +10,7 @@ from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from langchain_agentmem import forks
 from langchain_agentmem.measures import Measures
 from langchain_agentmem.stores.configs import config_of, readable, storable, text_of
 from langchain_agentmem.threads import log
@@ -46,7 +46,7 @@ class Coding:
         self._measures = measures
         self._stamps = Stamps()
         self._places: dict[ThreadAt, Place] = {}
-        self._remembering = threading.Lock()
+        self._remembering = forks.lock()
 
     def plan(
         self,

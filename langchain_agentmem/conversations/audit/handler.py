@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 import weakref
 from collections import deque
@@ -29,6 +28,7 @@ from typing import Any, NamedTuple, Self
 
 from langchain_core.callbacks import BaseCallbackHandler
 
+from langchain_agentmem import forks
 from langchain_agentmem.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.conversations.audit import capture, redacting
 from langchain_agentmem.conversations.audit.entry import AuditEntry
@@ -140,7 +140,12 @@ class AuditHandler(BaseCallbackHandler):
         self._most_open = most_open
         self._clean = redacting.cleaner_of(redact)
         self._failures = FirstFailures(logger)
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
+        self.renew()
+        forks.renewed(self)
+
+    def renew(self) -> None:
+        """Begin with nothing: the calls that are under way are the parent's."""
         self._open: dict[str, _Open] = {}
         self._cancelled: set[str] = set()
         # Filled where garbage is collected, which may be anywhere: nothing may be written there, nor any lock taken.

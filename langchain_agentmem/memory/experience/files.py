@@ -11,12 +11,12 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from threading import Lock
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
 
+from langchain_agentmem import forks
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.measures import Measures
 from langchain_agentmem.memory.experience.experience import Experience
@@ -92,7 +92,7 @@ class Folder:
         self._measures = measures
         self._subfolders = subfolders
         self._read: dict[str, _Read] = {}
-        self._lock = Lock()
+        self._lock = forks.lock()
 
     def look(self) -> Shelf:
         """What it holds now. Only files that have changed since the last look are read."""

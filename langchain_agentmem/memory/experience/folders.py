@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
+from langchain_agentmem import forks
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.files import path_of_file
@@ -36,7 +36,7 @@ class Folders:
             raise InvalidInput(f"subfolders must be True or False, not {subfolders!r:.100}.")
         self._subfolders = subfolders
         self._folders: dict[str, Folder] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def look(self, sub_path: str | None = None) -> Shelf:
         """What a folder holds now.
