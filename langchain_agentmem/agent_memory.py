@@ -20,6 +20,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.closing import Closing
 from langchain_agentmem.conversations.bound import is_of_thread
@@ -538,7 +539,8 @@ class AgentMemory(Maintenance, Closing):
         """`search`, awaited."""
         asked = Asked(query, namespace, limit, kinds, conversation_id, roles, before, after)
         async with self._searching(asked, config) as step:
-            given = sought(self.database, asked, config, self.weights if weights is None else weights)
+            weighed = self.weights if weights is None else weights
+            given = await aside(sought, self.database, asked, config, weighed)
             found = await self.database.afind(**given)
             step.finish(lambda: documents(found))
         return found

@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterable
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from langchain_agentmem import forks
+from langchain_agentmem.errors import leaves_the_node
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,6 +51,58 @@ async def apart(function: Callable[[], T]) -> T:
     context = contextvars.copy_context()
     context.run(_beside.set, asyncio.get_running_loop())
     return await ended(_threads.pool.submit(context.run, function))
+
+
+async def led(work: Generator[Any, Any, T], answer: Callable[[Any], Awaitable[Any]]) -> T:
+    """Lead a generator to its end: what it yields is answered here, and where it is given much, it goes on in a thread.
+
+    Args:
+        work: Yields what it wants, and is sent the answers. What goes wrong with one is raised in it, unless it is what
+            LangGraph leaves a node by.
+        answer: Gives the answer, awaited.
+    """
+    begin, much = partial(_sent, work, None), is_large(inspect.getgeneratorlocals(work))
+    try:
+        wish = await apart(begin) if much else begin()
+        while not isinstance(wish, _Done):
+            try:
+                given = await answer(wish)
+            except Exception as error:  # it is the work's to handle
+                if leaves_the_node(error):
+                    raise
+                wish = await apart(partial(_thrown, work, error))
+            else:
+                go_on, much = partial(_sent, work, given), much or is_large(given)  # it may look at it again later
+                wish = await apart(go_on) if much else go_on()
+        return wish.value  # type: ignore[no-any-return]  # of any work
+    finally:
+        work.close()
+
+
+class _Done(NamedTuple):
+    """A generator has come to its end.
+
+    Attributes:
+        value: What it returned.
+    """
+
+    value: Any
+
+
+def _sent(work: Generator[Any, Any, Any], answer: Any) -> Any:
+    """What a generator wants next, as a value: no `StopIteration` leaves a thread."""
+    try:
+        return work.send(answer)
+    except StopIteration as done:
+        return _Done(done.value)
+
+
+def _thrown(work: Generator[Any, Any, Any], error: Exception) -> Any:
+    """The same after something went wrong."""
+    try:
+        return work.throw(error)
+    except StopIteration as done:
+        return _Done(done.value)
 
 
 async def ended(future: Future[T]) -> T:

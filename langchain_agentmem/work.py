@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import run_in_executor
 
-from langchain_agentmem.apart import apart, aside, is_large
+from langchain_agentmem.apart import led
 from langchain_agentmem.errors import InvalidInput, MissingExtra, leaves_the_node
 from langchain_agentmem.storage import Operation
 from langchain_agentmem.tracing import RunType, Step, Thunk, Tracing, brief, documents
@@ -175,47 +175,7 @@ def perform(work: Work[T], database: Database | None = None) -> T:
 
 async def aperform(work: Work[T], database: Database | None = None) -> T:
     """`perform`, awaited. Where the work is given much, it goes on in a thread, and the event loop with it."""
-    try:
-        begin = partial(_sent, work, None)
-        wish = await apart(begin) if is_large(inspect.getgeneratorlocals(work)) else begin()
-        while not isinstance(wish, _Done):
-            try:
-                answer = await _aanswer(wish, database)
-            except Exception as error:  # it is the work's to handle
-                if leaves_the_node(error):
-                    raise
-                wish = await apart(partial(_thrown, work, error))
-            else:
-                wish = await aside(_sent, work, answer)
-        return wish.value  # type: ignore[no-any-return]  # of any work
-    finally:
-        work.close()
-
-
-class _Done(NamedTuple):
-    """Work has come to its end.
-
-    Attributes:
-        value: What it returned.
-    """
-
-    value: Any
-
-
-def _sent(work: Work[Any], answer: Any) -> Wish | _Done:
-    """What work wants to know next, as a value: no `StopIteration` leaves a thread."""
-    try:
-        return work.send(answer)
-    except StopIteration as done:
-        return _Done(done.value)
-
-
-def _thrown(work: Work[Any], error: Exception) -> Wish | _Done:
-    """The same after something went wrong."""
-    try:
-        return work.throw(error)
-    except StopIteration as done:
-        return _Done(done.value)
+    return await led(work, partial(_aanswer, database=database))
 
 
 def usable_model(given: Any) -> Any:

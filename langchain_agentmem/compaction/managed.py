@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem.apart import apart, aside
 from langchain_agentmem.compaction.compactor import Compactor, Subject, View
 from langchain_agentmem.compaction.config import ManagedMemoryConfig
 from langchain_agentmem.compaction.logged import Logged, newest_of, originals, reading, whole
@@ -156,11 +157,11 @@ class ManagedConversationMemory(ConversationMemory):
 
     def get_messages(self) -> list[dict[str, Any]]:
         """What a model is to be shown, as dictionaries that it accepts, within the budget."""
-        return [from_langchain(message).to_llm_dict() for message in self.get_context()]
+        return _as_dicts(self.get_context())
 
     async def aget_message_dicts(self) -> list[dict[str, Any]]:
         """`get_messages`, awaited."""
-        return [from_langchain(message).to_llm_dict() for message in await self.aget_context()]
+        return await aside(_as_dicts, await self.aget_context())
 
     def get_context(self) -> list[BaseMessage]:
         """The same as LangChain messages; those that were said keep their ids."""
@@ -191,7 +192,7 @@ class ManagedConversationMemory(ConversationMemory):
 
     async def aget_cache_stats(self) -> dict[str, Any]:
         """`get_cache_stats`, awaited."""
-        return self._cached(await self._aread(self._counting()))
+        return await apart(partial(self._cached, await self._aread(self._counting())))
 
     # -- compacting --------------------------------------------------------------------------------------------
 
@@ -471,3 +472,7 @@ def _passed_over() -> Iterator[None]:
         yield
     except Exception:
         logger.warning("The context could not be compacted; it will be tried again.", exc_info=True)
+
+
+def _as_dicts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+    return [from_langchain(message).to_llm_dict() for message in messages]

@@ -19,6 +19,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.compaction.compactor import Compactor, View
 from langchain_agentmem.compaction.config import ManagedMemoryConfig
 from langchain_agentmem.compaction.places import conversation_of
@@ -160,10 +161,10 @@ class CompactionNode(Runnable[Any, Any]):
 
     async def _acompact(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
-        messages = self._messages(given)
+        messages = await aside(self._messages, given)
         self._check_key(given, config)
         view = await aperform(self._viewing(messages, config), self.compactor.database)
-        return self._answer(given, view, config)
+        return await aside(self._answer, given, view, config)
 
     def _viewing(self, messages: list[BaseMessage], config: RunnableConfig) -> Work[View]:
         return self.compactor.viewing(messages, self._at(config), overhead=self._overhead)

@@ -19,6 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.compaction.clipping import clipped
 from langchain_agentmem.compaction.dropped import EXPAND, SUMMARY, Said, behind, expanded, expanding, said
 from langchain_agentmem.compaction.places import conversation_of, place_of
@@ -182,7 +183,7 @@ class _Reader:
 
     async def arecalled(self, query: str, limit: int, config: RunnableConfig) -> str:
         try:
-            search = self._search(query, limit, config)
+            search = await aside(self._search, query, limit, config)
             if search is None:
                 return _NO_THREAD
             async with self._step(query, limit, config) as step:

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations import chat, log, telling
 from langchain_agentmem.conversations.entries import brings_memory, entry_of, message_of
@@ -166,7 +167,8 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         tool_call_id: str | None = None,
     ) -> str:
         """`add`, awaited."""
-        entry = self._given(
+        entry = await aside(
+            self._given,
             message,
             role=role,
             content=content,
@@ -191,7 +193,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """`add_messages`, awaited."""
-        await self._astore(self._entries(messages))
+        await self._astore(await aside(self._entries, messages))
 
     async def aadd_message(self, message: BaseMessage) -> None:
         """`add_message`, awaited."""
@@ -221,7 +223,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     async def aupdate(self, message_id: str, **changes: Any) -> None:
         """`update`, awaited."""
-        self._announce_update(await self._awrite(self._updating(message_id, changes)))
+        self._announce_update(await self._awrite(await aside(self._updating, message_id, changes)))
 
     def replace_memory(self, idx: int, message: Message | BaseMessage | None = None, **fields: Any) -> None:
         """Put other content in the place of the message at an index; its id stays (document 003).
@@ -238,7 +240,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     async def areplace_memory(self, idx: int, message: Message | BaseMessage | None = None, **fields: Any) -> None:
         """`replace_memory`, awaited."""
-        self._announce_update(await self._awrite(self._replacing(idx, message, fields)))
+        self._announce_update(await self._awrite(await aside(self._replacing, idx, message, fields)))
 
     # -- removing ----------------------------------------------------------------------------------------------
 
@@ -405,7 +407,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     async def ahistory_of(self, message_id: str) -> list[MessageVersion]:
         """`history_of`, awaited."""
-        return _versions(await self._aread(self._history(message_id)))
+        return await aside(_versions, await self._aread(self._history(message_id)))
 
     def __len__(self) -> int:
         return self._read(self._counting())
@@ -425,15 +427,14 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
             tools: Tool schemas that go with the prompt.
             system: A system prompt that goes with it.
         """
-        counting = _counter_of(counter)
-        kept_as = counting.kept_as or ""
+        counting, kept_as = _counter_of(counter)
         with self._database.tracing.step("memory.conversation.count_tokens", inputs=self._given_to()) as step:
             rows = self._read(_unshown("count", lambda: log.counted(self._at, kept_as)))
             total, new = chat.count_tokens(counting, rows)
             if new and kept_as:
                 with suppress(DatabaseReadOnly):  # it is counted all the same
                     self._write(_unshown("count", lambda: log.keep_token_counts(kept_as, new)))
-            tokens = math.ceil(total * counting.factor()) + counting.count((), tools=tools, system=system)
+            tokens = _with(counting, total, tools=tools, system=system)
             step.finish(lambda: {"messages": len(rows), "tokens": tokens})
         return tokens
 
@@ -441,9 +442,8 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         self, counter: Any = None, *, tools: Sequence[Any] | None = None, system: Any = None
     ) -> int:
         """`count_tokens`, awaited."""
-        counting = _counter_of(counter)
-        kept_as = counting.kept_as or ""
         in_thread = self._database.engine.in_thread  # counting is work, and a counter may be a model far away
+        counting, kept_as = await in_thread(_counter_of, counter, write=False)
         total: int
         async with self._database.tracing.step("memory.conversation.count_tokens", inputs=self._given_to()) as step:
             rows = await self._aread(_unshown("count", lambda: log.counted(self._at, kept_as)))
@@ -451,8 +451,8 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
             if new and kept_as:
                 with suppress(DatabaseReadOnly):  # it is counted all the same
                     await self._awrite(_unshown("count", lambda: log.keep_token_counts(kept_as, new)))
-            around = await in_thread(partial(counting.count, (), tools=tools, system=system), write=False)
-            tokens = math.ceil(total * counting.factor()) + int(around)
+            whole = partial(_with, counting, total, tools=tools, system=system)
+            tokens: int = await in_thread(whole, write=False)
             step.finish(lambda: {"messages": len(rows), "tokens": tokens})
         return tokens
 
@@ -517,7 +517,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
             self._announce(self._write(self._adding(said)))
 
     async def _astore(self, entries: Sequence[log.Entry]) -> None:
-        if said := _said(entries):
+        if said := await aside(_said, entries):
             self._announce(await self._awrite(self._adding(said)))
 
     def _all(self) -> Steps[list[log.Stored]]:
@@ -597,7 +597,14 @@ def _versions(rows: Sequence[log.Stored]) -> list[MessageVersion]:
     return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in rows]
 
 
-def _counter_of(counter: Any) -> TokenCounter:
+def _with(counting: TokenCounter, messages: int, **around: Any) -> int:
+    """The tokens of messages, with those of what goes around them."""
+    return math.ceil(messages * counting.factor()) + counting.count((), **around)
+
+
+def _counter_of(counter: Any) -> tuple[TokenCounter, str]:
+    """What counts, and under which name its counts are kept."""
     from langchain_agentmem.tokens import TokenCounter  # noqa: PLC0415 - only those who count pay for its tables
 
-    return counter if isinstance(counter, TokenCounter) else TokenCounter(counter)
+    counting = counter if isinstance(counter, TokenCounter) else TokenCounter(counter)
+    return counting, counting.kept_as or ""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.conversations import log, telling, transfer
 from langchain_agentmem.database import Database, Outputs
 from langchain_agentmem.errors import InvalidInput
@@ -147,7 +148,7 @@ class Saved(Told):
     ) -> None:
         """`save_to_file`, awaited."""
         records = await self._aread(self._saving(path))
-        document = document_of(self.memory_type, records, additional_state)
+        document = await aside(document_of, self.memory_type, records, additional_state)
         await self._database.engine.in_thread(write_document, path, document, write=False)
 
     def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
@@ -169,7 +170,7 @@ class Saved(Told):
     async def aload_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
         """`load_from_file`, awaited."""
         document = await self._database.engine.in_thread(read_document, path, self.memory_type, write=False)
-        self._loaded(await self._database.awrite(*self._step(self._loading(document, path))))
+        self._loaded(await self._database.awrite(*self._step(await aside(self._loading, document, path))))
         return additional_in(document)
 
     # -- what the views of a log share -------------------------------------------------------------------------

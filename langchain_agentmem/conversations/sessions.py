@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem import encoding
+from langchain_agentmem.apart import aside
 from langchain_agentmem.compaction.rounds import CompactedMessage, Seen, seen_by
 from langchain_agentmem.conversations import log, telling
 from langchain_agentmem.conversations.bound import ThreadLog, is_of_thread
@@ -134,8 +135,8 @@ class SessionMemory(Saved):
 
     async def acreate_round(self, user_query: str) -> Round:
         """`create_round`, awaited."""
-        new = Round.create(user_query)
-        await self._awrite(self._beginning(new))
+        new = await aside(Round.create, user_query)
+        await self._awrite(await aside(self._beginning, new))
         self._rounds_changed()
         return new
 
@@ -181,8 +182,8 @@ class SessionMemory(Saved):
         attachments: Iterable[Attachment] = (),
     ) -> Post:
         """`add_post`, awaited."""
-        given = _post(post, send_from, send_to, message, attachments)
-        self._announce(await self._awrite(self._posting(round_id, given)))
+        given = await aside(_post, post, send_from, send_to, message, attachments)
+        self._announce(await self._awrite(await aside(self._posting, round_id, given)))
         return given
 
     def finish_round(self, round_id: str) -> None:
@@ -227,7 +228,7 @@ class SessionMemory(Saved):
 
     async def ato_conversation(self) -> Conversation:
         """`to_conversation`, awaited."""
-        return Conversation.create(await self._arounds(), id=self.session_id)
+        return await aside(Conversation.create, await self._arounds(), id=self.session_id)
 
     @property
     def rounds(self) -> list[Round]:
@@ -252,7 +253,7 @@ class SessionMemory(Saved):
 
     async def aget_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
         """`get_role_rounds`, awaited."""
-        return role_rounds(await self._arounds(role=role), role, include_failures=include_failure_rounds)
+        return await aside(role_rounds, await self._arounds(role=role), role, include_failures=include_failure_rounds)
 
     def get_role_rounds_with_compaction(
         self,
@@ -281,7 +282,7 @@ class SessionMemory(Saved):
         include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
     ) -> tuple[list[Round], CompactedMessage | None]:
         """`get_role_rounds_with_compaction`, awaited."""
-        return self._context(await self._aread(self._seeing(role, include_failure_rounds)))
+        return await aside(self._context, await self._aread(self._seeing(role, include_failure_rounds)))
 
     def watch_rounds(self, notify: Callable[[], None]) -> Callable[[], None]:
         """Have a function called after each round that this object begins.
@@ -313,7 +314,7 @@ class SessionMemory(Saved):
 
     async def aget_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
         """`get_shared_memory_entries`, awaited."""
-        return shared_entries(await self._arounds(type=entry_type), entry_type)
+        return await aside(shared_entries, await self._arounds(type=entry_type), entry_type)
 
     def messages_for(self, role: str) -> list[BaseMessage]:
         """The session from one role's point of view, as LangChain messages.
@@ -330,7 +331,7 @@ class SessionMemory(Saved):
     async def amessages_for(self, role: str) -> list[BaseMessage]:
         """`messages_for`, awaited."""
         found = await self._aread(self._reading(role=role))
-        return _messages_for(*found, role)
+        return await aside(_messages_for, *found, role)
 
     # -- files -------------------------------------------------------------------------------------------------
 
@@ -378,7 +379,7 @@ class SessionMemory(Saved):
     async def aimport_(self, source: str | os.PathLike[str] | Conversation) -> Conversation:
         """`import_`, awaited."""
         given: Conversation = await self._database.engine.in_thread(_conversation, source, write=False)
-        self._announce(await self._awrite(self._importing(given)))
+        self._announce(await self._awrite(await aside(self._importing, given)))
         return given
 
     # -- plumbing ----------------------------------------------------------------------------------------------
@@ -409,7 +410,7 @@ class SessionMemory(Saved):
         return assembled(*self._read(self._reading(**asked)))
 
     async def _arounds(self, **asked: str) -> list[Round]:
-        return assembled(*await self._aread(self._reading(**asked)))
+        return await aside(assembled, *await self._aread(self._reading(**asked)))
 
     def _seeing(self, role: str, include_failures: bool) -> LogCall[Seen]:  # noqa: FBT001
         def whole() -> Steps[Seen]:

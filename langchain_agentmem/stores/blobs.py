@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.stores import BaseStore
 
 from langchain_agentmem import blobs
+from langchain_agentmem.apart import aside
 from langchain_agentmem.database import Database, Outputs, database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import Namespace, namespace_of, path_of, resolve
@@ -89,7 +90,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     async def amget(self, keys: Sequence[str]) -> list[bytes | None]:
         """`mget`, awaited."""
-        wanted = _keys(keys)
+        wanted = await aside(_keys, keys)
         return await self._database.aread("bytes.get", self._getting(wanted), self._shown(wanted), _found)
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
@@ -127,7 +128,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     async def amset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
         """`mset`, awaited."""
-        values = _pairs(key_value_pairs)
+        values = await aside(_pairs, key_value_pairs)
         await self._database.awrite("bytes.set", self._putting(values), self._shown(values), _written(values))
 
     def mdelete(self, keys: Sequence[str]) -> None:
@@ -145,7 +146,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     async def amdelete(self, keys: Sequence[str]) -> None:
         """`mdelete`, awaited."""
-        given = _keys(keys)
+        given = await aside(_keys, keys)
         await self._database.awrite("bytes.delete", self._removing(given), self._shown(given), _removed(given))
 
     # -- plumbing ----------------------------------------------------------------------------------------------

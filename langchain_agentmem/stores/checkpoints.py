@@ -282,7 +282,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         found = await self.database.aread(
             "thread.history", lambda: history.looking(wanted), lambda: history.given(wanted), history.shown
         )
-        return history.told(found, wanted, self.serde)
+        told: CheckpointHistory = await self._in_thread(history.told, found, wanted, self.serde)
+        return told
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

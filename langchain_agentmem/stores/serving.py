@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig, ensure_embeddings
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.items.shared import Items
@@ -80,7 +81,7 @@ class ItemStore(BaseStore):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """`batch`, awaited."""
-        batch, opened = self._batch(ops), self._opened()
+        batch, opened = await aside(self._batch, ops), self._opened()
         now, tail = self.database.now(), self.database.tail
         async with self._step(batch) as step:
             if (embedder := self.database.embedder) is not None and batch.asks:
@@ -95,7 +96,7 @@ class ItemStore(BaseStore):
         if found.touched and not batch.writes:
             with contextlib.suppress(DatabaseReadOnly, StepIsOver):
                 await self.database.engine.awrite(lambda: opened().touch(found.touched, now=now, tail=tail))
-        return batch.answers(found)
+        return await aside(batch.answers, found)
 
     def _opened(self) -> Callable[[], Items]:
         """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""

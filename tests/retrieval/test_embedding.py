@@ -123,7 +123,7 @@ def _settle_in_child(memory):
     said(memory, "A dog barks.")
     memory.settle()
     assert found(memory, "feline", limit=1) == ["My cat sleeps."]
-    assert [each.text for each in asyncio.run(memory.asearch("canine", limit=1))] == ["A dog barks."]
+    assert [each.text for each in asyncio.run(memory.asearch("feline", limit=1))] == ["My cat sleeps."]
 
 
 class TestRefusing:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.conversations.audit import records, telling
 from langchain_agentmem.conversations.audit.document import MARKS
 from langchain_agentmem.conversations.audit.entry import EXCHANGE, OPEN, REFERENCE, REFLECTION, TODO, AuditEntry, Kind
@@ -83,7 +84,7 @@ class Adding:
 
     async def aadd(self, prompt: str | None, reply: str | None, conversation_id: str | None = None) -> AuditEntry:
         """`add`, awaited."""
-        path, draft = self._drafted(EXCHANGE, prompt, reply, conversation_id)
+        path, draft = await aside(self._drafted, EXCHANGE, prompt, reply, conversation_id)
         await self._database.awrite("audit.add", partial(records.add, path, [draft]), *_told(draft))
         return draft.entry
 
@@ -99,7 +100,7 @@ class Adding:
 
     async def aadd_self_reflection(self, summary: str | None) -> AuditEntry:
         """`add_self_reflection`, awaited."""
-        path, draft = self._drafted(REFLECTION, STATUS_REPORT, summary, SELF_REFLECTION)
+        path, draft = await aside(self._drafted, REFLECTION, STATUS_REPORT, summary, SELF_REFLECTION)
         await self._database.awrite("audit.add", partial(records.add, path, [draft]), *_told(draft))
         return draft.entry
 

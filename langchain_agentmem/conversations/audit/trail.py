@@ -45,6 +45,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from langchain_agentmem.apart import apart
 from langchain_agentmem.clock import micros, moment
 from langchain_agentmem.conversations.audit import check, keeping, reading, records, telling
 from langchain_agentmem.conversations.audit.adding import Adding, text_given
@@ -280,7 +281,7 @@ class AuditTrail(Adding):
 
     async def areport(self) -> Health:
         """`report`, awaited."""
-        return await aperform(self._examining(), self._database)
+        return await aperform(await apart(self._examining), self._database)
 
     def insights(self, *, timezone: tzinfo = UTC) -> Insights:
         """What the trail tells of its use, here and below: topics, success, busiest hours, models. No model is asked.
@@ -292,7 +293,7 @@ class AuditTrail(Adding):
 
     async def ainsights(self, *, timezone: tzinfo = UTC) -> Insights:
         """`insights`, awaited."""
-        return await aperform(self._learning(timezone), self._database)
+        return await aperform(await apart(partial(self._learning, timezone)), self._database)
 
     def digest(
         self,
@@ -327,7 +328,8 @@ class AuditTrail(Adding):
         model: Any = None,
     ) -> AuditEntry | None:
         """`digest`, awaited."""
-        return await aperform(self._digesting(conversation_id, since, until, model), self._database)
+        work = await apart(partial(self._digesting, conversation_id, since, until, model))
+        return await aperform(work, self._database)
 
     # -- files --------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.files import path_of_file
 from langchain_agentmem.memory.experience.choosing import Chooser, Selection, Strategy
@@ -238,8 +239,9 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
 
     async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         del run_manager, kwargs
-        form = self._form(given, config)
-        return self._closed(form, await self._aselected(self._request(given, form.messages, config)))
+        form = await aside(self._form, given, config)
+        request = await aside(self._request, given, form.messages, config)
+        return await aside(self._closed, form, await self._aselected(request))
 
     # -- as what document 000 calls retrieve_experience ---------------------------------------------------------
 
@@ -274,7 +276,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         prompt_log_path: str | os.PathLike[str] | None = None,
     ) -> Selection:
         """`select`, awaited."""
-        return await self._aselected(self._asked(query, context, config, prompt_log_path))
+        return await self._aselected(await aside(self._asked, query, context, config, prompt_log_path))
 
     # -- as an example selector ---------------------------------------------------------------------------------
 

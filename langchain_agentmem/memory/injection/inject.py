@@ -18,6 +18,7 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.budget import SECTIONS, Budget
 from langchain_agentmem.memory.injection.bringing import Bringing
@@ -142,17 +143,18 @@ class MemoryInjection(Runnable[Any, Any]):
         del run_manager
         form = self._form(given, config)
         work = self._bringing.bringing(given, form.messages, ensure_config(config))
-        return form.close(self._insertion(perform(work, self._bringing.database)))
+        return self._closed(form, perform(work, self._bringing.database))
 
     async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
-        form = self._form(given, config)
+        form = await aside(self._form, given, config)
         work = self._bringing.bringing(given, form.messages, ensure_config(config))
-        return form.close(self._insertion(await aperform(work, self._bringing.database)))
+        brought = await aperform(work, self._bringing.database)
+        return await aside(self._closed, form, brought)
 
     def _form(self, given: Any, config: RunnableConfig) -> Form:
         return form_of(given, config, self._keys, self._messages_key)
 
-    def _insertion(self, brought: Brought) -> Insertion:
+    def _closed(self, form: Form, brought: Brought) -> Any:
         text = "\n\n".join(brought.blocks())
-        return Insertion(lambda messages: woven(messages, brought, self._role), text)
+        return form.close(Insertion(lambda messages: woven(messages, brought, self._role), text))

@@ -17,6 +17,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import merge_configs
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.injection.weaving import converted
 from langchain_agentmem.memory.layers import LayeredMemory
@@ -150,7 +151,7 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
 
     async def _aanswer(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> AIMessage:
         del run_manager
-        return await acalled(self._answering(self._told(given), config, kwargs))
+        return await acalled(self._answering(await aside(self._told, given), config, kwargs))
 
     def _answering(
         self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Mapping[str, Any]
