@@ -36,7 +36,7 @@ def test_no_method_works_through_a_large_value_or_imports_anything_on_the_loop(u
 
 class TestWhatIsLarge:
     @pytest.mark.parametrize(
-        "wrap", [str, str.encode, lambda text: {"a": [(text,)]}, lambda text: Message("user", text)]
+        "wrap", [str, str.encode, lambda text: {"a": [(text,)]}, lambda text: Message(role="user", content=text)]
     )
     def test_a_long_text_wherever_it_stands(self, wrap):
         assert is_large(wrap("x" * LARGE))

@@ -220,7 +220,7 @@ class TestWaiting:
             child.start()
             child.join(30)
             assert child.exitcode == 0
-        assert found(memory, "feline") == ["My cat sleeps."]
+        assert found(memory, "feline", limit=1) == ["My cat sleeps."]
 
     def test_nothing_runs_on_after_the_end(self, opened):
         before = set(threading.enumerate())
