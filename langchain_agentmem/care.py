@@ -46,6 +46,7 @@ from langchain_agentmem.rewinding import sources
 from langchain_agentmem.rewinding import transfer as memory_transfer
 from langchain_agentmem.rewinding import whole as memories
 from langchain_agentmem.rewinding.arriving import Arrival
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, content, query
 from langchain_agentmem.threads import check
 from langchain_agentmem.threads import transfer as thread_transfer
@@ -201,10 +202,11 @@ def verify(checking: Callable[[str], object] | None = None) -> Steps[tuple[list[
     orphans = yield query.orphaned_contents()
     problems += [f"nothing refers to the stored content {bytes(row['hash']).hex()}" for row in orphans]
     heads = yield query.wrong_heads()
-    problems += [f"the head of the conversation {row['name']!r} is behind its newest entry" for row in heads]
+    problems += [f"the head of the conversation {safe_repr(row['name'])} is behind its newest entry" for row in heads]
     counts = yield query.wrong_counts()
     problems += [
-        f"the conversation {row['name']!r} counts {row['messages']} messages, not {row['found']}" for row in counts
+        f"the conversation {safe_repr(row['name'])} counts {row['messages']} messages, not {row['found']}"
+        for row in counts
     ]
     versions = yield query.wrong_versions()
     problems += [f"entry {row['id']} is a version of something it does not belong to" for row in versions]
@@ -431,9 +433,11 @@ def _groups(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], list
     for number, record in _lines(path):
         if number == 1:
             if record.get("format") != FORMAT:
-                raise InvalidInput(f"{os.fspath(path)!r} is not an export of langchain-agentmem.")
+                raise InvalidInput(f"{safe_repr(os.fspath(path))} is not an export of langchain-agentmem.")
             if record.get("version") != VERSION:
-                raise InvalidInput(f"{os.fspath(path)!r} was written by a newer version of langchain-agentmem.")
+                raise InvalidInput(
+                    f"{safe_repr(os.fspath(path))} was written by a newer version of langchain-agentmem."
+                )
         elif record.get("record") in _HOLDS:
             if head is not None:
                 yield head, held
@@ -441,7 +445,7 @@ def _groups(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], list
         elif head is not None and record.get("record") in _HOLDS[head["record"]]:
             held.append(record)
         else:
-            raise InvalidInput(f"Line {number} of {os.fspath(path)!r} is damaged.")
+            raise InvalidInput(f"Line {number} of {safe_repr(os.fspath(path))} is damaged.")
     if head is not None:
         yield head, held
 
@@ -455,15 +459,17 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]
                 try:
                     record = json.loads(line)
                 except (ValueError, RecursionError) as error:
-                    raise InvalidInput(f"Line {number} of {os.fspath(path)!r} is not JSON: {error}.") from error
+                    raise InvalidInput(
+                        f"Line {number} of {safe_repr(os.fspath(path))} is not JSON: {error}."
+                    ) from error
                 if not isinstance(record, dict) or ended:
-                    raise InvalidInput(f"Line {number} of {os.fspath(path)!r} is damaged.")
+                    raise InvalidInput(f"Line {number} of {safe_repr(os.fspath(path))} is damaged.")
                 ended = record.get("record") == END
                 if not ended:
                     yield number, record
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{os.fspath(path)!r} cannot be read: {error}.") from error
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} cannot be read: {error}.") from error
     if number == 0:
-        raise InvalidInput(f"{os.fspath(path)!r} is empty: not an export of langchain-agentmem.")
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} is empty: not an export of langchain-agentmem.")
     if not ended:
-        raise InvalidInput(f"{os.fspath(path)!r} was cut off: its end is missing. Export it again.")
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} was cut off: its end is missing. Export it again.")

@@ -25,6 +25,7 @@ from langchain_agentmem.conversations.audit import records as audit
 from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.retrieval import index, vectors
 from langchain_agentmem.retrieval.index import TextsOf
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import POSTGRES_SCHEMES, Engine, open_engine
 from langchain_agentmem.storage.sqlite_tables import SqlitePlace
 from langchain_agentmem.storage.tables import (
@@ -119,7 +120,7 @@ def place_of(target: str) -> Place:
 
 
 def _no_place(target: object) -> InvalidInput:
-    return InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {target!r:.100}.")
+    return InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {safe_repr(target)}.")
 
 
 def copy(
@@ -140,7 +141,7 @@ def copy(
     """
     place = place_of(target)
     if place.is_of(source):
-        raise InvalidInput(f"{place.name!r} is the database itself. Copy it to another place.")
+        raise InvalidInput(f"{safe_repr(place.name)} is the database itself. Copy it to another place.")
     try:
         place.check(force=force)
     except Occupied:
@@ -215,12 +216,14 @@ def _made(source: Engine, place: Place, texts: Mapping[str, TextsOf], progress: 
         with reading(made) as ours:
             for shape, digest in seen.items():
                 if _digest(ours, shape, telling) != digest:
-                    raise StorageError(f"The table {shape.table.name} of {place.name!r} is not as it was written.")
+                    raise StorageError(
+                        f"The table {shape.table.name} of {safe_repr(place.name)} is not as it was written."
+                    )
         documents = _indexed(made, texts, telling, anew=bool(filled and changed))
         if made.read(audit.waiting):  # an engine that lets nothing wait would not look for it
             made.write(audit.settle)
         if problems := made.read(index.problems):
-            raise StorageError(f"The copy at {place.name!r} is not whole: {problems[0]}.")
+            raise StorageError(f"The copy at {safe_repr(place.name)} is not whole: {problems[0]}.")
     return CopyReport(
         source=source.path,
         target=place.name,

@@ -27,6 +27,7 @@ from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
 from langchain_agentmem.retrieval.search import Inquiry, Recollection, Walls
 from langchain_agentmem.retrieval.vectors import Near
 from langchain_agentmem.rewinding.runs import Runs
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Engine, Operation, open_engine
 from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
 from langchain_agentmem.worker import Worker
@@ -111,13 +112,13 @@ class Database:
         new_id: NewId = new_uuid,
     ) -> None:
         if not isinstance(url, str | os.PathLike):
-            raise InvalidInput(f"A database is a path, ':memory:' or 'postgresql://…', not {url!r:.100}.")
+            raise InvalidInput(f"A database is a path, ':memory:' or 'postgresql://…', not {safe_repr(url)}.")
         if isinstance(busy_timeout, bool) or not isinstance(busy_timeout, int | float) or busy_timeout < 0:
-            raise InvalidInput(f"busy_timeout must be a number of seconds, not {busy_timeout!r:.100}.")
+            raise InvalidInput(f"busy_timeout must be a number of seconds, not {safe_repr(busy_timeout)}.")
         if not callable(clock) or not callable(new_id):
             raise InvalidInput("clock and new_id must be functions.")
         if not isinstance(hooks, Iterable):
-            raise InvalidInput(f"hooks must be a list of functions, not {hooks!r:.100}.")
+            raise InvalidInput(f"hooks must be a list of functions, not {safe_repr(hooks)}.")
         self.measures = Measures()
         self.hooks = Hooks(hooks)
         self.clock = clock
@@ -341,7 +342,7 @@ def shared(url: str | os.PathLike[str]) -> Database:
     """
     text = os.fspath(url)
     if not isinstance(text, str):
-        raise InvalidInput(f"A database is a path, ':memory:' or 'postgresql://…', not {url!r}.")
+        raise InvalidInput(f"A database is a path, ':memory:' or 'postgresql://…', not {safe_repr(url)}.")
     if text == ":memory:":
         return Database(text)
     key = text if "://" in text or text.startswith("file:") else os.path.realpath(text)

@@ -19,6 +19,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from langchain_agentmem import care
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, MissingExtra
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import POSTGRES_SCHEMES
 from langchain_agentmem.storage.health import Finding, file_of, interrupted, sqlite_file, sqlite_itself
 from langchain_agentmem.vocabulary import FILES, tiktoken_file_present
@@ -124,7 +125,9 @@ def _place(url: str) -> Iterator[Finding]:
             yield from sqlite_file(path)
         else:
             what = "is a folder" if path.is_dir() else "does not exist"
-            yield Finding("file", "problem", f"{url!r} {what}.", "Check the path; the first opening makes a database.")
+            yield Finding(
+                "file", "problem", f"{safe_repr(url)} {what}.", "Check the path; the first opening makes a database."
+            )
         return
     try:
         from langchain_agentmem.storage.postgres_health import server  # noqa: PLC0415 - an extra

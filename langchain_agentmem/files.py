@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 _SQLITE_BEGINS = b"SQLite format 3\0"
 
@@ -21,7 +22,7 @@ def path_of_file(path: Any) -> Path:
         InvalidInput: It is no path, or no file can be called so.
     """
     if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in os.fsdecode(path):
-        raise InvalidInput(f"A file is named by a path, not by {path!r:.100}.")
+        raise InvalidInput(f"A file is named by a path, not by {safe_repr(path)}.")
     return Path(os.fsdecode(path))
 
 
@@ -40,7 +41,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     target = path_of_file(path)
     try:
         if target.is_file() and is_database(target):
-            raise InvalidInput(f"{str(target)!r} is a database, which a text would replace. Write elsewhere.")
+            raise InvalidInput(f"{safe_repr(str(target))} is a database, which a text would replace. Write elsewhere.")
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -52,7 +53,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise InvalidInput(f"{str(target)!r} cannot be written: {error}.") from error
+        raise InvalidInput(f"{safe_repr(str(target))} cannot be written: {error}.") from error
 
 
 @contextlib.contextmanager
@@ -68,7 +69,7 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = path_of_file(path)
     try:
         if target.is_dir():
-            raise InvalidInput(f"{str(target)!r} cannot be written: it is a folder.")
+            raise InvalidInput(f"{safe_repr(str(target))} cannot be written: it is a folder.")
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         os.close(handle)
         try:
@@ -77,7 +78,8 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
                 os.fsync(copy.fileno())
             if Path(f"{target}-wal").exists() and Path(f"{target}-wal").stat().st_size:
                 raise InvalidInput(
-                    f"{str(target)!r} is a database in use: its write-ahead log holds commits. Close it first, or "
+                    f"{safe_repr(str(target))} is a database in use: its write-ahead log holds commits. Close "
+                    "it first, or "
                     "write elsewhere."
                 )
             Path(name).replace(target)
@@ -87,7 +89,7 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
             for suffix in ("", "-wal", "-shm", "-journal"):
                 Path(f"{name}{suffix}").unlink(missing_ok=True)
     except OSError as error:
-        raise InvalidInput(f"{str(target)!r} cannot be written: {error}.") from error
+        raise InvalidInput(f"{safe_repr(str(target))} cannot be written: {error}.") from error
 
 
 def is_database(path: Path) -> bool:

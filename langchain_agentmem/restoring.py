@@ -20,6 +20,7 @@ from langchain_agentmem.database import Database
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.files import is_database, path_of_file
 from langchain_agentmem.finding import TEXTS
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import POSTGRES_SCHEMES
 from langchain_agentmem.storage.sqlite_tables import copied_file
 
@@ -64,9 +65,9 @@ def restore(
     """
     file, name = path_of_file(source), named_place(target)
     if not file.is_file():
-        raise InvalidInput(f"There is no backup at {str(file)!r}.")
+        raise InvalidInput(f"There is no backup at {safe_repr(str(file))}.")
     if Path(name).exists() and file.samefile(name):
-        raise InvalidInput(f"{name!r} is the backup itself. Restore it to another place.")
+        raise InvalidInput(f"{safe_repr(name)} is the backup itself. Restore it to another place.")
     kind = "database" if is_database(file) else "export"
     place = place_of(name)
     place.check(force=force)
@@ -100,5 +101,5 @@ def _made(file: Path, kind: str, place: Path, checking: Callable[[str], object] 
             problems, checked = database.read("care.look", partial(care.verify, checking), shown=False)
     if problems:
         more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise DatabaseUnreadable(f"{str(file)!r} is damaged, and was not restored: {problems[0]}{more}.")
+        raise DatabaseUnreadable(f"{safe_repr(str(file))} is damaged, and was not restored: {problems[0]}{more}.")
     return checked

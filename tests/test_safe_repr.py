@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections import OrderedDict, UserDict, deque, namedtuple
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum, IntEnum
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem.safe_repr import MOST, safe_repr, without_passwords
+
+ROOT = Path(__file__).parent.parent
+SOURCES = [*(ROOT / "langchain_agentmem").rglob("*.py"), *(ROOT / "integrations").glob("*/langchain_*/**/*.py")]
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - as any library has them
 
@@ -268,3 +272,16 @@ class TestPasswords:
     )
     def test_an_odd_text_is_read_through(self, text):
         assert len(without_passwords(text)) <= 8_000
+
+
+class TestThePackage:
+    def test_no_message_is_written_with_repr(self):
+        """`{value!r}` of what somebody gave can fail, take for ever, or tell a password; `safe_repr` cannot."""
+        found = [
+            f"{path.relative_to(ROOT)}:{node.lineno}"
+            for path in SOURCES
+            if "!r" in (text := path.read_text("utf-8"))
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.FormattedValue) and node.conversion == ord("r")
+        ]
+        assert found == []

@@ -12,6 +12,7 @@ import typer
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.retrieval.search import Recollection
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.health import file_of
 
 DATABASE_VARIABLE = "AGENTMEM_DATABASE"
@@ -60,7 +61,7 @@ def existing(database: str) -> AgentMemory:
         InvalidInput: There is none.
     """
     if (database.startswith("file:") or "://" not in database) and not file_of(database).is_file():
-        raise InvalidInput(f"There is no database at {database!r}.")
+        raise InvalidInput(f"There is no database at {safe_repr(database)}.")
     return AgentMemory(database)
 
 
@@ -84,7 +85,9 @@ def time_named(text: str) -> datetime:
         time = datetime.fromisoformat(text)
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise typer.BadParameter(f"{text!r} is no time such as 2026-05-31 or 2026-05-31T18:30+02:00.") from error
+        raise typer.BadParameter(
+            f"{safe_repr(text)} is no time such as 2026-05-31 or 2026-05-31T18:30+02:00."
+        ) from error
 
 
 def minute(time: datetime) -> str:

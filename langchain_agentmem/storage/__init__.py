@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.engine import Engine, Sizes
 from langchain_agentmem.storage.queries import query
 from langchain_agentmem.storage.sqlite import SqliteEngine
@@ -33,11 +34,13 @@ def open_engine(url: str | os.PathLike[str], *, synchronous: str = "NORMAL", bus
     """
     text = os.fspath(url)
     if not isinstance(text, str) or not text.strip() or "\0" in text:
-        raise InvalidInput(f"A database is a path, ':memory:' or 'postgresql://…', not {url!r}.")
+        raise InvalidInput(f"A database is a path, ':memory:' or 'postgresql://…', not {safe_repr(url)}.")
     if text.startswith(POSTGRES_SCHEMES):
         from langchain_agentmem.storage.postgres import PostgresEngine  # noqa: PLC0415 - an extra
 
         return PostgresEngine(text, busy_timeout=busy_timeout)
     if "://" in text and not text.startswith("file:"):
-        raise InvalidInput(f"{text.split('://')[0]!r} databases are not supported: give a path or 'postgresql://…'.")
+        raise InvalidInput(
+            f"{safe_repr(text.split('://')[0])} databases are not supported: give a path or 'postgresql://…'."
+        )
     return SqliteEngine(text, synchronous=synchronous, busy_timeout=busy_timeout)

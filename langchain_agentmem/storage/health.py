@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from langchain_agentmem.errors import NewerDatabase
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import migrations
 from langchain_agentmem.storage.sqlite import APPLICATION_ID, CHECKPOINT_PAGES, OLDEST_SQLITE
 
@@ -137,7 +138,7 @@ def known_schema(dialect: str, applied: set[str]) -> Finding:
         return Finding(
             "schema",
             "note",
-            f"{len(pending)} schema changes are missing, the first is {pending[0].name!r}.",
+            f"{len(pending)} schema changes are missing, the first is {safe_repr(pending[0].name)}.",
             "The next program that opens the database makes them; older versions of the package cannot open it then.",
         )
     return Finding("schema", "ok", f"up to date: {len(applied)} changes")

@@ -28,6 +28,7 @@ from langchain_agentmem.errors import (
     MissingExtra,
     StorageError,
 )
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import migrations
 from langchain_agentmem.storage.engine import Engine, Sizes
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
@@ -124,7 +125,7 @@ class PostgresEngine(Engine):
     def _run_at_once(self, make: Operation[T]) -> T:
         session = self._pool.spare()
         if session is None:
-            raise DatabaseBusy(f"No connection to {self.path!r} is free.")
+            raise DatabaseBusy(f"No connection to {safe_repr(self.path)} is free.")
         with self._translated():
             try:
                 session.begin(write=True, patience=_AT_ONCE)
@@ -159,7 +160,8 @@ class PostgresEngine(Engine):
                 raise
             if decided and write:
                 raise StorageError(
-                    f"The connection to {self.path!r} broke in the commit: it is not known whether this was written. "
+                    f"The connection to {safe_repr(self.path)} broke in the commit: it is not known whether "
+                    "this was written. "
                     "Read, and write again what is missing: under the same id, a message is never stored twice."
                 ) from error
             raise _ConnectionLostError from error
@@ -234,7 +236,7 @@ class PostgresEngine(Engine):
             return set()
         if "agentmem_migration" not in tables:
             raise ForeignDatabase(
-                f"The schema {self.schema!r} in {self.path!r} holds another program's tables "
+                f"The schema {safe_repr(self.schema)} in {safe_repr(self.path)} holds another program's tables "
                 f"({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a database of its own."
             )
         names = connection.execute(f"select name from {self.schema}.agentmem_migration").fetchall()  # noqa: S608
@@ -337,8 +339,8 @@ def translated(path: str) -> Iterator[None]:
     except psycopg.Error as error:
         for kind, ours in _ERRORS:
             if isinstance(error, kind):
-                raise ours(f"{' '.join((ours.__doc__ or '').split())} ({path!r}: {error})") from error
-        raise StorageError(f"The database {path!r} failed: {error}.") from error
+                raise ours(f"{' '.join((ours.__doc__ or '').split())} ({safe_repr(path)}: {error})") from error
+        raise StorageError(f"The database {safe_repr(path)} failed: {error}.") from error
 
 
 @cache

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 from langchain_agentmem.errors import MissingExtra
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.health import Finding, clocks, known_schema, vectors
 from langchain_agentmem.storage.postgres import SCHEMA, translated, without_password
 from langchain_agentmem.storage.postgres_tables import STAGE
@@ -54,7 +55,7 @@ def server(url: str) -> Iterator[Finding]:
             yield Finding(
                 "schema",
                 "problem",
-                f"The schema {SCHEMA!r} is another program's.",
+                f"The schema {safe_repr(SCHEMA)} is another program's.",
                 "Give langchain-agentmem a database of its own.",
             )
         elif not tables:
@@ -94,14 +95,14 @@ def _itself(connection: psycopg.Connection[DictRow]) -> Iterator[Finding]:
         yield Finding(
             "permissions",
             "problem",
-            f"This user may not make the schema {SCHEMA!r}.",
+            f"This user may not make the schema {safe_repr(SCHEMA)}.",
             "Let an owner run: grant create on database ... to ...",
         )
     elif row["uses"] is False:
         yield Finding(
             "permissions",
             "problem",
-            f"This user may not use the schema {SCHEMA!r}.",
+            f"This user may not use the schema {safe_repr(SCHEMA)}.",
             f"Connect as the user who made it, or let that user run: grant all on schema {SCHEMA} to ...",
         )
     else:

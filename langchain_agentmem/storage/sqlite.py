@@ -28,6 +28,7 @@ from langchain_agentmem.errors import (
     StorageError,
 )
 from langchain_agentmem.files import whole_copy
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import migrations
 from langchain_agentmem.storage.engine import Engine, Sizes
 from langchain_agentmem.storage.queries import load
@@ -86,7 +87,7 @@ class SqliteEngine(Engine):
 
     def __init__(self, path: str, *, synchronous: str = "NORMAL", busy_timeout: float = 60.0) -> None:
         if synchronous not in {"NORMAL", "FULL"}:
-            raise InvalidInput(f"synchronous must be 'NORMAL' or 'FULL', not {synchronous!r}.")
+            raise InvalidInput(f"synchronous must be 'NORMAL' or 'FULL', not {safe_repr(synchronous)}.")
         super().__init__(writer_threads=1)
         self.path = path
         self._in_memory = path == ":memory:" or bool(_MEMORY_URI.match(path))
@@ -117,10 +118,10 @@ class SqliteEngine(Engine):
 
     def _run_at_once(self, make: Operation[T]) -> T:
         if not self._writing.acquire(blocking=False):
-            raise DatabaseBusy(f"Another thread is writing to {self.path!r}.")
+            raise DatabaseBusy(f"Another thread is writing to {safe_repr(self.path)}.")
         try:
             if self._writer.in_transaction:  # of this very thread, which was interrupted by a finalizer
-                raise DatabaseBusy(f"This thread is writing to {self.path!r}.")
+                raise DatabaseBusy(f"This thread is writing to {safe_repr(self.path)}.")
             with self._translated(), self._not_waiting() as connection:
                 return self._transaction(connection, make, "begin immediate")
         finally:
@@ -249,7 +250,7 @@ class SqliteEngine(Engine):
         owner = connection.execute("pragma application_id").fetchone()[0]
         if owner != APPLICATION_ID or "agentmem_migration" not in tables:
             raise ForeignDatabase(
-                f"{self.path!r} holds another program's tables ({', '.join(sorted(tables)[:3])}). "
+                f"{safe_repr(self.path)} holds another program's tables ({', '.join(sorted(tables)[:3])}). "
                 "Give langchain-agentmem a file of its own."
             )
         return {name for (name,) in connection.execute("select name from agentmem_migration")}
@@ -403,7 +404,7 @@ class SqliteEngine(Engine):
         with self._in_use(), self._translated(), self._reader() as source:
             own = source.execute("select file from pragma_database_list where name = 'main'").fetchone()[0]
             if own and path.exists() and path.samefile(own):
-                raise InvalidInput(f"{str(path)!r} is the database itself: give the copy a name of its own.")
+                raise InvalidInput(f"{safe_repr(str(path))} is the database itself: give the copy a name of its own.")
             with whole_copy(path) as copy, contextlib.closing(sqlite3.connect(copy)) as target:
                 source.backup(target)
         return True
@@ -434,14 +435,15 @@ class SqliteEngine(Engine):
         code = _code(error)
         if code == sqlite3.SQLITE_CANTOPEN:
             if Path(self.path).is_dir():
-                return DatabaseUnreadable(f"{self.path!r} is a folder. Name a file in it.")
+                return DatabaseUnreadable(f"{safe_repr(self.path)} is a folder. Name a file in it.")
             folder = Path(os.path.abspath(self.path)).parent  # noqa: PTH100 - the path may be a URI
             return DatabaseUnreadable(
-                f"{self.path!r} cannot be opened. Check that the folder {str(folder)!r} exists and may be used."
+                f"{safe_repr(self.path)} cannot be opened. Check that the folder {safe_repr(str(folder))} "
+                "exists and may be used."
             )
         if kind := _ERRORS.get(code):
-            return kind(f"{' '.join((kind.__doc__ or '').split())} ({self.path!r}: {error})")
-        return StorageError(f"The database {self.path!r} failed: {error}.")
+            return kind(f"{' '.join((kind.__doc__ or '').split())} ({safe_repr(self.path)}: {error})")
+        return StorageError(f"The database {safe_repr(self.path)} failed: {error}.")
 
 
 def _code(error: sqlite3.Error) -> int:

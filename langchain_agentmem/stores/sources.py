@@ -19,6 +19,7 @@ from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_ev
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.safe_repr import safe_repr
 
 PAGE = 100
 """Checkpoints that are asked of a PostgresSaver at once: it keeps all that it was asked for in memory."""
@@ -85,7 +86,8 @@ class _Source(BaseCheckpointSaver[Any]):
                 if self._refused:
                     thread, classes = each.config["configurable"]["thread_id"], sorted(self._refused)
                     raise InvalidInput(
-                        f"The thread {thread!r} holds objects of the class {classes[0]}, which would come as plain "
+                        f"The thread {safe_repr(thread)} holds objects of the class {classes[0]}, which would "
+                        "come as plain "
                         f"data. If you trust what the database says, add: --allow {' --allow '.join(classes)}"
                     )
                 yield each
@@ -151,7 +153,8 @@ def _class_named(name: str) -> tuple[str, str]:
         getattr(importlib.import_module(module), last)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInput(
-            f"There is no class {name!r} to allow: give it as module.Class, where Python finds it, with PYTHONPATH for "
+            f"There is no class {safe_repr(name)} to allow: give it as module.Class, where Python finds it, "
+            "with PYTHONPATH for "
             f"instance ({error})."
         ) from error
     return module, last
@@ -164,7 +167,7 @@ def _sqlite(path: str, serde: JsonPlusSerializer) -> Iterator[BaseCheckpointSave
     except ImportError as error:
         raise MissingExtra("Importing from a SqliteSaver", "import") from error
     if not Path(path).is_file():
-        raise InvalidInput(f"There is no file at {path!r}.")
+        raise InvalidInput(f"There is no file at {safe_repr(path)}.")
     with SqliteSaver.from_conn_string(path) as saver:
         saver.serde = serde
         saver.is_setup = True  # it would make its tables in whatever file it was given
