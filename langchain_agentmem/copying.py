@@ -26,7 +26,7 @@ from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, Inva
 from langchain_agentmem.retrieval import index, vectors
 from langchain_agentmem.retrieval.index import TextsOf
 from langchain_agentmem.safe_repr import safe_repr
-from langchain_agentmem.storage import POSTGRES_SCHEMES, Engine, open_engine
+from langchain_agentmem.storage import Engine, is_postgres, name_of, open_engine
 from langchain_agentmem.storage.sqlite_tables import SqlitePlace
 from langchain_agentmem.storage.tables import (
     ALWAYS,
@@ -89,38 +89,21 @@ class CopyReport:
     was_complete: bool = False
 
 
-def named_place(target: str | os.PathLike[str]) -> str:
-    """The text that names where something goes.
-
-    Raises:
-        InvalidInput: It is neither a path nor a URL.
-    """
-    name = os.fspath(target) if isinstance(target, str | os.PathLike) else None
-    if not isinstance(name, str):
-        raise _no_place(target)
-    return name
-
-
-def place_of(target: str) -> Place:
+def place_of(target: str | os.PathLike[str]) -> Place:
     """Where a copy goes.
 
     Args:
-        target: The path of a file or a `postgresql://` URL.
+        target: The path of a file, or the URL or connection string of a PostgreSQL database.
 
     Raises:
         InvalidInput: It is neither.
     """
-    if target.startswith(POSTGRES_SCHEMES):
+    name = name_of(target)
+    if is_postgres(name):
         from langchain_agentmem.storage.postgres_tables import PostgresPlace  # noqa: PLC0415 - an extra
 
-        return PostgresPlace(target)
-    if not target.strip() or "\0" in target or "://" in target:
-        raise _no_place(target)
-    return SqlitePlace(target)
-
-
-def _no_place(target: object) -> InvalidInput:
-    return InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {safe_repr(target)}.")
+        return PostgresPlace(name)
+    return SqlitePlace(name)
 
 
 def copy(
@@ -371,4 +354,4 @@ def _merged(
             their, our = next(theirs, None), next(ours, None)
 
 
-__all__ = ["CopyProgress", "CopyReport", "Progress", "copy", "named_place", "place_of"]
+__all__ = ["CopyProgress", "CopyReport", "Progress", "copy", "place_of"]

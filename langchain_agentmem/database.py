@@ -28,7 +28,7 @@ from langchain_agentmem.retrieval.search import Inquiry, Recollection, Walls
 from langchain_agentmem.retrieval.vectors import Near
 from langchain_agentmem.rewinding.runs import Runs
 from langchain_agentmem.safe_repr import safe_repr
-from langchain_agentmem.storage import Engine, Operation, open_engine
+from langchain_agentmem.storage import Engine, Operation, is_postgres, name_of, open_engine
 from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
 from langchain_agentmem.worker import Worker
 
@@ -111,8 +111,6 @@ class Database:
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
     ) -> None:
-        if not isinstance(url, str | os.PathLike):
-            raise InvalidInput(f"A database is a path, ':memory:' or 'postgresql://…', not {safe_repr(url)}.")
         if isinstance(busy_timeout, bool) or not isinstance(busy_timeout, int | float) or busy_timeout < 0:
             raise InvalidInput(f"busy_timeout must be a number of seconds, not {safe_repr(busy_timeout)}.")
         if not callable(clock) or not callable(new_id):
@@ -340,12 +338,10 @@ def shared(url: str | os.PathLike[str]) -> Database:
         InvalidInput: It is neither a path nor a URL.
         StorageError: The database cannot be opened.
     """
-    text = os.fspath(url)
-    if not isinstance(text, str):
-        raise InvalidInput(f"A database is a path, ':memory:' or 'postgresql://…', not {safe_repr(url)}.")
+    text = name_of(url)
     if text == ":memory:":
         return Database(text)
-    key = text if "://" in text or text.startswith("file:") else os.path.realpath(text)
+    key = text if is_postgres(text) or text.startswith("file:") else os.path.realpath(text)
     if (database := _opened(key)) is not None:
         return database
     # Opening may take long, so others are not kept waiting for it; who opens the same second closes theirs again.

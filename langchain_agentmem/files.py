@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -21,9 +22,19 @@ def path_of_file(path: Any) -> Path:
     Raises:
         InvalidInput: It is no path, or no file can be called so.
     """
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in os.fsdecode(path):
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(name, str) or not name:
         raise InvalidInput(f"A file is named by a path, not by {safe_repr(path)}.")
-    return Path(os.fsdecode(path))
+    try:
+        os.lstat(name)
+    except ValueError as error:  # a NUL, or half of a surrogate pair
+        raise InvalidInput(
+            f"No file can be called {safe_repr(name)}: a character in it cannot be in a path."
+        ) from error
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise InvalidInput(f"No file can be called {safe_repr(name)}: that is too long.") from error
+    return Path(name)
 
 
 @contextlib.contextmanager

@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 
 from langchain_agentmem import care
-from langchain_agentmem.copying import Progress, copy, named_place, place_of
+from langchain_agentmem.copying import Progress, copy, place_of
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.files import is_database, path_of_file
 from langchain_agentmem.finding import TEXTS
 from langchain_agentmem.safe_repr import safe_repr
-from langchain_agentmem.storage import POSTGRES_SCHEMES
+from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.sqlite_tables import copied_file
 
 
@@ -63,15 +63,15 @@ def restore(
         InvalidInput: The file is missing or of another kind, or something is stored at the target.
         StorageError: What was restored is not whole, or a database failed. The target is as it was.
     """
-    file, name = path_of_file(source), named_place(target)
+    file, name = path_of_file(source), name_of(target)
     if not file.is_file():
         raise InvalidInput(f"There is no backup at {safe_repr(str(file))}.")
-    if Path(name).exists() and file.samefile(name):
+    if not is_postgres(name) and Path(name).exists() and file.samefile(name):
         raise InvalidInput(f"{safe_repr(name)} is the backup itself. Restore it to another place.")
     kind = "database" if is_database(file) else "export"
     place = place_of(name)
     place.check(force=force)
-    if name.startswith(POSTGRES_SCHEMES):
+    if is_postgres(name):
         with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
             made = Path(folder) / "restored.db"
             checked = _made(file, kind, made, checking)

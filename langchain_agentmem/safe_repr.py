@@ -77,10 +77,12 @@ def without_passwords(text: str) -> str:
         place of parameters that are named like a secret. Of a text of more than 4,000 characters only the beginning.
     """
     text = text[:_READ]
+    if "=" in text:
+        text = _without_parameters(text)
     if ":/" in text:
         text = _LOGIN.sub(rf"\g<before>{HIDDEN}@", text)
         text = _CUT_LOGIN.sub(rf"\g<before>{HIDDEN}", text)
-    return _without_parameters(text) if "=" in text else text
+    return text
 
 
 def _without_parameters(text: str) -> str:

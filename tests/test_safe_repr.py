@@ -218,7 +218,7 @@ class TestPasswords:
             "postgresql://ada@corp.example:{}@host/db",
             "postgresql:/ada:{}@host",
             "postgresql://host/db?user=ada&password={}",
-            "postgresql://host/db?password={}&sslmode=require",
+            "postgresql://host:1/db?password={}&sslmode=require",
             "postgresql://host/db?sslpassword={}",
             "host=h user=ada password={} dbname=d",
             "host=h user=ada password='{}'",

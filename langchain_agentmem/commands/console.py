@@ -13,6 +13,7 @@ from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.retrieval.search import Recollection
 from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.health import file_of
 
 DATABASE_VARIABLE = "AGENTMEM_DATABASE"
@@ -60,7 +61,7 @@ def existing(database: str) -> AgentMemory:
     Raises:
         InvalidInput: There is none.
     """
-    if (database.startswith("file:") or "://" not in database) and not file_of(database).is_file():
+    if not is_postgres(name_of(database)) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {safe_repr(database)}.")
     return AgentMemory(database)
 

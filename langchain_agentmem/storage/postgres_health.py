@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.health import Finding, clocks, known_schema, vectors
-from langchain_agentmem.storage.postgres import SCHEMA, translated, without_password
+from langchain_agentmem.storage.postgres import SCHEMA, address_of, translated
 from langchain_agentmem.storage.postgres_tables import STAGE
 
 try:
@@ -35,13 +35,13 @@ def server(url: str) -> Iterator[Finding]:
     """The server and the database, as far as this user may look.
 
     Args:
-        url: A `postgresql://` URL.
+        url: A `postgresql://` URL, or a connection string.
 
     Raises:
         DatabaseBusy: Somebody else has locked a table.
         StorageError: The server cannot be reached.
     """
-    path = without_password(url)
+    path = address_of(url)
     with (
         translated(path),
         psycopg.connect(url, autocommit=True, row_factory=dict_row, connect_timeout=10) as connection,

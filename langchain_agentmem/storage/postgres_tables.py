@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from langchain_agentmem.errors import DatabaseBusy, ForeignDatabase, MissingExtra
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.engine import Engine
-from langchain_agentmem.storage.postgres import SCHEMA, PostgresEngine, translated, without_password
+from langchain_agentmem.storage.postgres import SCHEMA, PostgresEngine, address_of, translated
 from langchain_agentmem.storage.tables import (
     ALWAYS,
     FETCHED,
@@ -139,12 +139,12 @@ class PostgresPlace:
     """The schema of a database, which is made under another name.
 
     Args:
-        url: A `postgresql://` URL.
+        url: A `postgresql://` URL, or a connection string.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.name = without_password(url)
+        self.name = address_of(url)
 
     def check(self, *, force: bool) -> None:
         """See that a copy may come here."""
