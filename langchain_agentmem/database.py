@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.conversations.audit import records as audit
 from langchain_agentmem.embedding import Embedder
-from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput
+from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.events import Event, Hook, Hooks
 from langchain_agentmem.finding import TEXTS, find
 from langchain_agentmem.measures import Measures
@@ -125,6 +125,7 @@ class Database:
             self.hooks, measures=self.measures, content=trace_content, checkpoints=bool(trace_checkpoints)
         )
         self.engine: Engine = open_engine(url, synchronous=synchronous, busy_timeout=busy_timeout)
+        _bring_index_up_to_date(self.engine)
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
         self.worker = Worker(self.engine)
         self.runs = Runs()
@@ -133,8 +134,6 @@ class Database:
         self._keeper = Keeper(self.engine, self.measures)
         self._closes_itself = weakref.finalize(self, _close, self.worker, self._keeper, self.engine)
         self.embedder: Embedder | None = None
-        if self.engine.read(index.is_old):
-            self.engine.write(lambda: index.refresh(TEXTS))
 
     @property
     def tail(self) -> int:
@@ -377,6 +376,18 @@ def database_of(memory: Any) -> Database:
     if not isinstance(database, Database):
         raise InvalidInput(f"memory must be an AgentMemory, a path or a URL, not {type(memory).__name__}.")
     return database
+
+
+def _bring_index_up_to_date(engine: Engine) -> None:
+    """Index a database anew that an older version indexed; one in which that fails is closed again."""
+    try:
+        if engine.read(index.is_old):
+            engine.write(lambda: index.refresh(TEXTS))
+    except Exception as error:
+        engine.close()
+        if isinstance(error, StorageError):
+            raise
+        raise DatabaseUnreadable(f"{DatabaseUnreadable()} ({safe_repr(engine.path)}: {safe_repr(error)})") from error
 
 
 def _close(worker: Worker, keeper: Keeper, engine: Engine) -> None:

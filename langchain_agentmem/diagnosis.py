@@ -148,9 +148,9 @@ def _place(url: str) -> Iterator[Finding]:
 def _verified(url: str, checking: Callable[[str], object] | None) -> Iterator[Finding]:
     try:
         with closing(Database(url)) as database:
-            problems = [*database.engine.problems(), *database.engine.read(lambda: care.verify(checking))[0]]
+            problems = care.verify(database.engine, checking).problems
     except AgentMemoryError as error:
-        problems = [str(error)]
+        problems = (str(error),)
     for problem in problems:
         yield Finding(
             "verify",

@@ -399,11 +399,10 @@ class Maintenance:
 
     def _verifying(self, progress: Callable[[str], object] | None) -> Work[VerifyReport]:
         def work() -> Work[VerifyReport]:
-            if progress is not None:
-                progress("pages")
-            own = yield self._blocking("care.check", self.database.engine.problems)
-            found, checked = yield Run("care.look", partial(care.verify, progress), shown=False)
-            return VerifyReport(problems=(*own, *found), checked=checked)
+            report: VerifyReport = yield self._blocking(
+                "care.check", partial(care.verify, self.database.engine, progress)
+            )
+            return report
 
         return _as_step("care.verify", work(), outputs=_verified)
 

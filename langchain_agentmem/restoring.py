@@ -96,10 +96,10 @@ def _made(file: Path, kind: str, place: Path, checking: Callable[[str], object] 
         if kind == "export":
             now, tail = database.now(), database.tail
             database.write("care.import", lambda: care.load(file, now=now, tail=tail), shown=False)
-        problems = database.engine.problems()
-        if not problems:
-            problems, checked = database.read("care.look", partial(care.verify, checking), shown=False)
-    if problems:
-        more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise DatabaseUnreadable(f"{safe_repr(str(file))} is damaged, and was not restored: {problems[0]}{more}.")
-    return checked
+        report = database.run("care.check", partial(care.verify, database.engine, checking), shown=False)
+    if not report.ok:
+        more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
+        raise DatabaseUnreadable(
+            f"{safe_repr(str(file))} is damaged, and was not restored: {report.problems[0]}{more}."
+        )
+    return report.checked

@@ -339,7 +339,7 @@ def translated(path: str) -> Iterator[None]:
     except psycopg.Error as error:
         for kind, ours in _ERRORS:
             if isinstance(error, kind):
-                raise ours(f"{' '.join((ours.__doc__ or '').split())} ({safe_repr(path)}: {_said(error)})") from error
+                raise ours(f"{ours()} ({safe_repr(path)}: {_said(error)})") from error
         raise StorageError(f"The database {safe_repr(path)} failed: {_said(error)}.") from error
 
 

@@ -244,7 +244,7 @@ class SqliteEngine(Engine):
             raise
 
     def _applied(self, connection: sqlite3.Connection) -> set[str]:
-        tables = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
+        tables = {str(name) for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
         if not tables:
             return set()
         owner = connection.execute("pragma application_id").fetchone()[0]
@@ -253,7 +253,7 @@ class SqliteEngine(Engine):
                 f"{safe_repr(self.path)} holds another program's tables ({', '.join(sorted(tables)[:3])}). "
                 "Give langchain-agentmem a file of its own."
             )
-        return {name for (name,) in connection.execute("select name from agentmem_migration")}
+        return {str(name) for (name,) in connection.execute("select name from agentmem_migration")}
 
     def _patiently(self, attempt: Callable[[], object]) -> None:
         """Changing the journal mode ignores the busy timeout, so two processes that create one file must wait here."""
@@ -428,6 +428,8 @@ class SqliteEngine(Engine):
             yield
         except sqlite3.Error as error:
             raise self._translate(error) from error
+        except UnicodeDecodeError as error:
+            raise DatabaseUnreadable(f"{DatabaseUnreadable()} ({safe_repr(self.path)}: {error})") from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidInput(f"A value cannot be stored in the database: {error}.") from error
 
@@ -442,7 +444,7 @@ class SqliteEngine(Engine):
                 "exists and may be used."
             )
         if kind := _ERRORS.get(code):
-            return kind(f"{' '.join((kind.__doc__ or '').split())} ({safe_repr(self.path)}: {error})")
+            return kind(f"{kind()} ({safe_repr(self.path)}: {error})")
         return StorageError(f"The database {safe_repr(self.path)} failed: {error}.")
 
 
