@@ -19,9 +19,10 @@ from packaging.requirements import InvalidRequirement, Requirement
 from langchain_agentmem import care
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInput, MissingExtra
+from langchain_agentmem.files import file_of
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import is_postgres, name_of
-from langchain_agentmem.storage.health import Finding, file_of, interrupted, sqlite_file, sqlite_itself
+from langchain_agentmem.storage.health import Finding, interrupted, sqlite_file, sqlite_itself
 from langchain_agentmem.vocabulary import FILES, tiktoken_file_present
 
 PACKAGE = "langchain-agentmem"

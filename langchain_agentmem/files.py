@@ -9,10 +9,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
+from urllib.parse import unquote, urlsplit
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.safe_repr import safe_repr
 
+_PRIVATE = 0o600
 _SQLITE_BEGINS = b"SQLite format 3\0"
 
 
@@ -37,6 +39,25 @@ def path_of_file(path: Any) -> Path:
     return Path(name)
 
 
+def file_of(database: str) -> Path:
+    """Where the file of a database is.
+
+    Args:
+        database: A path, or a "file:" URI such as `file:agent.db?mode=ro`.
+    """
+    return Path(unquote(urlsplit(database).path) if database.startswith("file:") else database)
+
+
+def made_private(path: Path) -> None:
+    """Make an empty file that only its owner may read and write, whatever the umask; one that is there stays as it is.
+
+    Where none can be made, it is left to whoever opens it to say why.
+    """
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
+        path.chmod(_PRIVATE)  # the umask may have taken some of it
+
+
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     """A text file to write, which takes its name only when the block ends well.
@@ -55,6 +76,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
             raise InvalidInput(f"{safe_repr(str(target))} is a database, which a text would replace. Write elsewhere.")
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
+            Path(name).chmod(_PRIVATE)
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 yield file
                 file.flush()
@@ -84,6 +106,7 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         os.close(handle)
         try:
+            Path(name).chmod(_PRIVATE)
             yield Path(name)
             with Path(name).open("rb+") as copy:
                 os.fsync(copy.fileno())

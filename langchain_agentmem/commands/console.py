@@ -11,10 +11,10 @@ import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.files import file_of
 from langchain_agentmem.retrieval.search import Recollection
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import is_postgres, name_of
-from langchain_agentmem.storage.health import file_of
 
 DATABASE_VARIABLE = "AGENTMEM_DATABASE"
 """The environment variable that names the database where no option does."""

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from langchain_agentmem.errors import (
     AgentMemoryError,
@@ -27,7 +28,7 @@ from langchain_agentmem.errors import (
     InvalidInput,
     StorageError,
 )
-from langchain_agentmem.files import whole_copy
+from langchain_agentmem.files import file_of, made_private, whole_copy
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import migrations
 from langchain_agentmem.storage.engine import Engine, Sizes
@@ -56,6 +57,8 @@ _PAGES_BY_TABLE = """
 """
 
 _MEMORY_URI = re.compile(r"file:(:memory:|.*[?&]mode=memory)")
+_MAKES_FILE = re.compile(r"(?!file:).*|file:[^?]*(\?(?!.*(mode=r[ow](&|$)|vfs=|immutable=)).*)?", re.DOTALL)
+"""A path, or a URI that does not ask for a file that is there."""
 
 _ERRORS: dict[int, type[StorageError]] = {
     sqlite3.SQLITE_BUSY: DatabaseBusy,
@@ -69,6 +72,9 @@ _ERRORS: dict[int, type[StorageError]] = {
 
 class SqliteEngine(Engine):
     """One SQLite database.
+
+    A new file may be read by its owner only. One in a folder that may not be written is read as it is when it is
+    opened.
 
     Args:
         path: A file, a `file:` URI, or ":memory:".
@@ -97,13 +103,9 @@ class SqliteEngine(Engine):
         self._sql = load(self.dialect)
         self._writing = threading.RLock()
         self._idle: list[sqlite3.Connection] = []
+        self._address = path
         with self._translated():
-            self._writer = self._connect()
-            try:
-                self._prepare(self._writer)
-            except BaseException:
-                self._writer.close()
-                raise
+            self._writer = self._opened()
         self._changes = self._writer.total_changes
 
     # -- transactions ------------------------------------------------------------------------------------------
@@ -182,13 +184,35 @@ class SqliteEngine(Engine):
 
     # -- opening and closing -----------------------------------------------------------------------------------
 
+    def _opened(self) -> sqlite3.Connection:
+        """The connection that writes, on a file that is ours and up to date."""
+        if _MAKES_FILE.fullmatch(self.path) and not self._in_memory:
+            made_private(file_of(self.path))
+        try:
+            return self._prepared()
+        except sqlite3.OperationalError as error:
+            address = None if self._in_memory else address_to_read(self.path)
+            if address is None or _code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+                raise
+            self._address = address
+            return self._prepared()
+
+    def _prepared(self) -> sqlite3.Connection:
+        connection = self._connect()
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self.path,
+            self._address,
             timeout=self._busy_timeout,
             isolation_level=None,
             check_same_thread=False,
-            uri=self.path.startswith("file:"),
+            uri=self._address.startswith("file:"),
             cached_statements=256,
         )
         connection.row_factory = sqlite3.Row
@@ -438,7 +462,13 @@ class SqliteEngine(Engine):
         if code == sqlite3.SQLITE_CANTOPEN:
             if Path(self.path).is_dir():
                 return DatabaseUnreadable(f"{safe_repr(self.path)} is a folder. Name a file in it.")
-            folder = Path(os.path.abspath(self.path)).parent  # noqa: PTH100 - the path may be a URI
+            folder = file_of(self.path).absolute().parent
+            if has_log(file_of(self.path)):
+                return DatabaseUnreadable(
+                    f"{safe_repr(self.path)} cannot be read here: its log holds what was written last, and SQLite "
+                    f"needs to write beside it. Allow that in the folder {safe_repr(str(folder))}, or have a program "
+                    "that may write there open it and close it again."
+                )
             return DatabaseUnreadable(
                 f"{safe_repr(self.path)} cannot be opened. Check that the folder {safe_repr(str(folder))} "
                 "exists and may be used."
@@ -446,6 +476,30 @@ class SqliteEngine(Engine):
         if kind := _ERRORS.get(code):
             return kind(f"{kind()} ({safe_repr(self.path)}: {error})")
         return StorageError(f"The database {safe_repr(self.path)} failed: {error}.")
+
+
+def has_log(file: Path) -> bool:
+    """Whether the last commits to a database are not in its file yet, but in a log beside it."""
+    return any(log.exists() and log.stat().st_size for log in (Path(f"{file}-wal"), Path(f"{file}-journal")))
+
+
+def address_to_read(path: str) -> str | None:
+    """How a file is read in a folder that may not be written, where SQLite cannot make what it shares with others.
+
+    It is read as if nobody ever wrote it.
+
+    Args:
+        path: Its path or `file:` URI.
+
+    Returns:
+        A URI. None where there is no such file, or a log beside it that would be overlooked.
+    """
+    file = file_of(path)
+    if not file.is_file() or has_log(file):
+        return None
+    if path.startswith("file:"):
+        return f"{path}{'&' if '?' in path else '?'}immutable=1"
+    return f"file:{quote(os.fsencode(file.absolute()))}?immutable=1"
 
 
 def _code(error: sqlite3.Error) -> int:

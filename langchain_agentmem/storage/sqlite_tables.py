@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from langchain_agentmem.errors import DatabaseBusy, ForeignDatabase, InvalidInput
-from langchain_agentmem.files import path_of_file
+from langchain_agentmem.files import made_private, path_of_file
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.engine import Engine
-from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine
+from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine, has_log
 from langchain_agentmem.storage.tables import (
     ALWAYS,
     FETCHED,
@@ -135,9 +135,9 @@ def copied_file(file: Path, place: Path) -> None:
     Raises:
         InvalidInput: It cannot be read, or not written there.
     """
-    logs = [Path(f"{file}{suffix}") for suffix in ("-wal", "-journal")]
     try:
-        if any(log.exists() and log.stat().st_size for log in logs):
+        made_private(place)
+        if has_log(file):
             with (
                 contextlib.closing(sqlite3.connect(file)) as source,
                 contextlib.closing(sqlite3.connect(place)) as made,
@@ -206,6 +206,7 @@ class SqlitePlace:
         """SQLite's own lock on a file that holds nothing: the system lets go of it when the process dies."""
         lock = Path(f"{self._made}-lock")
         with self._written():
+            made_private(lock)
             connection = sqlite3.connect(lock, timeout=0, isolation_level=None)
         with contextlib.closing(connection):
             with self._written():
@@ -240,6 +241,8 @@ class SqlitePlace:
         with self._written():
             with self._made.open("rb+") as file:
                 os.fsync(file.fileno())
+            if self._target.exists():
+                shutil.copymode(self._target, self._made)
             # Older logs go first, or SQLite would take them for the new file's.
             for suffix in _BESIDE:
                 Path(f"{self._target}{suffix}").unlink(missing_ok=True)
