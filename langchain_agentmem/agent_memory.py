@@ -35,6 +35,7 @@ from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import Namespace, id_of, resolve
 from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
 from langchain_agentmem.retrieval.search import Recollection
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.searches import Asked, checked_weights, sought
 from langchain_agentmem.tracing import Content, Step, documents, given_only
 
@@ -143,7 +144,7 @@ class AgentMemory(Maintenance, Closing):
         await asyncio.to_thread(self.database.close)
 
     def __repr__(self) -> str:
-        return f"AgentMemory({self.database.engine.path!r})"
+        return f"AgentMemory({safe_repr(self.database.engine.path)})"
 
     # -- parts -------------------------------------------------------------------------------------------------
 
@@ -421,8 +422,10 @@ class AgentMemory(Maintenance, Closing):
             "session": self.session,
         }
         if not isinstance(memory_type, str) or memory_type not in makers:
-            raise InvalidInput(f"There is no memory type {memory_type!r}; there are {', '.join(sorted(makers))}.")
-        return _made(f"A {memory_type!r} memory cannot be made of this", makers[memory_type], **options)
+            raise InvalidInput(
+                f"There is no memory type {safe_repr(memory_type)}; there are {', '.join(sorted(makers))}."
+            )
+        return _made(f"A {safe_repr(memory_type)} memory cannot be made of this", makers[memory_type], **options)
 
     def tools(
         self, branch_or_config: str | Mapping[str, Any] | None = None, include: Iterable[str] | None = None
@@ -592,5 +595,5 @@ def _conversation_named(given: str | Mapping[str, Any] | None) -> tuple[str | No
         return given, None
     thread = (given.get("configurable") or {}).get("thread_id") if isinstance(given, Mapping) else None
     if thread is None:
-        raise InvalidInput(f"Give the id of a conversation or a config with a thread_id, not {given!r:.100}.")
+        raise InvalidInput(f"Give the id of a conversation or a config with a thread_id, not {safe_repr(given)}.")
     return id_of(thread, "conversation"), resolve(None, given)

@@ -31,6 +31,7 @@ from typing import Any, Protocol
 from langchain_agentmem import delivery
 from langchain_agentmem.delivery import Delivery, running_loop
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 logger = logging.getLogger(__name__)
 
@@ -276,7 +277,7 @@ class Hooks:
         self._hooks = tuple(hooks)
         for hook in self._hooks:
             if not callable(hook):
-                raise InvalidInput(f"{hook!r} is not a hook. Give a function that takes one event.")
+                raise InvalidInput(f"{safe_repr(hook)} is not a hook. Give a function that takes one event.")
         self._deliveries = [(hook, Delivery(hook, FirstFailures(logger).report)) for hook in self._hooks]
 
     def emit(self, event: Event) -> None:
@@ -321,7 +322,7 @@ class EventContext:
     def __init__(self, agent_name: str, event_bus: object, session_id: str | None = None) -> None:
         if event_bus is not None and not _entrances(event_bus):
             raise InvalidInput(
-                f"{event_bus!r} is not an event bus. Give one that has emit_nowait(event) or emit(event), "
+                f"{safe_repr(event_bus)} is not an event bus. Give one that has emit_nowait(event) or emit(event), "
                 "or a function that takes one event."
             )
         self.agent_name = agent_name

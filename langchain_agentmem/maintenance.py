@@ -28,7 +28,7 @@ from langchain_agentmem.conversations import listing
 from langchain_agentmem.conversations.listing import Listed
 from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.conversations.saved import checked_retention
-from langchain_agentmem.copying import CopyReport, Progress, copy, named_place, place_of
+from langchain_agentmem.copying import CopyReport, Progress, copy, place_of
 from langchain_agentmem.database import Database, Outputs
 from langchain_agentmem.events import ConversationErased, Event, MessagesStored
 from langchain_agentmem.files import path_of_file
@@ -39,6 +39,7 @@ from langchain_agentmem.overview import BranchSummary, ThreadList
 from langchain_agentmem.pruning import PruneReport, pruned
 from langchain_agentmem.restoring import RestoreReport, restore
 from langchain_agentmem.stats import Stats
+from langchain_agentmem.storage import name_of
 from langchain_agentmem.tracing import Thunk, given_only
 from langchain_agentmem.work import Do, Run, Shown, Work, aperform, perform
 
@@ -398,11 +399,10 @@ class Maintenance:
 
     def _verifying(self, progress: Callable[[str], object] | None) -> Work[VerifyReport]:
         def work() -> Work[VerifyReport]:
-            if progress is not None:
-                progress("pages")
-            own = yield self._blocking("care.check", self.database.engine.problems)
-            found, checked = yield Run("care.look", partial(care.verify, progress), shown=False)
-            return VerifyReport(problems=(*own, *found), checked=checked)
+            report: VerifyReport = yield self._blocking(
+                "care.check", partial(care.verify, self.database.engine, progress)
+            )
+            return report
 
         return _as_step("care.verify", work(), outputs=_verified)
 
@@ -419,7 +419,7 @@ class Maintenance:
         return target
 
     def _copying(self, target: str | os.PathLike[str], progress: Progress | None, *, force: bool) -> Work[CopyReport]:
-        place = named_place(target)
+        place = name_of(target)
         copying = partial(copy, self.database.engine, place, TEXTS, force=force, progress=progress)
 
         def work() -> Work[CopyReport]:

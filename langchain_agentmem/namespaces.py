@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 Namespace: TypeAlias = tuple[str, ...]
 
@@ -40,13 +41,16 @@ def path_of(namespace: Any) -> str:
         InvalidInput: It is not a tuple of usable labels.
     """
     if isinstance(namespace, str):
-        raise InvalidInput(f"A namespace is a tuple of strings: write ({namespace!r},) instead of {namespace!r}.")
+        raise InvalidInput(
+            f"A namespace is a tuple of strings: write ({safe_repr(namespace)},) instead of {safe_repr(namespace)}."
+        )
     if not isinstance(namespace, tuple | list):
         raise InvalidInput(f"A namespace is a tuple of strings, not {type(namespace).__name__}.")
     for label in namespace:
         if not isinstance(label, str) or not label or len(label) > LONGEST_LABEL or _FORBIDDEN.search(label):
             raise InvalidInput(
-                f"The label {label!r:.100} cannot be part of a namespace: labels are strings of 1 to {LONGEST_LABEL} "
+                f"The label {safe_repr(label)} cannot be part of a namespace: labels are strings of 1 to "
+                f"{LONGEST_LABEL} "
                 "characters without control characters."
             )
     path = "".join(label + _END for label in namespace)
@@ -81,7 +85,7 @@ def id_of(value: Any, what: str, error: type[InvalidInput] = InvalidInput) -> st
     if not text or len(text) > LONGEST_ID or _FORBIDDEN.search(text):
         named = f"an {what}" if what[:1] in "aeiou" else f"a {what}"
         raise error(
-            f"{value!r:.100} cannot be the id of {named}: ids are strings of 1 to {LONGEST_ID} characters without "
+            f"{safe_repr(value)} cannot be the id of {named}: ids are strings of 1 to {LONGEST_ID} characters without "
             "control characters."
         )
     return text

@@ -26,6 +26,7 @@ from langchain_core.runnables.config import run_in_executor
 
 from langchain_agentmem.apart import led
 from langchain_agentmem.errors import InvalidInput, MissingExtra, leaves_the_node
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Operation
 from langchain_agentmem.tracing import RunType, Step, Thunk, Tracing, brief, documents
 
@@ -200,9 +201,9 @@ def usable_model(given: Any) -> Any:
         try:
             return init_chat_model(given)
         except (ImportError, ValueError) as error:
-            raise InvalidInput(f"There is no model {given!r}: {error}") from error
+            raise InvalidInput(f"There is no model {safe_repr(given)}: {error}") from error
         except Exception as error:  # each provider has errors of its own, for a key that is missing among others
-            raise InvalidInput(f"The model {given!r} cannot be used: {error}") from error
+            raise InvalidInput(f"The model {safe_repr(given)} cannot be used: {error}") from error
     if given is None or hasattr(given, "invoke") or callable(given):
         return given
     raise InvalidInput(

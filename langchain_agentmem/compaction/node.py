@@ -28,6 +28,7 @@ from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.database import database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import id_of, path_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tracing import within
 from langchain_agentmem.work import Work, aperform, perform, usable_model
 
@@ -92,10 +93,10 @@ class CompactionNode(Runnable[Any, Any]):
         if config is not None and not isinstance(config, ManagedMemoryConfig):
             raise InvalidInput(f"config must be a ManagedMemoryConfig, not {type(config).__name__}.")
         if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
-            raise InvalidInput(f"window must be a whole number of 1 or more, not {window!r:.100}.")
+            raise InvalidInput(f"window must be a whole number of 1 or more, not {safe_repr(window)}.")
         for name, key in (("input_messages_key", input_messages_key), ("output_messages_key", output_messages_key)):
             if not isinstance(key, str) or not key:
-                raise InvalidInput(f"{name} must be the name of a key of the state, not {key!r:.100}.")
+                raise InvalidInput(f"{name} must be the name of a key of the state, not {safe_repr(key)}.")
         if not shrink and input_messages_key == output_messages_key:
             raise InvalidInput("To put the context in the place of the history, set shrink=True.")
         if conversation_id is not None:
@@ -184,8 +185,9 @@ class CompactionNode(Runnable[Any, Any]):
 
     def _refuse(self, given: Any) -> Any:
         raise InvalidInput(
-            f"There are no messages in this: {given!r:.100}. Give messages, a prompt, or a state that has a list of "
-            f"them under {self._input_key!r}."
+            f"There are no messages in this: {safe_repr(given)}. Give messages, a prompt, or a state that has a "
+            "list of "
+            f"them under {safe_repr(self._input_key)}."
         )
 
     def _check_key(self, given: Any, config: RunnableConfig) -> None:
@@ -197,7 +199,8 @@ class CompactionNode(Runnable[Any, Any]):
             read(self._output_key)
         except KeyError as error:
             raise InvalidInput(
-                f"The graph's state has no key {self._output_key!r}, so the compacted context would be dropped. Let "
+                f"The graph's state has no key {safe_repr(self._output_key)}, so the compacted context would be "
+                "dropped. Let "
                 "the state inherit langchain_agentmem.compaction.CompactionState, add the key, or name another one "
                 "with output_messages_key=."
             ) from error

@@ -24,6 +24,7 @@ from langchain_agentmem.jobs import Job
 from langchain_agentmem.model import Attachment, AttachmentType, Post, Round
 from langchain_agentmem.namespaces import id_of
 from langchain_agentmem.portable import Portable
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 
 KEPT = 3
@@ -55,16 +56,16 @@ class CompactorConfig:
         for name in ("threshold", "retain_recent"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidInput(f"{name} must be a whole number of 1 or more, not {value!r:.100}.")
+                raise InvalidInput(f"{name} must be a whole number of 1 or more, not {safe_repr(value)}.")
         if self.threshold <= self.retain_recent:
             raise InvalidInput(
                 f"threshold ({self.threshold}) must be more than retain_recent ({self.retain_recent}), or there is "
                 "nothing to summarize."
             )
         if not isinstance(self.prompt_template_path, str):
-            raise InvalidInput(f"prompt_template_path must be a path, not {self.prompt_template_path!r:.100}.")
+            raise InvalidInput(f"prompt_template_path must be a path, not {safe_repr(self.prompt_template_path)}.")
         if not isinstance(self.enabled, bool):
-            raise InvalidInput(f"enabled must be True or False, not {self.enabled!r:.100}.")
+            raise InvalidInput(f"enabled must be True or False, not {safe_repr(self.enabled)}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +112,7 @@ class CompactedMessage(Portable):
                 round_ids=tuple(map(str, data.get("round_ids", ()))),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"This is no compacted message: {data!r:.100}.") from error
+            raise InvalidInput(f"This is no compacted message: {safe_repr(data)}.") from error
 
 
 class Seen(NamedTuple):

@@ -14,6 +14,7 @@ from langchain_agentmem.errors import MessageError
 from langchain_agentmem.memory.injection.injected import MARK, is_injected
 from langchain_agentmem.messages import Message, decode_body, encode_body, from_langchain, message_time, to_langchain
 from langchain_agentmem.namespaces import id_of
+from langchain_agentmem.safe_repr import safe_repr
 
 _LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
 
@@ -39,7 +40,9 @@ def message_of(given: Any = None, *, new_id: Callable[[], str], **fields: Any) -
         check_langchain(given)
         return given, False
     if isinstance(given, RemoveMessage):
-        raise MessageError(f"A RemoveMessage is an instruction, not a message: use remove_by_id({given.id!r}).")
+        raise MessageError(
+            f"A RemoveMessage is an instruction, not a message: use remove_by_id({safe_repr(given.id)})."
+        )
     if isinstance(given, BaseMessage):
         message = from_langchain(given)
         return (message, False) if given.id else (dataclasses.replace(message, message_id=new_id()), True)
@@ -87,7 +90,7 @@ def edited(old: log.Stored, changes: Mapping[str, Any]) -> log.Entry:
         MessageError: It is no message, or a change does not fit.
     """
     if old.kind == log.ROUND:
-        raise MessageError(f"{old.key!r} is a round, not a message.")
+        raise MessageError(f"{safe_repr(old.key)} is a round, not a message.")
     return new_version(old, changed(decode_body(old.body, old.key), changes))
 
 
@@ -158,5 +161,5 @@ def _said_at(message: Message) -> int | None:
     try:
         moment(micros(told))
     except OverflowError as error:
-        raise MessageError(f"created_at lies outside the years 1 to 9999 in UTC: {told!r}.") from error
+        raise MessageError(f"created_at lies outside the years 1 to 9999 in UTC: {safe_repr(told)}.") from error
     return micros(told)

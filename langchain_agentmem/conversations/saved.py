@@ -27,6 +27,7 @@ from langchain_agentmem.events import (
 from langchain_agentmem.files import whole_file
 from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import Namespace, namespace_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.tracing import Thunk
 
@@ -252,7 +253,7 @@ def checked_retention(retention: Any) -> Retention | None:
         InvalidInput: It is neither a `Retention` nor None.
     """
     if retention is not None and not isinstance(retention, Retention):
-        raise InvalidInput(f"retention must be a Retention or None, not {retention!r:.100}.")
+        raise InvalidInput(f"retention must be a Retention or None, not {safe_repr(retention)}.")
     return None if retention is None or retention.off else retention
 
 
@@ -311,17 +312,18 @@ def read_document(path: str | os.PathLike[str], memory_type: str) -> dict[str, A
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{os.fspath(path)!r} cannot be read as a saved memory: {error}.") from error
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} cannot be read as a saved memory: {error}.") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InvalidInput(f"{os.fspath(path)!r} is not a saved memory.")
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} is not a saved memory.")
     if document.get("version") != VERSION:
-        raise InvalidInput(f"{os.fspath(path)!r} was written by a newer version of langchain-agentmem.")
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} was written by a newer version of langchain-agentmem.")
     if document.get("memory_type") != memory_type:
         raise InvalidInput(
-            f"{os.fspath(path)!r} holds a {document.get('memory_type')!r} memory, not a {memory_type!r} one."
+            f"{safe_repr(os.fspath(path))} holds a {safe_repr(document.get('memory_type'))} memory, not a "
+            f"{safe_repr(memory_type)} one."
         )
     if not isinstance(document.get("entries"), list):
-        raise InvalidInput(f"{os.fspath(path)!r} is damaged: it has no entries.")
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} is damaged: it has no entries.")
     return document
 
 

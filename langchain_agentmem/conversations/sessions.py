@@ -57,6 +57,7 @@ from langchain_agentmem.model import (
 )
 from langchain_agentmem.namespaces import id_of, path_of, resolve
 from langchain_agentmem.rewinding.threads import thread_point
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import Thunk, brief
 
@@ -466,7 +467,8 @@ class SessionMemory(Saved):
         row = yield from self._log.get(self._at, id_of(round_id, "round", MessageError))
         if row is None or row.kind != log.ROUND:
             raise MessageError(
-                f"The session {self.session_id!r} has no round {round_id!r} that can be changed. Begin one with "
+                f"The session {safe_repr(self.session_id)} has no round {safe_repr(round_id)} that can be "
+                "changed. Begin one with "
                 "create_round(); those that plain messages make are only shown."
             )
         return row
@@ -527,7 +529,7 @@ def _conversation(source: str | os.PathLike[str] | Conversation) -> Conversation
         try:
             source = Path(source).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise InvalidInput(f"{os.fspath(source)!r} cannot be read: {error}.") from error
+            raise InvalidInput(f"{safe_repr(os.fspath(source))} cannot be read: {error}.") from error
     if not isinstance(source, str):
         raise InvalidInput(
             f"A session is imported from YAML text, a path or a Conversation, not {type(source).__name__}."

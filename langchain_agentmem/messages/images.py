@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from langchain_agentmem.errors import MessageError
+from langchain_agentmem.safe_repr import safe_repr
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -51,7 +52,7 @@ def image_url(image: str) -> str:
         return _data_url(str(path), stat.st_mtime_ns, stat.st_size)
     except (OSError, ValueError) as error:
         raise MessageError(
-            f"The image {image!r} cannot be read: {error}. Restore the file, or remove it from the message."
+            f"The image {safe_repr(image)} cannot be read: {error}. Restore the file, or remove it from the message."
         ) from error
 
 

@@ -13,6 +13,7 @@ from langchain_agentmem.encoding import MAX_DEPTH, from_plain, is_plain, to_plai
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages import provider, responses
 from langchain_agentmem.messages.calls import AgentCallMsg, ToolCallMsg
+from langchain_agentmem.safe_repr import safe_repr
 
 
 def _fresh_id() -> str:
@@ -59,7 +60,7 @@ class Message:
     def __post_init__(self) -> None:
         role: Any = self.role
         if not isinstance(role, str) or not role:
-            raise MessageError(f"A message needs a role such as 'user' or 'assistant', not {role!r}.")
+            raise MessageError(f"A message needs a role such as 'user' or 'assistant', not {safe_repr(role)}.")
         if not self.message_id:
             object.__setattr__(self, "message_id", _fresh_id())
         content = self.content
@@ -68,7 +69,7 @@ class Message:
         for name in ("message_id", "name", "tool_call_id"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise MessageError(f"A message's {name!r} must be text, not {type(value).__name__}.")
+                raise MessageError(f"A message's {safe_repr(name)} must be text, not {type(value).__name__}.")
         for name, settle in _SETTLED:
             value = getattr(self, name)
             if value is not None:
@@ -314,13 +315,13 @@ def as_time(value: Any) -> datetime:
     try:
         moment = datetime.fromisoformat(value.isoformat() if isinstance(value, datetime) else value)
     except (TypeError, ValueError) as error:
-        raise MessageError(f"created_at must be a datetime or ISO 8601 text, not {value!r}.") from error
+        raise MessageError(f"created_at must be a datetime or ISO 8601 text, not {safe_repr(value)}.") from error
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _listed(name: str, value: Any) -> list[Any]:
     if not isinstance(value, list | tuple):
-        raise MessageError(f"A message's {name!r} must be a list, not {type(value).__name__}.")
+        raise MessageError(f"A message's {safe_repr(name)} must be a list, not {type(value).__name__}.")
     return list(value)
 
 
@@ -341,7 +342,7 @@ def _texts(name: str, value: Any) -> list[str]:
 
 def _mapped(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise MessageError(f"A message's {name!r} must be a dictionary, not {type(value).__name__}.")
+        raise MessageError(f"A message's {safe_repr(name)} must be a dictionary, not {type(value).__name__}.")
     return dict(value)
 
 

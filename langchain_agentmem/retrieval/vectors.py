@@ -19,6 +19,7 @@ from langchain_agentmem import forks
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.measures import Measures
 from langchain_agentmem.retrieval.index import PLACE_BITS
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def packed(vector: Sequence[float], dimensions: int) -> bytes:
     try:
         array = np.asarray(vector, dtype="<f4")
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"The embeddings gave {vector!r:.100} for a vector.") from error
+        raise InvalidInput(f"The embeddings gave {safe_repr(vector)} for a vector.") from error
     if array.shape != (dimensions,) or not np.isfinite(array).all():
         raise InvalidInput(f"The embeddings gave {array.shape} for a vector, not ({dimensions},), or no numbers.")
     length = float(np.linalg.norm(array))

@@ -30,6 +30,7 @@ from langchain_agentmem.apart import aside
 from langchain_agentmem.database import Database, Outputs, database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import Namespace, namespace_of, path_of, resolve
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Operation
 from langchain_agentmem.tracing import Thunk, brief
 
@@ -69,7 +70,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         return namespace_of(self._path)
 
     def __repr__(self) -> str:
-        return f"AgentMemoryByteStore({self._database.engine.path!r}, {self.namespace!r})"
+        return f"AgentMemoryByteStore({safe_repr(self._database.engine.path)}, {safe_repr(self.namespace)})"
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -218,7 +219,7 @@ def _keys(keys: Any) -> list[str]:
 
 def _key(key: Any) -> str:
     if not isinstance(key, str):
-        raise InvalidInput(f"A key is a string, not {type(key).__name__} ({key!r:.100}).")
+        raise InvalidInput(f"A key is a string, not {type(key).__name__} ({safe_repr(key)}).")
     return key
 
 
@@ -228,10 +229,12 @@ def _pairs(pairs: Any) -> dict[str, bytes]:
     values: dict[str, bytes] = {}
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004 - a pair
-            raise InvalidInput(f"Keys and values come as pairs, (key, value), not as {pair!r:.100}.")
+            raise InvalidInput(f"Keys and values come as pairs, (key, value), not as {safe_repr(pair)}.")
         key, value = pair
         if not isinstance(value, bytes):
-            raise InvalidInput(f"The value of {key!r:.100} must be bytes, not {type(value).__name__}: encode it first.")
+            raise InvalidInput(
+                f"The value of {safe_repr(key)} must be bytes, not {type(value).__name__}: encode it first."
+            )
         values[_key(key)] = value
     return values
 

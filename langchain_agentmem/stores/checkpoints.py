@@ -67,6 +67,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import id_of, path_of, range_of, resolve, running_config
 from langchain_agentmem.rewinding import whole as memories
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.stores import checkpoint_steps, history
 from langchain_agentmem.stores.adopting import Adoption
@@ -141,7 +142,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         self.database: Database = database_of(memory)
         self.retention = retention if retention is not None else getattr(memory, "retention", None)
         if not isinstance(self.retention, Retention | None):
-            raise InvalidInput(f"retention must be a Retention, not {self.retention!r:.100}.")
+            raise InvalidInput(f"retention must be a Retention, not {safe_repr(self.retention)}.")
         self._followers = tuple(followers)
         self._coding = Coding(self.database.measures)
         self.database.remembering.add(self._coding)
@@ -545,7 +546,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     def _pruning(self, thread_ids: Sequence[str], strategy: str, removed: Removed) -> Sequence[Callable[[], bool]]:
         """What a pruning does, in functions that say whether they must be called again."""
         if strategy not in {"keep_latest", "delete"}:
-            raise InvalidInput(f"There is no strategy {strategy!r}; there are 'keep_latest' and 'delete'.")
+            raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
         low, high = range_of(resolve(None))
         jobs: Jobs = []
         for name in [id_of(thread_id, "thread") for thread_id in listed(thread_ids, "thread")]:

@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
 from langchain_agentmem.namespaces import CONFIG_KEY, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.threads.lines import OWN_LINE, ThreadAt
 from langchain_agentmem.threads.recipe import Damaged
 
@@ -42,9 +43,10 @@ class readable:  # noqa: N801 - it reads as a function
     ) -> None:
         if isinstance(error, self._damage) and not isinstance(error, AgentMemoryError):
             name = self._name or getattr(error, "checkpoint", None)
-            which = "newest checkpoint" if name is None else f"checkpoint {name!r}"
+            which = "newest checkpoint" if name is None else f"checkpoint {safe_repr(name)}"
             raise CheckpointUnreadable(
-                f"The {which} of the thread {self._at.name!r} cannot be read: it is damaged, or was written with "
+                f"The {which} of the thread {safe_repr(self._at.name)} cannot be read: it is damaged, or was "
+                "written with "
                 f"another serializer ({type(error).__name__}: {error})."
             ) from error
 
@@ -68,7 +70,7 @@ class storable:  # noqa: N801 - it reads as a function
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, AgentMemoryError):
             raise InvalidInput(
-                f"The {self._what} of the thread {self._at.name!r} holds what cannot be stored "
+                f"The {self._what} of the thread {safe_repr(self._at.name)} holds what cannot be stored "
                 f"({type(error).__name__}: {error})."
             ) from error
 
@@ -101,7 +103,7 @@ def text_of(value: Any, what: str, *, empty: bool = False) -> str:
         InvalidInput: It is no text, or one that no database can keep.
     """
     if not isinstance(value, str) or "\0" in value or not (value or empty):
-        raise InvalidInput(f"{value!r:.100} cannot be the id of a {what}.")
+        raise InvalidInput(f"{safe_repr(value)} cannot be the id of a {what}.")
     return value
 
 
@@ -112,7 +114,7 @@ def listed(values: Any, what: str) -> list[Any]:
         InvalidInput: It is no list, or a single text, each letter of which would be taken for one of them.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidInput(f"Give a list of {what}s, not {values!r:.100}.")
+        raise InvalidInput(f"Give a list of {what}s, not {safe_repr(values)}.")
     return list(values)
 
 

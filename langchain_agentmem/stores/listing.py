@@ -13,6 +13,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import range_of, resolve
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.stores.checkpoint_steps import CheckpointStep
 from langchain_agentmem.stores.coding import Coding, value_of
@@ -72,9 +73,9 @@ class Listing:
         self._wanted = wanted or {}
         self._before = ((before or {}).get("configurable") or {}).get("checkpoint_id")
         if not isinstance(self._wanted, Mapping):
-            raise InvalidInput(f"filter must be a dictionary, not {wanted!r:.100}.")
+            raise InvalidInput(f"filter must be a dictionary, not {safe_repr(wanted)}.")
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
-            raise InvalidInput(f"limit must be a whole number, not {limit!r:.100}.")
+            raise InvalidInput(f"limit must be a whole number, not {safe_repr(limit)}.")
         self._limit = limit
 
     def pages(self) -> Iterator[Sequence[CheckpointTuple]]:

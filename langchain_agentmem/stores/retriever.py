@@ -55,6 +55,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import Message
 from langchain_agentmem.retrieval.ranking import Weights
 from langchain_agentmem.retrieval.search import Recollection
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.searches import Asked, sought
 
 _LANGCHAINS = {"verbose", "run_id"}
@@ -97,7 +98,7 @@ class AgentMemoryRetriever(BaseRetriever):
 
     def __init__(self, **given: Any) -> None:
         if unknown := sorted(given.keys() - type(self).model_fields - {"k"}):
-            raise InvalidInput(f"A retriever takes no {unknown[0]!r}; it takes {', '.join(_ARGUMENTS)}.")
+            raise InvalidInput(f"A retriever takes no {safe_repr(unknown[0])}; it takes {', '.join(_ARGUMENTS)}.")
         memory: Any = given.get("memory")
         if not isinstance(getattr(memory, "database", None), Database) or not hasattr(memory, "search"):
             raise InvalidInput(f"memory must be an AgentMemory, not {type(memory).__name__}: use memory.retriever(…).")
@@ -154,7 +155,7 @@ class AgentMemoryRetriever(BaseRetriever):
         """What to search with, in this call."""
         changed = {name: value for name, value in _with_limit(changes).items() if name not in _LANGCHAINS}
         if unknown := sorted(changed.keys() - set(_ARGUMENTS)):
-            raise InvalidInput(f"A search takes no {unknown[0]!r}; it takes {', '.join(_ARGUMENTS)}.")
+            raise InvalidInput(f"A search takes no {safe_repr(unknown[0])}; it takes {', '.join(_ARGUMENTS)}.")
         return {name: getattr(self, name) for name in _ARGUMENTS} | changed
 
 

@@ -15,6 +15,7 @@ from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.items.shared import Items
 from langchain_agentmem.items.values import ttl_of
 from langchain_agentmem.retrieval.search import inquiry
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.stores import telling
 from langchain_agentmem.stores.operations import Batch, Fields, checked_fields
 from langchain_agentmem.tracing import RunType, Step
@@ -121,10 +122,10 @@ def _index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
     if index is None:
         return None, None
     if not isinstance(index, Mapping):
-        raise InvalidInput(f"index must be a dictionary such as {{'fields': ['text']}}, not {index!r:.100}.")
+        raise InvalidInput(f"index must be a dictionary such as {{'fields': ['text']}}, not {safe_repr(index)}.")
     dims = index.get("dims")
     if dims is not None and (isinstance(dims, bool) or not isinstance(dims, int) or dims < 1):
-        raise InvalidInput(f"index['dims'] must be a positive whole number, not {dims!r:.100}.")
+        raise InvalidInput(f"index['dims'] must be a positive whole number, not {safe_repr(dims)}.")
     fields = checked_fields("index['fields']", index.get("fields") or index.get("text_fields") or ["$"])
     config = IndexConfig(**{**index, "fields": list(fields or ("$",))})  # type: ignore[typeddict-item]
     return config, fields
@@ -147,7 +148,7 @@ def _ttl(ttl: Any) -> TTLConfig | None:
     if ttl is None:
         return None
     if not isinstance(ttl, Mapping):
-        raise InvalidInput(f"ttl must be a dictionary such as {{'default_ttl': 60}}, not {ttl!r:.100}.")
+        raise InvalidInput(f"ttl must be a dictionary such as {{'default_ttl': 60}}, not {safe_repr(ttl)}.")
     ttl_of(ttl.get("default_ttl"))
     ttl_of(ttl.get("sweep_interval_minutes"))
     return TTLConfig(**ttl)  # type: ignore[typeddict-item]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.threads.recipe import Damaged
 
 WIDTH = 32
@@ -36,7 +37,7 @@ def next_version(current: str | float | None) -> str:
     following = f"{int(number) + 1:0{len(number)}}.{distinct}" if number.isdecimal() else ""
     if following <= current:
         raise InvalidInput(
-            f"No version can follow {current!r:.100}: a version begins with its number, with leading zeros."
+            f"No version can follow {safe_repr(current)}: a version begins with its number, with leading zeros."
         )
     return following
 

@@ -35,6 +35,7 @@ from langchain_agentmem.conversations.audit.entry import AuditEntry
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import FirstFailures
 from langchain_agentmem.namespaces import running_config
+from langchain_agentmem.safe_repr import safe_repr
 
 MOST_OPEN = 10_000
 """How many calls may be under way at once. Of more, the oldest is taken for one that will never end."""
@@ -128,11 +129,11 @@ class AuditHandler(BaseCallbackHandler):
         most_open: int = MOST_OPEN,
     ) -> None:
         if not callable(record):
-            raise InvalidInput(f"{record!r:.100} cannot record calls. Give a function that takes an AuditEntry.")
+            raise InvalidInput(f"{safe_repr(record)} cannot record calls. Give a function that takes an AuditEntry.")
         if not isinstance(redact, bool) and not callable(redact):
-            raise InvalidInput(f"redact is True, False, or a function from text to text, not {redact!r:.100}.")
+            raise InvalidInput(f"redact is True, False, or a function from text to text, not {safe_repr(redact)}.")
         if type(most_open) is not int or most_open < 1:
-            raise InvalidInput(f"most_open is a number of calls, from 1, not {most_open!r:.100}.")
+            raise InvalidInput(f"most_open is a number of calls, from 1, not {safe_repr(most_open)}.")
         self._record = record
         self._new_id = new_id
         self._clock = clock

@@ -20,6 +20,7 @@ from langchain_agentmem.memory.settings import check_whole
 from langchain_agentmem.messages import Message
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import View
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.work import Work
 
@@ -90,7 +91,7 @@ def at_index(ground: FactsGround, idx: int) -> Work[str]:
         MessageError: Nothing does.
     """
     if isinstance(idx, bool) or not isinstance(idx, int):
-        raise InvalidInput(f"An index is a whole number, not {idx!r:.100}.")
+        raise InvalidInput(f"An index is a whole number, not {safe_repr(idx)}.")
     there = yield from _everything(ground)
     if not -len(there) <= idx < len(there):
         raise MessageError(f"There is nothing at the index {idx}; there are {len(there)} messages and facts.")

@@ -26,6 +26,7 @@ from langchain_agentmem.memory.injection.forms import Form, Insertion, Keys, che
 from langchain_agentmem.memory.injection.injected import Role
 from langchain_agentmem.memory.injection.weaving import Brought, woven
 from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.tracing import within
 from langchain_agentmem.work import aperform, perform
@@ -94,7 +95,7 @@ class MemoryInjection(Runnable[Any, Any]):
         counter: TokenCounter | None = None,
     ) -> None:
         if role not in ("user", "system"):
-            raise InvalidInput(f'role must be "user" or "system", not {role!r:.100}.')
+            raise InvalidInput(f'role must be "user" or "system", not {safe_repr(role)}.')
         self._keys = Keys(output_messages_key, memory_key)
         check_keys(self._keys, messages_key, ("output_messages_key", "memory_key"))
         self._bringing = Bringing(

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.memory.operations.spelling import all_pairs
 from langchain_agentmem.replies import read_json
+from langchain_agentmem.safe_repr import safe_repr
 
 UPDATE, RESULTS = "memory_update", "memory_results"
 """What the marks are called: those of the model, and those of the memory."""
@@ -197,7 +198,9 @@ class _Scan:
         said = self._text[said_from:upto].strip()
         found = read_json(said) if said else {}
         if said and not found:
-            return Block(UPDATE, start, end, tuple(before), f"A {UPDATE} holds no JSON object: {said[:100]!r}.")
+            return Block(
+                UPDATE, start, end, tuple(before), f"A {UPDATE} holds no JSON object: {safe_repr(said[:100])}."
+            )
         if upto < end or said.endswith(("}", "]", FENCE)):
             return Block(UPDATE, start, end, (*before, found or {}))
         return Block(UPDATE, start, end, (*before, _without_last(found) or {}), _CUT)
