@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
 from langchain_agentmem.namespaces import CONFIG_KEY, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.stores import classes
 from langchain_agentmem.threads.lines import OWN_LINE, ThreadAt
 from langchain_agentmem.threads.recipe import Damaged
 
@@ -32,15 +33,16 @@ class readable:  # noqa: N801 - it reads as a function
 
     def __init__(self, at: ThreadAt, name: str | None, *, decoding: bool = False) -> None:
         self._at, self._name = at, name
-        self._damage: type[Exception] = Exception if decoding else Damaged
+        self._decoding = decoding
 
     def __enter__(self) -> None:
-        return None
+        classes.reading.ours = self._decoding
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, self._damage) and not isinstance(error, AgentMemoryError):
+        classes.reading.ours = False
+        if isinstance(error, Exception if self._decoding else Damaged) and not isinstance(error, AgentMemoryError):
             name = self._name or getattr(error, "checkpoint", None)
             which = "newest checkpoint" if name is None else f"checkpoint {name!r}"
             raise CheckpointUnreadable(
