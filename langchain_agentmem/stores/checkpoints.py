@@ -250,7 +250,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         Args:
             config: Which thread, and maybe which of its lines or checkpoints. Default: all threads.
-            filter: Only those whose metadata has just these values.
+            filter: Only those whose metadata has just these values. A key with dots is one of the metadata's own, else
+                the way to a nested one.
             before: Only those before this one.
             limit: Most. Default: all.
 
@@ -325,8 +326,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             for channel in wanted:
                 writes = [write for group in led.writes[channel] for write in in_order(group, reading)]
                 found[channel] = {"writes": writes}
-                if channel in led.seeds:
-                    found[channel]["seed"] = reading.value(led.seeds[channel])
+                if channel in led.seeds and (seed := reading.value(led.seeds[channel])) is not None:
+                    found[channel]["seed"] = seed  # a channel that held nothing begins empty
         return found
 
     async def aget_delta_channel_history(

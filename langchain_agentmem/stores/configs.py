@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
 
@@ -20,6 +20,22 @@ class Ready:
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
+
+
+class Answer(int):
+    """A number or a truth, for those who await it and for those who do not."""
+
+    def __new__(cls, value: int) -> Self:
+        """Keep what an await gives."""
+        answer = super().__new__(cls, value)
+        answer._value = value
+        return answer
+
+    _value: int
+
+    def __await__(self) -> Generator[None, None, Any]:
+        yield from ()
+        return self._value
 
 
 class readable:  # noqa: N801 - it reads as a function
