@@ -40,8 +40,8 @@ class Listing:
         follow: Takes further steps in the transaction that reads a page, given the ids of its checkpoints.
         step: Makes the step of a trace that a page is.
         config: Which thread, and maybe which of its lines or checkpoints; None for all threads.
-        wanted: Values that the metadata must have, by key; one with dots may be the way to a nested value. None or empty
-            for any.
+        wanted: Values that the metadata must have, by key, which may be the way to a nested one, with dots. None or
+            empty for any.
         before: Only those before this one.
         limit: Most; None for all.
 
