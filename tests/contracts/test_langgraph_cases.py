@@ -22,7 +22,7 @@ AT = {"configurable": {"thread_id": "t"}}
 class Agent(TypedDict, total=False):
     question: str
     outcome: AgentAction | AgentFinish | None
-    steps: Annotated[list[tuple[AgentAction, str]], operator.add]
+    steps: Annotated[list[list[AgentAction | str]], operator.add]
 
 
 class Form(BaseModel):
@@ -57,7 +57,7 @@ def agent_graph(saver):
 
     def search(state):
         assert type(state["outcome"]) is AgentAction
-        return {"steps": [(state["outcome"], f"found {state['outcome'].tool_input}")]}
+        return {"steps": [[state["outcome"], f"found {state['outcome'].tool_input}"]]}
 
     builder = StateGraph(Agent)
     builder.add_node("decide", decide)
@@ -75,7 +75,7 @@ def first(tool_input):
 DONE = {
     "question": "what?",
     "outcome": AgentFinish({"answer": "found 1"}, "done"),
-    "steps": [(first("edited"), "found edited"), (first("1"), "found 1")],
+    "steps": [[first("edited"), "found edited"], [first("1"), "found 1"]],
 }
 
 
@@ -88,7 +88,7 @@ class TestAgents:
         graph.update_state(AT, {"outcome": first("edited")})
         assert graph.get_state(AT).values["outcome"] == first("edited")
         graph.invoke(None, AT)
-        assert graph.get_state(AT).values["steps"] == [(first("edited"), "found edited")]
+        assert graph.get_state(AT).values["steps"] == [[first("edited"), "found edited"]]
         assert graph.invoke(None, AT) == DONE
         assert [type(action) for action, _ in graph.get_state(AT).values["steps"]] == [AgentAction, AgentAction]
 
