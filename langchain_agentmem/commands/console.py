@@ -63,7 +63,7 @@ def existing(database: str) -> AgentMemory:
     """
     if not is_postgres(name_of(database)) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {safe_repr(database)}.")
-    return AgentMemory(database)
+    return AgentMemory(database, strict=True)  # nothing that is shown needs a class of the user's
 
 
 def namespace_named(path: str) -> tuple[str, ...]:
