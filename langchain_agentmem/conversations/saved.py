@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -24,6 +25,7 @@ from langchain_agentmem.events import (
     MessageUpdated,
 )
 from langchain_agentmem.files import whole_file
+from langchain_agentmem.messages import ImageFiles
 from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import Namespace, namespace_of
 from langchain_agentmem.storage import Operation, Steps
@@ -221,6 +223,10 @@ class Saved(Told):
         now = self._database.clock()
         self._tell(lambda agent_name: MemoryResetEvent(agent_name=agent_name, timestamp=now))
 
+    def _announce_unread(self, images: ImageFiles) -> None:
+        for event in images.events(**self._whose()):
+            self._tell(partial(_told, event))
+
     def _whose(self) -> dict[str, Any]:
         return {"namespace": self.namespace, "conversation_id": self._at.name}
 
@@ -242,6 +248,12 @@ class Saved(Told):
     def _loaded(self, keys: Sequence[str]) -> None:
         self._description = self._own_description = None  # the file's counts now
         self._announce(log.Appended(list(dict.fromkeys(keys)), []))
+
+
+def _told(event: Event, agent_name: str) -> Event:
+    """An event that is the same whoever is told of it."""
+    del agent_name
+    return event
 
 
 def checked_retention(retention: Any) -> Retention | None:
