@@ -87,7 +87,9 @@ def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
     message = decode_body(body, key)
     if attachments is None or message.role != "user":
         return message
-    found = [each["content"] for each in encoding.decode(attachments) if each["type"] == _IMAGE and each["content"]]
+    found = [
+        each["content"] for each in encoding.decode(bytes(attachments)) if each["type"] == _IMAGE and each["content"]
+    ]
     return dataclasses.replace(message, images=[*(message.images or ()), *found]) if found else message
 
 

@@ -87,6 +87,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
     """
 
     memory_type = "conversation_history"
+    _readable = ("conversation_history", "managed_conversation")  # both are one log
     _part = "conversation"
 
     def __init__(

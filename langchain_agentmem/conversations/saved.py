@@ -119,6 +119,7 @@ class Saved(Told):
     """A memory that goes to a file and comes back (document 003)."""
 
     memory_type: str
+    _readable: tuple[str, ...]  # the types of memories whose files it takes
     _part: str
     _at: log.Address
     _log: log.Log = log
@@ -156,7 +157,7 @@ class Saved(Told):
         """Take the place of what this memory holds with what a file holds.
 
         Args:
-            path: A file that `save_to_file` wrote.
+            path: A file that `save_to_file` wrote. A conversation and a managed one take each other's.
 
         Returns:
             The additional state in the file, or None.
@@ -164,13 +165,13 @@ class Saved(Told):
         Raises:
             InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
         """
-        document = read_document(path, self.memory_type)
+        document = read_document(path, *self._readable)
         self._loaded(self._database.write(*self._step(self._loading(document, path))))
         return additional_in(document)
 
     async def aload_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
         """`load_from_file`, awaited."""
-        document = await self._database.engine.in_thread(read_document, path, self.memory_type, write=False)
+        document = await self._database.engine.in_thread(read_document, path, *self._readable, write=False)
         self._loaded(await self._database.awrite(*self._step(self._loading(document, path))))
         return additional_in(document)
 
@@ -311,8 +312,8 @@ def write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) ->
         file.write(text)
 
 
-def read_document(path: str | os.PathLike[str], memory_type: str) -> dict[str, Any]:
-    """Read the file of a memory.
+def read_document(path: str | os.PathLike[str], *memory_types: str) -> dict[str, Any]:
+    """Read the file of a memory of one of these types.
 
     Raises:
         InvalidInput: The file is missing, damaged or of another kind.
@@ -327,9 +328,10 @@ def read_document(path: str | os.PathLike[str], memory_type: str) -> dict[str, A
         raise InvalidInput(f"{os.fspath(path)!r} is not a saved memory.")
     if document.get("version") != VERSION:
         raise InvalidInput(f"{os.fspath(path)!r} was written by a newer version of langchain-agentmem.")
-    if document.get("memory_type") != memory_type:
+    if document.get("memory_type") not in memory_types:
         raise InvalidInput(
-            f"{os.fspath(path)!r} holds a {document.get('memory_type')!r} memory, not a {memory_type!r} one."
+            f"{os.fspath(path)!r} holds a {document.get('memory_type')!r} memory, not a "
+            f"{' or '.join(map(repr, memory_types))} one."
         )
     if not isinstance(document.get("entries"), list):
         raise InvalidInput(f"{os.fspath(path)!r} is damaged: it has no entries.")

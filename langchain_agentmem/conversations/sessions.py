@@ -86,6 +86,7 @@ class SessionMemory(Saved):
     """
 
     memory_type = "session"
+    _readable = (memory_type,)
     _part = "session"
 
     def __init__(
@@ -372,7 +373,8 @@ class SessionMemory(Saved):
         Ids are kept; what is here already under the same id and content stays as it is.
 
         Args:
-            source: YAML text, the path of a file as `os.PathLike`, or a `Conversation`.
+            source: YAML text, the path of a file, or a `Conversation`. A text of one line that ends with ".yaml",
+                ".yml" or ".json", or that is the path of a file, is a path.
 
         Returns:
             The conversation that was read.
@@ -513,6 +515,9 @@ class SessionMemory(Saved):
         )
 
 
+_FILES = (".yaml", ".yml", ".json")
+
+
 def _post(
     post: Post | None,
     send_from: str | None,
@@ -532,16 +537,27 @@ def _post(
 def _conversation(source: str | os.PathLike[str] | Conversation) -> Conversation:
     if isinstance(source, Conversation):
         return source
-    if isinstance(source, os.PathLike):
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and _is_path(source)):
         try:
             source = Path(source).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise InvalidInput(f"{os.fspath(source)!r} cannot be read: {error}.") from error
+            raise InvalidInput(f"{os.fspath(source)!r:.600} cannot be read: {error}.") from error
     if not isinstance(source, str):
         raise InvalidInput(
             f"A session is imported from YAML text, a path or a Conversation, not {type(source).__name__}."
         )
     return Conversation.from_yaml(source)
+
+
+def _is_path(text: str) -> bool:
+    if "\n" in text:
+        return False
+    if text.lower().endswith(_FILES):
+        return True
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # no path can be so long, or have such a character
+        return False
 
 
 def _exported(whole: Conversation, path: str | os.PathLike[str] | None) -> str:
