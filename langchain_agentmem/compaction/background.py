@@ -43,6 +43,7 @@ from langchain_agentmem.compaction.telling import COMPACT, Telling
 from langchain_agentmem.conversations import log
 from langchain_agentmem.errors import InvalidInput, MemoryClosed
 from langchain_agentmem.jobs import Job, Wanted
+from langchain_agentmem.messages import ImageFiles
 from langchain_agentmem.namespaces import path_of
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.work import Run, Shown, Work, perform, usable_model
@@ -190,7 +191,10 @@ class ContextCompactor:
         if not going:
             return False
         reached = seen.record.reached if seen.record else 0
-        messages = told(going, reached + 1)
+        images = ImageFiles()
+        messages = told(going, reached + 1, images)
+        for event in images.events(self.session.namespace, self._at.name):
+            self._database.hooks.emit(event)
         window = window_of(self._model)
         before = sum(map(self._counter.count_message, messages))
         telling.started(before, len(messages))

@@ -21,6 +21,7 @@ from langchain_agentmem.conversations import log
 from langchain_agentmem.conversations.rounds import assembled, role_rounds
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.jobs import Job
+from langchain_agentmem.messages import ImageFiles, PartOf
 from langchain_agentmem.model import Attachment, AttachmentType, Post, Round
 from langchain_agentmem.namespaces import id_of
 from langchain_agentmem.portable import Portable
@@ -242,33 +243,34 @@ def lane_of(role: str) -> str:
     return f"role:{id_of(role, 'role')}"
 
 
-def told(rounds: Sequence[Round], first: int) -> list[BaseMessage]:
+def told(rounds: Sequence[Round], first: int, images: ImageFiles) -> list[BaseMessage]:
     """Rounds as messages for a model that summarizes them: every post, and all that goes with it.
 
     Args:
         rounds: The rounds.
         first: The number of the first one.
+        images: Reads the image files that are attached.
     """
     messages: list[BaseMessage] = []
     for number, each in enumerate(rounds, first):
         messages.append(HumanMessage(f"--- Round {number} ---\nUser Query: {each.user_query}"))
-        messages += map(_told, each.post_list)
+        messages += [_told(post, images) for post in each.post_list]
     return messages
 
 
-def _told(post: Post) -> BaseMessage:
+def _told(post: Post, images: ImageFiles) -> BaseMessage:
     text = f"{post.send_from} -> {post.send_to}: {post.message}"
     blocks: list[str | dict[Any, Any]] = [{"type": "text", "text": text}]
     for attachment in post.attachment_list:
-        blocks += _blocks(attachment)
+        blocks += _blocks(attachment, images.of(post.id))
     return HumanMessage(blocks if len(blocks) > 1 else text, name=post.send_from)
 
 
-def _blocks(attachment: Attachment) -> Iterator[str | dict[Any, Any]]:
+def _blocks(attachment: Attachment, part_of: PartOf) -> Iterator[str | dict[Any, Any]]:
     kind = attachment.type.value
     if attachment.type is AttachmentType.image_url and attachment.content:
         yield {"type": "text", "text": f"[{kind}]"}
-        yield {"type": "image_url", "image_url": {"url": attachment.content}}
+        yield part_of(attachment.content)
         return
     extra = attachment.to_dict().get("extra")
     more = f"\n{json.dumps(extra, ensure_ascii=False, default=str)}" if extra is not None else ""

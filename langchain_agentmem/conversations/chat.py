@@ -14,9 +14,9 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations import log
-from langchain_agentmem.conversations.entries import edited, new_version, role_of
+from langchain_agentmem.conversations.entries import edited, new_version, role_of, shown_message
 from langchain_agentmem.errors import MessageError
-from langchain_agentmem.messages import Message, decode_body, to_langchain
+from langchain_agentmem.messages import ImageFiles, Message, decode_body, named_part, to_langchain
 from langchain_agentmem.namespaces import id_of
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Operation, Steps
@@ -177,22 +177,33 @@ def of_role(at: log.Address, role: str, n: int | None) -> Operation[list[log.Sto
     return lambda: log.recent(at, limit=limit, role=role_of(role))
 
 
-def as_langchain(make: Operation[list[log.Stored]]) -> Operation[list[BaseMessage]]:
-    """What an operation reads, as LangChain messages. They are made where the operation runs, not on an event loop."""
+def as_langchain(make: Operation[list[log.Stored]], images: ImageFiles) -> Operation[list[BaseMessage]]:
+    """What an operation reads, as LangChain messages.
+
+    They are made, and image files are read, where the operation runs, not on an event loop.
+    """
 
     def steps() -> Steps[list[BaseMessage]]:
         rows = yield from make()
-        return [to_langchain(decode_body(row.body, row.key)) for row in rows]
+        return [langchain_of(row, images) for row in rows]
 
     return steps
 
 
-def as_dicts(make: Operation[list[log.Stored]], *, include_ids: bool) -> Operation[list[dict[str, Any]]]:
+def langchain_of(row: log.Stored, images: ImageFiles) -> BaseMessage:
+    """A stored message as LangChain's, with its images."""
+    message = shown_message(row.body, row.key, row.attachments)
+    return to_langchain(message, read_images=message.images is not None and images.of(row.key))
+
+
+def as_dicts(
+    make: Operation[list[log.Stored]], images: ImageFiles, *, include_ids: bool
+) -> Operation[list[dict[str, Any]]]:
     """What an operation reads, as dictionaries for a provider; image files are read where the operation runs."""
 
     def steps() -> Steps[list[dict[str, Any]]]:
         rows = yield from make()
-        return [_as_dict(row, include_ids=include_ids) for row in rows]
+        return [_as_dict(row, images, include_ids=include_ids) for row in rows]
 
     return steps
 
@@ -209,14 +220,16 @@ def count_tokens(counter: TokenCounter, rows: Sequence[log.Counted]) -> tuple[in
     for row in rows:
         tokens = new.get(row.content_hash) if row.tokens is None else row.tokens
         if tokens is None:
-            tokens = new[row.content_hash] = counter.count_message(to_langchain(decode_body(row.body or b"", "")))
+            message = to_langchain(decode_body(row.body or b"", ""), read_images=named_part)
+            tokens = new[row.content_hash] = counter.count_message(message)
         total += tokens
     return total, new
 
 
-def _as_dict(row: log.Stored, *, include_ids: bool) -> dict[str, Any]:
+def _as_dict(row: log.Stored, images: ImageFiles, *, include_ids: bool) -> dict[str, Any]:
     try:
-        return decode_body(row.body, row.key).to_llm_dict(include_id=include_ids)
+        message = shown_message(row.body, row.key, row.attachments)
+        return message.to_llm_dict(include_id=include_ids, part_of=images.of(row.key))
     except MessageError as error:
         raise MessageError(f"The message {safe_repr(row.key)} cannot be given to a model. {error}") from error
 

@@ -8,14 +8,17 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 
+from langchain_agentmem import encoding
 from langchain_agentmem.clock import micros, moment
 from langchain_agentmem.conversations import log
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.memory.injection.injected import MARK, is_injected
 from langchain_agentmem.messages import Message, decode_body, encode_body, from_langchain, message_time, to_langchain
+from langchain_agentmem.model import AttachmentType
 from langchain_agentmem.namespaces import id_of
 from langchain_agentmem.safe_repr import safe_repr
 
+_IMAGE = AttachmentType.image_url.value
 _LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
 
 
@@ -72,6 +75,25 @@ def entry_of(message: Message, now: int, *, new_key: bool = False) -> log.Entry:
         sender=plain(message.name),
         new_key=new_key,
     )
+
+
+def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
+    """A stored message as it is shown: with the images that are attached to it, where the user said it as a post.
+
+    Other roles' attachments stay beside their posts, since no provider takes an image from an assistant.
+
+    Args:
+        body: Its bytes.
+        key: Its id.
+        attachments: The bytes of the list of its attachments, or None.
+    """
+    message = decode_body(body, key)
+    if attachments is None or message.role != "user":
+        return message
+    found = [
+        each["content"] for each in encoding.decode(bytes(attachments)) if each["type"] == _IMAGE and each["content"]
+    ]
+    return dataclasses.replace(message, images=[*(message.images or ()), *found]) if found else message
 
 
 def brings_memory(entry: log.Entry) -> bool:

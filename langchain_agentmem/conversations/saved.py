@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -25,6 +26,7 @@ from langchain_agentmem.events import (
     MessageUpdated,
 )
 from langchain_agentmem.files import whole_file
+from langchain_agentmem.messages import ImageFiles
 from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import Namespace, namespace_of
 from langchain_agentmem.safe_repr import safe_repr
@@ -119,6 +121,7 @@ class Saved(Told):
     """A memory that goes to a file and comes back (document 003)."""
 
     memory_type: str
+    _readable: tuple[str, ...]  # the types of memories whose files it takes
     _part: str
     _at: log.Address
     _log: log.Log = log
@@ -156,7 +159,7 @@ class Saved(Told):
         """Take the place of what this memory holds with what a file holds.
 
         Args:
-            path: A file that `save_to_file` wrote.
+            path: A file that `save_to_file` wrote. A conversation and a managed one take each other's.
 
         Returns:
             The additional state in the file, or None.
@@ -164,13 +167,13 @@ class Saved(Told):
         Raises:
             InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
         """
-        document = read_document(path, self.memory_type)
+        document = read_document(path, *self._readable)
         self._loaded(self._database.write(*self._step(self._loading(document, path))))
         return additional_in(document)
 
     async def aload_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
         """`load_from_file`, awaited."""
-        document = await self._database.engine.in_thread(read_document, path, self.memory_type, write=False)
+        document = await self._database.engine.in_thread(read_document, path, *self._readable, write=False)
         self._loaded(await self._database.awrite(*self._step(await aside(self._loading, document, path))))
         return additional_in(document)
 
@@ -223,6 +226,10 @@ class Saved(Told):
         now = self._database.clock()
         self._tell(lambda agent_name: MemoryResetEvent(agent_name=agent_name, timestamp=now))
 
+    def _announce_unread(self, images: ImageFiles) -> None:
+        for event in images.events(**self._whose()):
+            self._tell(partial(_told, event))
+
     def _whose(self) -> dict[str, Any]:
         return {"namespace": self.namespace, "conversation_id": self._at.name}
 
@@ -244,6 +251,12 @@ class Saved(Told):
     def _loaded(self, keys: Sequence[str]) -> None:
         self._description = self._own_description = None  # the file's counts now
         self._announce(log.Appended(list(dict.fromkeys(keys)), []))
+
+
+def _told(event: Event, agent_name: str) -> Event:
+    """An event that is the same whoever is told of it."""
+    del agent_name
+    return event
 
 
 def checked_retention(retention: Any) -> Retention | None:
@@ -301,8 +314,8 @@ def write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) ->
         file.write(text)
 
 
-def read_document(path: str | os.PathLike[str], memory_type: str) -> dict[str, Any]:
-    """Read the file of a memory.
+def read_document(path: str | os.PathLike[str], *memory_types: str) -> dict[str, Any]:
+    """Read the file of a memory of one of these types.
 
     Raises:
         InvalidInput: The file is missing, damaged or of another kind.
@@ -317,10 +330,10 @@ def read_document(path: str | os.PathLike[str], memory_type: str) -> dict[str, A
         raise InvalidInput(f"{safe_repr(os.fspath(path))} is not a saved memory.")
     if document.get("version") != VERSION:
         raise InvalidInput(f"{safe_repr(os.fspath(path))} was written by a newer version of langchain-agentmem.")
-    if document.get("memory_type") != memory_type:
+    if document.get("memory_type") not in memory_types:
         raise InvalidInput(
             f"{safe_repr(os.fspath(path))} holds a {safe_repr(document.get('memory_type'))} memory, not a "
-            f"{safe_repr(memory_type)} one."
+            f"{' or '.join(map(repr, memory_types))} one."
         )
     if not isinstance(document.get("entries"), list):
         raise InvalidInput(f"{safe_repr(os.fspath(path))} is damaged: it has no entries.")

@@ -38,7 +38,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_agentmem import encoding
 from langchain_agentmem.apart import aside
 from langchain_agentmem.compaction.rounds import CompactedMessage, Seen, seen_by
-from langchain_agentmem.conversations import log, telling
+from langchain_agentmem.conversations import chat, log, telling
 from langchain_agentmem.conversations.bound import ThreadLog, is_of_thread
 from langchain_agentmem.conversations.entries import entry_of
 from langchain_agentmem.conversations.rounds import ASSISTANT, USER, assembled, role_rounds, shared_entries
@@ -46,9 +46,10 @@ from langchain_agentmem.conversations.saved import LogCall, Saved, checked_reten
 from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.files import whole_file
-from langchain_agentmem.messages import Message, decode_body, to_langchain
+from langchain_agentmem.messages import ImageFiles, Message
 from langchain_agentmem.model import (
     Attachment,
+    AttachmentType,
     Conversation,
     Post,
     Retention,
@@ -87,6 +88,7 @@ class SessionMemory(Saved):
     """
 
     memory_type = "session"
+    _readable = (memory_type,)
     _part = "session"
 
     def __init__(
@@ -321,18 +323,27 @@ class SessionMemory(Saved):
         """The session from one role's point of view, as LangChain messages.
 
         Its own posts are AI messages, posts to it human ones with the sender's name; posts between others are not
-        there. Attachments are in `additional_kwargs["attachments"]`. To "Assistant", plain messages of the conversation
-        are what they are, with their tool calls and images.
+        there. Attachments are in `additional_kwargs["attachments"]`, and images of posts to it in the content too, read
+        from their files as `ConversationMemory.messages` does. To "Assistant", plain messages of the conversation are
+        what they are, with their tool calls and images.
 
         Args:
             role: The role.
         """
-        return _messages_for(*self._read(self._reading(role=role)), role)
+        images = ImageFiles()
+        messages = _messages_for(*self._read(self._reading(role=role)), role, images)
+        self._announce_unread(images)
+        return messages
 
     async def amessages_for(self, role: str) -> list[BaseMessage]:
         """`messages_for`, awaited."""
+        images = ImageFiles()
         found = await self._aread(self._reading(role=role))
-        return await aside(_messages_for, *found, role)
+        messages: list[BaseMessage] = await self._database.engine.in_thread(
+            _messages_for, *found, role, images, write=False
+        )
+        self._announce_unread(images)
+        return messages
 
     # -- files -------------------------------------------------------------------------------------------------
 
@@ -364,7 +375,8 @@ class SessionMemory(Saved):
         Ids are kept; what is here already under the same id and content stays as it is.
 
         Args:
-            source: YAML text, the path of a file as `os.PathLike`, or a `Conversation`.
+            source: YAML text, the path of a file, or a `Conversation`. A text of one line that ends with ".yaml",
+                ".yml" or ".json", or that is the path of a file, is a path.
 
         Returns:
             The conversation that was read.
@@ -506,6 +518,9 @@ class SessionMemory(Saved):
         )
 
 
+_FILES = (".yaml", ".yml", ".json")
+
+
 def _post(
     post: Post | None,
     send_from: str | None,
@@ -525,7 +540,7 @@ def _post(
 def _conversation(source: str | os.PathLike[str] | Conversation) -> Conversation:
     if isinstance(source, Conversation):
         return source
-    if isinstance(source, os.PathLike):
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and _is_path(source)):
         try:
             source = Path(source).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
@@ -535,6 +550,17 @@ def _conversation(source: str | os.PathLike[str] | Conversation) -> Conversation
             f"A session is imported from YAML text, a path or a Conversation, not {type(source).__name__}."
         )
     return Conversation.from_yaml(source)
+
+
+def _is_path(text: str) -> bool:
+    if "\n" in text:
+        return False
+    if text.lower().endswith(_FILES):
+        return True
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # no path can be so long, or have such a character
+        return False
 
 
 def _exported(whole: Conversation, path: str | os.PathLike[str] | None) -> str:
@@ -575,19 +601,24 @@ def _sliced(seen: Seen) -> tuple[list[Round], CompactedMessage | None]:
     return seen.rest, seen.compacted
 
 
-def _messages_for(rounds: Sequence[log.Stored], messages: Sequence[log.Stored], role: str) -> list[BaseMessage]:
+def _messages_for(
+    rounds: Sequence[log.Stored], messages: Sequence[log.Stored], role: str, images: ImageFiles
+) -> list[BaseMessage]:
     plain = {row.key: row for row in messages if row.recipient is None} if role == ASSISTANT else {}
     found: list[BaseMessage] = []
     for each in role_rounds(assembled(rounds, messages), role, include_failures=False):
         for post in each.post_list:
             if (row := plain.get(post.id)) is not None:
-                found.append(to_langchain(decode_body(row.body, row.key)))
+                found.append(chat.langchain_of(row, images))
                 continue
             kind = AIMessage if post.send_from == role else HumanMessage
             extra = [attachment.to_dict() for attachment in post.attachment_list]
+            attached = [] if kind is AIMessage else post.get_attachment(AttachmentType.image_url)
+            parts = [images.of(post.id)(each.content) for each in attached if each.content]
+            text = [{"type": "text", "text": post.message}] if post.message else []
             found.append(
                 kind(
-                    content=post.message,
+                    content=[*text, *parts] if parts else post.message,
                     name=post.send_from,
                     id=post.id,
                     additional_kwargs={"attachments": extra} if extra else {},

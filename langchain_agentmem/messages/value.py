@@ -13,6 +13,7 @@ from langchain_agentmem.encoding import MAX_DEPTH, from_plain, is_plain, to_plai
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages import provider, responses
 from langchain_agentmem.messages.calls import AgentCallMsg, ToolCallMsg
+from langchain_agentmem.messages.images import PartOf, image_part
 from langchain_agentmem.safe_repr import safe_repr
 
 
@@ -135,11 +136,12 @@ class Message:
         except TypeError as error:
             raise MessageError(f"This does not describe a message: {error}") from error
 
-    def to_llm_dict(self, *, include_id: bool = False) -> dict[str, Any]:
+    def to_llm_dict(self, *, include_id: bool = False, part_of: PartOf = image_part) -> dict[str, Any]:
         """Give the message as a model reads it. ``Message(**d)`` accepts the result (document 001).
 
         Args:
             include_id: Add ``message_id``. Default False.
+            part_of: What gives each of `images` as a part of the content. Default: files are read, into data URLs.
 
         Returns:
             ``role`` and ``content``, and, where they are set, ``name``, ``tool_calls``, ``tool_call_id`` and
@@ -160,7 +162,7 @@ class Message:
         empty = content is None and not self.images and self.tool_calls
         data: dict[str, Any] = {
             "role": self.role,
-            "content": None if empty else provider.provider_content(content, self.images),
+            "content": None if empty else provider.provider_content(content, self.images, part_of),
         }
         if self.name is not None:
             data["name"] = self.name

@@ -7,8 +7,8 @@
 
 Methods are found by looking, arguments are ordinary and hostile, calls are made and awaited on a living database.
 Nothing but our own errors may come out, those that the method's docstring names, and Python's own where a call does not
-fit the signature. No call may take longer than `PATIENCE`. After each sequence the database verifies, and its export can be
-imported. A failure is told once for each place, with the number of its call.
+fit the signature. No call may take longer than `PATIENCE`. After each sequence the database verifies, and its export
+can be imported. A failure is told once for each place, with the number of its call.
 
 It runs in a process of its own, in a temporary folder with a fence around it (`fence.py`).
 """

@@ -19,6 +19,7 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_agentmem.clock import moment
+from langchain_agentmem.conversations.history import ConversationMemory
 from langchain_agentmem.conversations.sessions import SessionMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.experience.drafting import (
@@ -180,7 +181,10 @@ def _origin(source: Any) -> Work[Origin]:
     if isinstance(source, Conversation):
         return Origin(f"the session {safe_repr(source.id, 600)}", of_conversation(source))
     if isinstance(source, BaseChatMessageHistory):
-        messages = yield Do(lambda: source.messages, source.aget_messages)
+        if isinstance(source, ConversationMemory):  # a managed conversation's `messages` are less
+            messages = yield Do(lambda: source.raw_messages, source.araw_messages)
+        else:
+            messages = yield Do(lambda: source.messages, source.aget_messages)
         name = getattr(source, "conversation_id", None)
         return Origin(
             "a chat history" if name is None else f"the conversation {safe_repr(name, 600)}", of_messages(messages)
