@@ -32,7 +32,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import Hook
 from langchain_agentmem.maintenance import Maintenance
 from langchain_agentmem.model import Retention
-from langchain_agentmem.namespaces import Namespace, id_of, resolve
+from langchain_agentmem.namespaces import Namespace, config_given, id_of, resolve
 from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
 from langchain_agentmem.retrieval.search import Recollection
 from langchain_agentmem.safe_repr import safe_repr
@@ -575,7 +575,7 @@ class AgentMemory(Maintenance, Closing):
             return given_only(asked._asdict())
 
         name = "memory.retrieval.search"
-        return self.database.tracing.step(name, run_type="retriever", inputs=inputs, config=config)
+        return self.database.tracing.step(name, run_type="retriever", inputs=inputs, config=config_given(config))
 
     def _thread(self, given: Any) -> ThreadPoint:
         """The thread that a config, a runtime or the running config names."""

@@ -26,7 +26,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from langchain_agentmem import delivery
 from langchain_agentmem.delivery import Delivery, running_loop
@@ -34,6 +34,8 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.safe_repr import safe_repr
 
 logger = logging.getLogger(__name__)
+
+L = TypeVar("L")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -276,6 +278,21 @@ class FirstFailures:
                 *details,
                 exc_info=error and (type(error), error, error.__traceback__),
             )
+
+
+def listener_given(listener: L, name: str) -> L:
+    """A function that is to be told of something, or None.
+
+    Args:
+        listener: What was given.
+        name: The name of the argument.
+
+    Raises:
+        InvalidInput: It cannot be called.
+    """
+    if listener is not None and not callable(listener):
+        raise InvalidInput(f"{name} must be a function, not {safe_repr(listener)}.")
+    return listener
 
 
 class Hooks:

@@ -30,7 +30,7 @@ from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.conversations.saved import checked_retention
 from langchain_agentmem.copying import CopyReport, Progress, copy, place_of
 from langchain_agentmem.database import Database, Outputs
-from langchain_agentmem.events import ConversationErased, Event, MessagesStored
+from langchain_agentmem.events import ConversationErased, Event, MessagesStored, listener_given
 from langchain_agentmem.files import path_of_file
 from langchain_agentmem.finding import TEXTS
 from langchain_agentmem.model import Retention
@@ -400,7 +400,7 @@ class Maintenance:
     def _verifying(self, progress: Callable[[str], object] | None) -> Work[VerifyReport]:
         def work() -> Work[VerifyReport]:
             report: VerifyReport = yield self._blocking(
-                "care.check", partial(care.verify, self.database.engine, progress)
+                "care.check", partial(care.verify, self.database.engine, listener_given(progress, "progress"))
             )
             return report
 
@@ -420,7 +420,8 @@ class Maintenance:
 
     def _copying(self, target: str | os.PathLike[str], progress: Progress | None, *, force: bool) -> Work[CopyReport]:
         place = name_of(target)
-        copying = partial(copy, self.database.engine, place, TEXTS, force=force, progress=progress)
+        told = listener_given(progress, "progress")
+        copying = partial(copy, self.database.engine, place, TEXTS, force=force, progress=told)
 
         def work() -> Work[CopyReport]:
             report: CopyReport = yield self._blocking("care.rows", copying)
@@ -484,7 +485,7 @@ class Maintenance:
             retention=checked_retention(retention),
             archive_before=None if archive_before is None else micros(archive_before),
             dry_run=dry_run,
-            progress=progress,
+            progress=listener_given(progress, "progress"),
         )
         return _as_step("care.prune", work, outputs=asdict)
 

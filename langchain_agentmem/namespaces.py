@@ -10,16 +10,21 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.safe_repr import safe_repr
 
+C = TypeVar("C")
+
 Namespace: TypeAlias = tuple[str, ...]
 
 CONFIG_KEY = "agentmem_namespace"
 """Where a run's `config["configurable"]` names its namespace."""
+
+EXAMPLE = '{"configurable": {"thread_id": "…"}}'
+"""A config, as errors show one."""
 
 LONGEST_LABEL = 200
 LONGEST_PATH = 2_000
@@ -102,9 +107,25 @@ def resolve(given: Any, config: Mapping[str, Any] | None = None) -> Namespace:
         InvalidInput: It is not a tuple of usable labels.
     """
     if given is None or (isinstance(given, tuple | list) and not given):
-        config = config if config is not None else running_config()
+        config = config_given(config) if config is not None else running_config()
         given = ((config or {}).get("configurable") or {}).get(CONFIG_KEY, ())
     return namespace_of(path_of(given))
+
+
+def config_given(config: C) -> C:
+    """A config that a caller gave, or None.
+
+    Raises:
+        InvalidInput: It is no config.
+    """
+    if config is not None and not isinstance(config, Mapping):
+        raise InvalidInput(f"A config is a dictionary such as {EXAMPLE}, not {safe_repr(config)}.")
+    configurable = None if config is None else config.get("configurable")
+    if configurable is not None and not isinstance(configurable, Mapping):
+        raise InvalidInput(
+            f'What a config has under "configurable" is a dictionary, as in {EXAMPLE}, not {safe_repr(configurable)}.'
+        )
+    return config
 
 
 def running_config() -> Mapping[str, Any] | None:

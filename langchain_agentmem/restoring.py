@@ -18,6 +18,7 @@ from langchain_agentmem import care
 from langchain_agentmem.copying import Progress, copy, place_of
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.events import listener_given
 from langchain_agentmem.files import is_database, path_of_file
 from langchain_agentmem.finding import TEXTS
 from langchain_agentmem.safe_repr import safe_repr
@@ -63,6 +64,8 @@ def restore(
         InvalidInput: The file is missing or of another kind, or something is stored at the target.
         StorageError: What was restored is not whole, or a database failed. The target is as it was.
     """
+    for what, told in (("progress", progress), ("checking", checking)):
+        listener_given(told, what)
     file, name = path_of_file(source), name_of(target)
     if not file.is_file():
         raise InvalidInput(f"There is no backup at {safe_repr(str(file))}.")

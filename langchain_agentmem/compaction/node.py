@@ -27,7 +27,7 @@ from langchain_agentmem.compaction.repair import without_stand_ins
 from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.database import database_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.namespaces import id_of, path_of
+from langchain_agentmem.namespaces import config_given, id_of, path_of
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tracing import within
 from langchain_agentmem.work import Work, aperform, perform, usable_model
@@ -135,6 +135,7 @@ class CompactionNode(Runnable[Any, Any]):
         Raises:
             InvalidInput: There are no messages, or the state of the graph lacks the output key.
         """
+        config = config_given(config)
         del kwargs
         if self._may_be_shown():
             return self._call_with_config(self._compact, input, config)
@@ -143,6 +144,7 @@ class CompactionNode(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """`invoke`, awaited."""
+        config = config_given(config)
         del kwargs
         if self._may_be_shown():
             return await self._acall_with_config(self._acompact, input, config)
@@ -225,7 +227,10 @@ class CompactionNode(Runnable[Any, Any]):
 def _messages(given: Sequence[Any]) -> list[BaseMessage]:
     if all(issubclass(kind, BaseMessage) for kind in set(map(type, given))):  # thousands of them cost next to nothing
         return list(given)
-    return convert_to_messages(given)
+    try:
+        return convert_to_messages(given)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise InvalidInput(f"There is something among the messages that is no message: {error}") from error
 
 
 def _is_state(given: Any) -> bool:

@@ -79,7 +79,16 @@ from langchain_agentmem.stores.adopting import Adoption
 from langchain_agentmem.stores.checkpoint_steps import CheckpointStep, CheckpointSteps
 from langchain_agentmem.stores.classes import serializer
 from langchain_agentmem.stores.coding import Coding, Rows, in_order
-from langchain_agentmem.stores.configs import Ready, address, config_of, listed, readable, text_of
+from langchain_agentmem.stores.configs import (
+    Ready,
+    address,
+    check_checkpoint,
+    check_writes,
+    config_of,
+    listed,
+    readable,
+    text_of,
+)
 from langchain_agentmem.stores.history import CheckpointHistory
 from langchain_agentmem.stores.importing import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.stores.listing import Listing
@@ -316,7 +325,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             channels: The names of the channels.
         """
         at, ns, name = address(config)
-        wanted = tuple(dict.fromkeys(channels))
+        wanted = tuple(dict.fromkeys(text_of(each, "channel") for each in listed(channels, "channel")))
         if not wanted:
             return {}
         led = self._read(lambda: log.delta_history(at, ns, name, wanted, self._coding.prototypes.take), at, name)
@@ -565,7 +574,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     def _pruning(self, thread_ids: Sequence[str], strategy: str, removed: Removed) -> Sequence[Callable[[], bool]]:
         """What a pruning does, in functions that say whether they must be called again."""
-        if strategy not in {"keep_latest", "delete"}:
+        if not isinstance(strategy, str) or strategy not in {"keep_latest", "delete"}:
             raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
         low, high = range_of(resolve(None))
         jobs: Jobs = []
@@ -601,6 +610,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         LangGraph goes on while a checkpoint is being stored, and the next node may change what is in it.
         """
         at, ns, parent = address(config)
+        check_checkpoint(checkpoint, metadata, new_versions)
         told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
         given = checkpoint["channel_values"]
         values = {text_of(name, "channel"): given[name] for name in new_versions if name in given}
@@ -642,6 +652,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         at, ns, name = address(config)
         if name is None:
             raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
+        check_writes(writes)
         rows: Rows = [
             {
                 "task": text_of(task_id, "task"),

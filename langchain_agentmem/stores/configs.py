@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
-from langchain_agentmem.namespaces import CONFIG_KEY, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.namespaces import CONFIG_KEY, config_given, id_of, namespace_of, path_of, resolve
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.stores import classes
 from langchain_agentmem.threads.lines import OWN_LINE, ThreadAt
@@ -37,6 +37,9 @@ class Answer(int):
     def __await__(self) -> Generator[None, None, Any]:
         yield from ()
         return self._value
+
+
+_PAIR = 2
 
 
 class readable:  # noqa: N801 - it reads as a function
@@ -103,7 +106,7 @@ def address(config: RunnableConfig, *, whole_thread: bool = False) -> tuple[Thre
     Raises:
         InvalidInput: It names no thread, or something that cannot be an id.
     """
-    configurable = (config or {}).get("configurable") or {}
+    configurable = (config_given(config) or {}).get("configurable") or {}
     if "thread_id" not in configurable:
         raise InvalidInput('A checkpointer needs config["configurable"]["thread_id"].')
     at = ThreadAt(path_of(resolve(None, config)), id_of(configurable["thread_id"], "thread"))
@@ -123,6 +126,35 @@ def text_of(value: Any, what: str, *, empty: bool = False) -> str:
     if not isinstance(value, str) or "\0" in value or not (value or empty):
         raise InvalidInput(f"{safe_repr(value)} cannot be the id of a {what}.")
     return value
+
+
+def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
+    """Check what a checkpointer is to put.
+
+    Raises:
+        InvalidInput: It is no checkpoint, or what goes with it is no dictionary.
+    """
+    for what, given in (("checkpoint", checkpoint), ("metadata", metadata), ("new_versions", new_versions)):
+        if not isinstance(given, Mapping):
+            raise InvalidInput(f"{what} must be a dictionary, not {safe_repr(given)}.")
+    text_of(checkpoint.get("id"), "checkpoint")
+    for what in ("channel_values", "channel_versions"):
+        if not isinstance(checkpoint.get(what), Mapping):
+            raise InvalidInput(f"A checkpoint has a dictionary of {what}, not {safe_repr(checkpoint.get(what))}.")
+
+
+def check_writes(writes: Any) -> None:
+    """Check what a task is said to have written.
+
+    Raises:
+        InvalidInput: It is no list of pairs.
+    """
+    if not isinstance(writes, list | tuple) or not all(
+        isinstance(each, list | tuple) and len(each) == _PAIR for each in writes
+    ):
+        raise InvalidInput(
+            f"writes must be a list of channels with values, [(channel, value)], not {safe_repr(writes)}."
+        )
 
 
 def listed(values: Any, what: str) -> list[Any]:

@@ -80,6 +80,8 @@ class Batch:
         self._lists: dict[int, tuple[ListNamespacesOp, str, str]] = {}
         self._changes: dict[Place, Draft | None] = {}
         self._ops: list[Op] = []
+        if not isinstance(ops, Iterable):
+            raise InvalidInput(f"A batch is of several operations, not {safe_repr(ops)}.")
         for number, op in enumerate(ops):
             self._add(number, op)
             self._ops.append(op)

@@ -53,6 +53,7 @@ from pydantic import Field, ValidationError
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import Message
+from langchain_agentmem.namespaces import config_given
 from langchain_agentmem.retrieval.ranking import Weights
 from langchain_agentmem.retrieval.search import Recollection
 from langchain_agentmem.safe_repr import safe_repr
@@ -146,7 +147,7 @@ class AgentMemoryRetriever(BaseRetriever):
 
     def _own(self, config: RunnableConfig | None) -> RunnableConfig:
         """The config of a search, with the tags and the metadata of the retriever."""
-        complete = ensure_config(config)
+        complete = ensure_config(config_given(config))
         tags = [*(complete.get("tags") or ()), *(self.tags or ())]
         metadata = {**(complete.get("metadata") or {}), **self._get_ls_params(), **(self.metadata or {})}
         return merge_configs(complete, {"tags": tags, "metadata": metadata})

@@ -204,7 +204,6 @@ class Fuzzer:
             assert report.ok, f"verify() of the import: {report.problems[:3]}"
             here, there = memory.stats(), other.stats()
             for name in (
-                "conversations",
                 "messages",
                 "items",
                 "blobs",

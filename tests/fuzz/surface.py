@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 from langchain_core.tools import BaseTool
 
 from langchain_agentmem import AgentMemory, errors
+from tests.fuzz import values
 
 OURS = "langchain_agentmem"
 LEFT_OUT = {"close", "aclose", "with_config", "from_conn_string", "start_ttl_sweeper", "stop_ttl_sweeper"}
@@ -103,7 +105,8 @@ def _functions(kind: type) -> tuple[tuple[str, Any], ...]:
 @cache
 def _signature(function: Any) -> inspect.Signature:
     signature = inspect.signature(function)
-    return signature.replace(parameters=list(signature.parameters.values())[1:])
+    parameters = list(signature.parameters.values())
+    return signature.replace(parameters=parameters[1:] if parameters[0].name in {"self", "cls"} else parameters)
 
 
 @cache
@@ -114,8 +117,10 @@ def _raises(kind: type, name: str) -> frozenset[str]:
 
 
 def is_expected(error: BaseException, raises: frozenset[str]) -> bool:
-    """Whether an error is ours, or one that a docstring names."""
-    if isinstance(error, errors.AgentMemoryError):
+    """Whether an error is ours, one that a docstring names, of code that was given to be run, or LangChain's alone."""
+    if isinstance(error, errors.AgentMemoryError | values.OfCodeGivenError):
+        return True
+    if not any(OURS in frame.filename for frame in traceback.extract_tb(error.__traceback__)):
         return True
     named = {kind.__name__ for kind in type(error).__mro__} - {"Exception", "BaseException", "object"}
     return bool(named & raises)

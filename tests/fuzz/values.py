@@ -15,32 +15,38 @@ NAMES = ["c", "a", "b", "main", "main", "User", "Planner", "lives in", "Ana", "L
 TEXTS = ["hello", "Ana lives in Lisbon.", "We need to fix the build.", "", "The herons came back on Monday. " * 20, "*"]
 
 
+class OfCodeGivenError(Exception):
+    """Raised by what was given to be called or read: it is the caller's own, and comes through."""
+
+
 class Hostile:
     """Refuses whatever it is asked."""
 
-    def _refuse(self, *_: object, **__: object) -> Any:
+    def _refuse_to_be_looked_at(self, *_: object) -> Any:
         raise ZeroDivisionError("hostile")
 
-    __repr__ = __str__ = __eq__ = __hash__ = __len__ = __iter__ = __bool__ = __getitem__ = __contains__ = _refuse
-    __fspath__ = __format__ = __lt__ = __call__ = __int__ = __float__ = __index__ = _refuse
+    def _refuse_to_be_used(self, *_: object, **__: object) -> Any:
+        raise OfCodeGivenError
+
+    __repr__ = __str__ = __eq__ = __hash__ = __bool__ = __format__ = _refuse_to_be_looked_at
+    __len__ = __iter__ = __getitem__ = __contains__ = __fspath__ = __lt__ = __call__ = _refuse_to_be_used
+    __int__ = __float__ = __index__ = _refuse_to_be_used
 
 
 class HostileText(str):
-    """A text that cannot be shown or compared."""
+    """A text that cannot be shown."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
         raise ZeroDivisionError("hostile")
 
-    __str__ = __format__ = __repr__
-
 
 class HostileDict(dict[str, Any]):
     """A mapping that cannot be read."""
 
     def __iter__(self) -> Any:
-        raise ZeroDivisionError("hostile")
+        raise OfCodeGivenError
 
     items = keys = values = __iter__
 

@@ -45,7 +45,8 @@ from langchain_agentmem.memory.experience.template import SelectionTemplate
 from langchain_agentmem.memory.injection.forms import Form, Insertion, Keys, check_keys, form_of
 from langchain_agentmem.memory.injection.weaving import last_said
 from langchain_agentmem.memory.settings import check_whole
-from langchain_agentmem.namespaces import resolve
+from langchain_agentmem.namespaces import config_given, resolve
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tracing import Step, brief, within
 from langchain_agentmem.work import aperform, perform
 
@@ -133,6 +134,8 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         output_messages_key: str = "llm_input_messages",
         experiences_key: str = "experiences",
     ) -> None:
+        if not hasattr(library, "folders"):
+            raise InvalidInput(f"Experiences are selected from an ExperienceLibrary, not from {safe_repr(library)}.")
         asked = model_of(model, models, llm_alias)
         if max_selected is not None:
             check_whole("max_selected", max_selected, 1)
@@ -220,6 +223,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         Raises:
             InvalidInput: Nothing can be put into this, or the state of the graph has no room for it.
         """
+        config = config_given(config)
         if self._selecting.database.tracing.shows_content:
             return self._call_with_config(self._inject, input, config, **kwargs)
         with within(config) as complete:  # LangChain would show all of it
@@ -227,6 +231,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """`invoke`, awaited."""
+        config = config_given(config)
         if self._selecting.database.tracing.shows_content:
             return await self._acall_with_config(self._ainject, input, config, **kwargs)
         with within(config) as complete:
@@ -343,7 +348,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         if context is not None and not isinstance(context, str):
             raise InvalidInput(f"The context of a query is a text, not {type(context).__name__}.")
         messages = form_of(query, {}, self._keys, self._messages_key).messages
-        return self._request(query, messages, ensure_config(config))._replace(
+        return self._request(query, messages, ensure_config(config_given(config)))._replace(
             context=context, main_log=None if main_log is None else path_of_file(main_log)
         )
 

@@ -27,7 +27,7 @@ from langchain_agentmem.memory.facts.texts import Due
 from langchain_agentmem.memory.injection.weaving import converted
 from langchain_agentmem.memory.layer import as_step, texts_given
 from langchain_agentmem.messages import Message, from_langchain
-from langchain_agentmem.namespaces import id_of, path_of, resolve
+from langchain_agentmem.namespaces import config_given, id_of, path_of, resolve
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.threads import thread_point
 from langchain_agentmem.safe_repr import safe_repr
@@ -107,6 +107,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         Raises:
             InvalidInput: There are no messages in this, or no thread and no branch is named.
         """
+        config = config_given(config)
         del kwargs
         if self._database.tracing.shows_content:
             return self._call_with_config(self._remember, input, config)
@@ -120,6 +121,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         **kwargs: Any,
     ) -> dict[str, Any]:
         """`invoke`, awaited."""
+        config = config_given(config)
         del kwargs
         if self._database.tracing.shows_content:
             return await self._acall_with_config(self._aremember, input, config)

@@ -26,6 +26,7 @@ from langchain_agentmem.memory.injection.forms import Form, Insertion, Keys, che
 from langchain_agentmem.memory.injection.injected import Role
 from langchain_agentmem.memory.injection.weaving import Brought, woven
 from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.namespaces import config_given
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.tracing import within
@@ -126,6 +127,7 @@ class MemoryInjection(Runnable[Any, Any]):
         Raises:
             InvalidInput: Nothing can be put into this, or the state of the graph lacks the output key.
         """
+        config = config_given(config)
         del kwargs
         if not self._bringing.database.tracing.shows_content:  # LangChain would show everything that is given
             with within(config) as complete:
@@ -134,6 +136,7 @@ class MemoryInjection(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """`invoke`, awaited."""
+        config = config_given(config)
         del kwargs
         if not self._bringing.database.tracing.shows_content:
             with within(config) as complete:

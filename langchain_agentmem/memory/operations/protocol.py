@@ -27,6 +27,7 @@ from langchain_agentmem.memory.operations.table import OPERATIONS
 from langchain_agentmem.memory.operations.updates import Applying, Found, Outcome, Update, aapply, apply, parse
 from langchain_agentmem.memory.operations.whose import Whose
 from langchain_agentmem.memory.settings import LayersConfig, check_whole
+from langchain_agentmem.namespaces import config_given
 from langchain_agentmem.tracing import within
 from langchain_agentmem.work import NO_STREAM, usable_model
 
@@ -133,6 +134,7 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
         Raises:
             InvalidInput: There is nothing to answer, or the run has no thread.
         """
+        config = config_given(config)
         if not self._whose.shows_content:  # LangChain would show everything that is said
             with within(config) as complete:
                 return self._answer(input, None, complete, **kwargs)
@@ -140,6 +142,7 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002
         """`invoke`, awaited."""
+        config = config_given(config)
         if not self._whose.shows_content:
             with within(config) as complete:
                 return await self._aanswer(input, None, complete, **kwargs)
