@@ -457,7 +457,9 @@ class TokenCounter:
         total = sum(map(self.count_message, messages))
         if system is not None and system != "":
             total += self.count_message(system)
-        for tool in tools or ():
+        if tools is not None and not isinstance(tools, Iterable):
+            raise InvalidInput(f"tools come as a list, not as {safe_repr(tools)}.")
+        for tool in () if tools is None else tools:
             total += _TOOL_OVERHEAD + self._count_texts([self._schema(tool)])
         return total
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -149,12 +149,9 @@ def check_writes(writes: Any) -> None:
     Raises:
         InvalidInput: It is no list of pairs.
     """
-    if not isinstance(writes, list | tuple) or not all(
-        isinstance(each, list | tuple) and len(each) == _PAIR for each in writes
-    ):
-        raise InvalidInput(
-            f"writes must be a list of channels with values, [(channel, value)], not {safe_repr(writes)}."
-        )
+    pairs = isinstance(writes, Sequence) and not isinstance(writes, str | bytes)  # LangGraph gives a deque
+    if not pairs or not all(isinstance(each, list | tuple) and len(each) == _PAIR for each in writes):
+        raise InvalidInput(f"writes must be a list of pairs, [(channel, value)], not {safe_repr(writes)}.")
 
 
 def listed(values: Any, what: str) -> list[Any]:
