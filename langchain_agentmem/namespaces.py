@@ -118,14 +118,19 @@ def config_given(config: C) -> C:
     Raises:
         InvalidInput: It is no config.
     """
-    if config is not None and not isinstance(config, Mapping):
+    if config is not None and not _has_names(config):
         raise InvalidInput(f"A config is a dictionary such as {EXAMPLE}, not {safe_repr(config)}.")
-    configurable = None if config is None else config.get("configurable")
-    if configurable is not None and not isinstance(configurable, Mapping):
+    given: Any = config
+    configurable = None if given is None else given.get("configurable")
+    if configurable is not None and not _has_names(configurable):
         raise InvalidInput(
             f'What a config has under "configurable" is a dictionary, as in {EXAMPLE}, not {safe_repr(configurable)}.'
         )
     return config
+
+
+def _has_names(given: Any) -> bool:
+    return isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
 
 
 def running_config() -> Mapping[str, Any] | None:

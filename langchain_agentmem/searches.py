@@ -58,8 +58,8 @@ def sought(database: Database, asked: Asked, config: Mapping[str, Any] | None, w
         kinds=stored_as(_listed("kinds", kinds)),
         conversations=None if conversation_id is None else (id_of(conversation_id, "conversation"),),
         roles=None if roles is None else tuple(str(role_of(role)) for role in _listed("roles", roles) or ()),
-        before=_micros("before", before),
-        after=_micros("after", after),
+        before=micros_given("before", before),
+        after=micros_given("after", after),
     )
     return {
         "asked": inquiry(query, database.now()),
@@ -104,7 +104,12 @@ def _listed(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(str(value) for value in found)
 
 
-def _micros(name: str, time: datetime | None) -> int | None:
+def micros_given(name: str, time: datetime | None) -> int | None:
+    """A time that a caller gave, in microseconds since 1970; without a time zone it is taken as UTC.
+
+    Raises:
+        InvalidInput: It is no time.
+    """
     if time is None:
         return None
     if not isinstance(time, datetime):

@@ -15,7 +15,15 @@ pytestmark = pytest.mark.sqlite_suffices
 CHECKPOINT = {"v": 1, "id": "1f000000-0000-6000-8000-000000000001", "ts": "2026-01-01T00:00:00+00:00",
               "channel_values": {}, "channel_versions": {}, "versions_seen": {}}  # fmt: skip
 THREAD = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-NO_CONFIGS = ["t", 1, [], {"configurable": "t"}, {"configurable": [("thread_id", "t")]}]
+NO_CONFIGS = [
+    "t",
+    1,
+    [],
+    {1: 2},
+    {"configurable": {1: 2}},
+    {"configurable": "t"},
+    {"configurable": [("thread_id", "t")]},
+]
 
 
 @pytest.fixture
@@ -135,6 +143,21 @@ class TestOthers:
     def test_no_letter_is_a_message(self, memory, given):
         with pytest.raises(InvalidInput, match="no messages in this"):
             memory.compaction().invoke(given)
+
+    def test_who_watches_rounds_is_a_function(self, memory):
+        with pytest.raises(InvalidInput, match="function"):
+            memory.session("s").watch_rounds("x")
+
+    def test_attachments_are_several(self, memory):
+        session = memory.session("s")
+        begun = session.create_round("hello")
+        for given in (1, "text", [1]):
+            with pytest.raises(InvalidInput, match="ttachment"):
+                session.add_post(begun.id, send_from="User", send_to="Planner", message="hi", attachments=given)
+
+    def test_what_is_archived_was_written_before_a_time(self, memory):
+        with pytest.raises(InvalidInput, match="archive_before"):
+            memory.prune(archive_before="yesterday")
 
     def test_tools_that_are_counted_are_several(self, memory):
         with pytest.raises(InvalidInput, match="tools"):
