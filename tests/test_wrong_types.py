@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem.errors import LONGEST
 from langchain_agentmem.memory.experience.selector import ExperienceSelector
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -162,6 +163,12 @@ class TestOthers:
     def test_tools_that_are_counted_are_several(self, memory):
         with pytest.raises(InvalidInput, match="tools"):
             memory.conversation("c").count_tokens(tools=Path())
+
+    def test_no_error_is_longer_than_anybody_reads(self, memory):
+        with pytest.raises(InvalidInput) as refused:
+            memory.conversation("c").load_from_file("é" * 300_000)
+        assert len(str(refused.value)) <= LONGEST
+        assert "File name too long" in str(refused.value)
 
     def test_experiences_are_selected_from_a_library(self):
         with pytest.raises(InvalidInput, match="ExperienceLibrary"):
