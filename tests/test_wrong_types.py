@@ -175,12 +175,7 @@ class TestOthers:
 
     def test_a_role_is_a_text(self, memory):
         session = memory.session("s")
-        for ask in (
-            session.messages_for,
-            session.get_role_rounds,
-            session.get_role_rounds_with_compaction,
-            session.get_shared_memory_entries,
-        ):
+        for ask in (session.messages_for, session.get_role_rounds, session.get_role_rounds_with_compaction):
             with pytest.raises(InvalidInput, match="must be a text"):
                 ask(Uncomparable())
 
