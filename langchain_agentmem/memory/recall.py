@@ -305,6 +305,4 @@ class RecallMemory(Layer):
 
 def events(view: View, limit: int, kind: str | None = None) -> Steps[list[Kept]]:
     """The newest events that a view shows, oldest first."""
-    if limit >= ALL and kind is None:
-        return (yield from rows.current(view, EVENT))
-    return (yield from rows.newest(view, EVENT, limit=limit, label=kind))
+    return (yield from rows.newest(view, EVENT, limit=None if limit >= ALL else limit, label=kind))

@@ -115,7 +115,8 @@ def view_of(branch: int, position: int, at: int) -> Steps[View]:
     """
     rows = yield query.line_from(branch=branch, position=position, own=1)
     groups = [tuple(each) for row in rows if row["groups"] for each in json.loads(row["groups"])]
-    return View(tuple((row["branch_id"], row["up_to"]) for row in rows), tuple(groups), at)
+    descends = sum(row["own"] for row in rows) == 1  # no subgraph's branch, which stands on others beside
+    return View(tuple((row["branch_id"], row["up_to"]) for row in rows), tuple(groups), at, descends)
 
 
 def family(point: Standpoint, view: View) -> Steps[str]:

@@ -136,7 +136,8 @@ def view_of_task(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt) -> S
     for spot in sight.spots:
         line += yield from _line(spot)
     groups = tuple(sorted(sight.groups.items()))
-    return run, execution, View(tuple(dict.fromkeys(line)), groups, time_of(sight.checkpoint))
+    view = View(tuple(dict.fromkeys(line)), groups, time_of(sight.checkpoint), descends=len(sight.spots) == 1)
+    return run, execution, view
 
 
 def group_for(runs: Runs, run: Run, execution: Execution, now: int) -> Steps[InGroup]:

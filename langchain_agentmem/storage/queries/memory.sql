@@ -62,16 +62,13 @@ select 1 from memory k where k.origin = m.id
 with recursive chain (depth, branch_id, up_to, own) as (
     select 0, cast(:branch as bigint), cast(:position as bigint), cast(:own as bigint)
     union all
-    select chain.depth + 1,
-        case when side.base = 0 then b.parent_id else s.base_id end,
-        case when side.base = 0 then b.parent_position else s.base_position end,
-        side.base
-    from chain
-    join branch b on b.id = chain.branch_id
-    cross join (select 0 as base union all select 1) side
-    left join branch_base s on s.branch_id = b.id
-    where (side.base = 0 and b.parent_id is not null)
-        or (side.base = 1 and chain.own = 1 and s.base_id is not null)
+    select chain.depth + 1, b.parent_id, b.parent_position, 0
+    from chain cross join branch b
+    where b.id = chain.branch_id and b.parent_id is not null
+    union all
+    select chain.depth + 1, s.base_id, s.base_position, 1
+    from chain cross join branch_base s
+    where chain.own = 1 and s.branch_id = chain.branch_id and s.base_id is not null
 )
 select chain.branch_id, chain.up_to, chain.own, s.groups
 from chain
