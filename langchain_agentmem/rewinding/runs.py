@@ -70,6 +70,7 @@ class Execution:
         key: What tells it from the others.
         owner: The token of its run.
         group: What it writes; None before it wrote anything.
+        there: Whether that was found in the database once, so that it is not made again when it is gone.
         over: Whether another one has taken its place, or it failed: it can write no more.
     """
 
@@ -77,6 +78,7 @@ class Execution:
     key: ExecutionKey
     owner: int
     group: int | None = None
+    there: bool = False
     over: bool = False
 
 

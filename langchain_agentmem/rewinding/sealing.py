@@ -26,6 +26,9 @@ from langchain_agentmem.threads.lines import ThreadAt, find, make_thread
 KIND = "thread"
 """The kind of a branch that a thread's memory lies on."""
 
+STALE = 24 * 3_600 * 1_000_000
+"""How long what a task wrote is kept whose checkpoint was never put, in microseconds: it may still be running."""
+
 _NULL_TASK = "00000000-0000-0000-0000-000000000000"
 _CONTROL = frozenset({"__error__", "__error_source_node__", "__interrupt__", "__resume__"})
 
@@ -143,24 +146,26 @@ def view_of_task(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt) -> S
 def group_for(runs: Runs, run: Run, execution: Execution, now: int) -> Steps[InGroup]:
     """Where an execution of a task writes.
 
-    What former attempts of its own run wrote goes, and what runs left that have ended. What another run writes, or a
-    task had written when it finished, stays: its own checkpoint may still be put.
+    What former attempts of its own run wrote goes, and what runs left that have ended, or began a day ago. What another
+    run writes, or a task had written when it finished, stays: its own checkpoint may still be put.
 
     Raises:
         StepIsOver: Another execution has taken its place; or its checkpoint was put: what it wrote is part of a line,
             and stays as it is.
     """
     group, task = runs.group_of(run, execution), execution.task
-    if not (yield query.hold_group(group=group)):
-        if (yield query.is_sealed(group=group)):
+    if (yield query.hold_group(group=group)):
+        execution.there = True
+    else:
+        if execution.there or (yield query.is_sealed(group=group)):
             raise StepIsOver
         thread = yield from find(run.at)
         if thread is None:
             thread = yield from make_thread(*run.at, now)
         for row in (yield query.groups_of_task(thread=thread.id, task=task.id)):
             # Its own group is there if another call of the same execution began at the same time.
-            replaced = row["id"] != group and (row["ended"] or row["owner"] in (None, execution.owner))
-            if replaced and row["id"] not in json.loads(row["finished"] or "[]"):
+            owned = row["owner"] not in (None, execution.owner) and not row["ended"] and row["created_at"] > now - STALE
+            if row["id"] != group and not owned and row["id"] not in json.loads(row["finished"] or "[]"):
                 yield from drop_group(row["id"])
         yield query.create_group(
             group=group,

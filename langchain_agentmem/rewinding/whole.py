@@ -11,14 +11,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from langchain_agentmem.rewinding import rows
-from langchain_agentmem.rewinding.sealing import drop_group
+from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.threads import whole
 from langchain_agentmem.threads.lines import ThreadAt, find
 
 BATCH = 500
-STALE = 24 * 3_600 * 1_000_000
-"""How long what a task wrote is kept whose checkpoint was never put, in microseconds: it may still be running."""
 
 
 class Held(NamedTuple):

@@ -356,7 +356,7 @@ update memory_group set ended = 1 where thread_id = :thread and task = :task and
 
 -- name: groups_of_task
 -- What executions of a task wrote that has no place, and what the task had written when it finished.
-select g.id, g.owner, g.ended, f.groups as finished
+select g.id, g.owner, g.ended, g.created_at, f.groups as finished
 from memory_group g
 left join finished_task f on f.thread_id = g.thread_id and f.task = g.task
 where g.thread_id = :thread and g.task = :task;
