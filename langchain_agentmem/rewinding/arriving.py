@@ -199,6 +199,7 @@ class Arrival:
                     "ns": _text(record["ns"]),
                     "checkpoint": _text(record["checkpoint"]),
                     "task": _text(record["task"]),
+                    "owner": None,
                     "now": _whole(record["created_at"]),
                 }
 
@@ -211,7 +212,6 @@ class Arrival:
             ns=_text(record["ns"]),
             checkpoint=_text(record["checkpoint"]),
             caller=_maybe(_text, record["caller"]),
-            attempt=_whole(record["attempt"]),
             groups=json.dumps(sorted(self._groups[group] for group in groups)),
             created_at=_whole(record["created_at"]),
         )

@@ -58,7 +58,7 @@ class ThreadPoint(NamedTuple):
     def view(self, now: int) -> Steps[View]:
         """What the task sees, or the checkpoint shows."""
         if _TASK in self.configurable:
-            _, view = yield from sealing.view_of_task(self.runs, self.configurable, self.at)
+            _, _, view = yield from sealing.view_of_task(self.runs, self.configurable, self.at)
             return view
         ns = self.configurable.get("checkpoint_ns") or OWN_LINE
         thread = yield from find(self.at, ns)
@@ -88,8 +88,8 @@ class ThreadPoint(NamedTuple):
                 "The memory of a thread is written by its nodes; outside of them it can only be read. In a node, give "
                 "the node's own config. For memory that belongs to no thread, give the name of a branch."
             )
-        task, view = yield from sealing.view_of_task(self.runs, self.configurable, self.at)
-        place = yield from sealing.group_for(self.runs, task, self.at, now)
+        run, execution, view = yield from sealing.view_of_task(self.runs, self.configurable, self.at)
+        place = yield from sealing.group_for(self.runs, run, execution, now)
         if all(group != place.group for group, _ in view.groups):
             view = view._replace(groups=(*view.groups, (place.group, FOREVER)))
         return view, place
@@ -119,4 +119,4 @@ def thread_point(runs: Runs, given: Any) -> ThreadPoint:
         within = running.get("configurable") or {}
         if _TASK in within and thread_of(running) == at:
             configurable = within
-    return ThreadPoint(runs, at, configurable)
+    return ThreadPoint(runs, runs.home(configurable, at), configurable)

@@ -76,6 +76,7 @@ from langchain_agentmem.stores.configs import Ready, address, config_of, listed,
 from langchain_agentmem.stores.history import CheckpointHistory
 from langchain_agentmem.stores.importing import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.stores.listing import Listing
+from langchain_agentmem.stores.loops import loop_of
 from langchain_agentmem.stores.rewinding import Rewinding
 from langchain_agentmem.threads import log, whole
 from langchain_agentmem.threads.head import next_version, short
@@ -194,18 +195,18 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             CheckpointUnreadable: It is damaged, or was written with another serializer.
         """
         with self._steps.step("get", self._steps.around(config), dict) as step:
-            found = self._get(config)
+            found = self._get(config, loop_of(config))
             step.finish(lambda: checkpoint_steps.found(found))
         return found
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple`, awaited."""
         async with self._steps.step("get", self._steps.around(config), dict) as step:
-            found: CheckpointTuple | None = await self._in_thread(self._get, config)
+            found: CheckpointTuple | None = await self._in_thread(self._get, config, loop_of(config))
             step.finish(lambda: checkpoint_steps.found(found))
         return found
 
-    def _get(self, config: RunnableConfig) -> CheckpointTuple | None:
+    def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
         at, ns, name = address(config)
 
         def steps() -> Steps[Saved | None]:
@@ -216,7 +217,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         saved = self._read(steps, at, name)
         thread_id = config["configurable"]["thread_id"]
         found = None if saved is None else self._coding.tuple(self.serde, saved, thread_id, at, ns)
-        self._rewinding.loaded(config, found, addressed=name is not None)
+        self._rewinding.loaded(config, found, pregel, addressed=name is not None)
         return found
 
     def list(
@@ -239,7 +240,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, the filter is no dictionary, or the limit is no number.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        for page in self._rewinding.listed(config, before, limit, self._listing(config, filter, before, limit).pages()):
+        pages = self._listing(config, filter, before, limit).pages()
+        for page in self._rewinding.listed(config, before, limit, pages, loop_of(config)):
             yield from page
 
     async def alist(
@@ -251,7 +253,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """`list`, awaited."""
-        pages = self._rewinding.listed(config, before, limit, self._listing(config, filter, before, limit).pages())
+        pages = self._listing(config, filter, before, limit).pages()
+        pages = self._rewinding.listed(config, before, limit, pages, loop_of(config))
         while (page := await self._in_thread(next, pages, None)) is not None:
             for found in page:
                 yield found
@@ -632,9 +635,15 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         plan = self._coding.plan(self.serde, at, rows, writes, listing=False)
         now = self.database.now()
 
+        run_id = get_checkpoint_metadata(config, {}).get("run_id")
+
+        def finish(thread: Thread) -> Steps[None]:
+            yield from self._rewinding.finish(config, at, thread, writes, task_id)
+
         def steps() -> Steps[tuple[Thread, log.Planned, Shelved]]:
-            done = yield from log.put_writes(at, ns, name, plan, now=now)
-            yield from self._rewinding.finish(config, at, done[0], writes, task_id)
+            done = yield from log.put_writes(
+                at, ns, name, plan, now=now, run_id=None if run_id is None else str(run_id), before=finish
+            )
             yield from self._follow("put_writes", config, writes=writes, task_id=task_id, task_path=task_path)
             return done
 

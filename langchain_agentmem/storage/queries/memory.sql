@@ -210,8 +210,8 @@ limit cast(:limit as bigint);
 select id from memory_group where id = :group;
 
 -- name: create_group
-insert into memory_group (id, thread_id, ns, checkpoint, task, created_at)
-values (:group, :thread, :ns, :checkpoint, :task, :now)
+insert into memory_group (id, thread_id, ns, checkpoint, task, owner, created_at)
+values (:group, :thread, :ns, :checkpoint, :task, :owner, :now)
 on conflict (id) do nothing;
 
 -- name: is_sealed
@@ -331,7 +331,7 @@ group by group_id;
 
 -- name: beginning
 -- Where a checkpoint stands, and the tasks that finished under it: at least one row.
-select p.branch_id, p.position, f.task, f.caller, f.attempt, f.groups
+select p.branch_id, p.position, f.task, f.caller, f.groups
 from (select cast(:line as bigint) as line_id) o
 left join place p on p.line_id = o.line_id and p.checkpoint = :checkpoint
 left join finished_task f on f.thread_id = :thread and f.ns = :ns and f.checkpoint = :checkpoint;
@@ -342,14 +342,24 @@ select task, caller, groups from finished_task
 where thread_id = :thread and ns = :ns and checkpoint = :checkpoint;
 
 -- name: insert_finished
--- The first success of a task counts.
-insert into finished_task (thread_id, task, ns, checkpoint, caller, attempt, groups, created_at)
-values (:thread, :task, :ns, :checkpoint, :caller, :attempt, :groups, :now)
+-- The first success of a task counts. One of a run that remembered nothing has left its result alone.
+insert into finished_task (thread_id, task, ns, checkpoint, caller, groups, created_at)
+select cast(:thread as bigint), cast(:task as text), cast(:ns as text), cast(:checkpoint as text), cast(:caller as text),
+    cast(:groups as text), cast(:now as bigint)
+where not exists (
+    select 1 from pending_write w
+    where w.line_id = :line and w.checkpoint = :checkpoint and w.task = :task
+        and w.channel not in ('__error__', '__error_source_node__', '__interrupt__', '__resume__')
+)
 on conflict (thread_id, task) do nothing;
+
+-- name: end_groups
+-- An execution of a task ended without a result: whoever executes the task again takes its place.
+update memory_group set ended = 1 where thread_id = :thread and task = :task and owner = :owner;
 
 -- name: groups_of_task
 -- What executions of a task wrote that has no place, and what the task had written when it finished.
-select g.id, f.groups as finished
+select g.id, g.owner, g.ended, f.groups as finished
 from memory_group g
 left join finished_task f on f.thread_id = g.thread_id and f.task = g.task
 where g.thread_id = :thread and g.task = :task;
@@ -373,8 +383,8 @@ where ours.thread_id = :source
 on conflict (line_id, checkpoint) do nothing;
 
 -- name: copy_finished
-insert into finished_task (thread_id, task, ns, checkpoint, caller, attempt, groups, created_at)
-select cast(:target as bigint), task, ns, checkpoint, caller, attempt, groups, created_at
+insert into finished_task (thread_id, task, ns, checkpoint, caller, groups, created_at)
+select cast(:target as bigint), task, ns, checkpoint, caller, groups, created_at
 from finished_task where thread_id = :source
 on conflict (thread_id, task) do nothing;
 
@@ -570,3 +580,24 @@ join namespace n on n.id = t.namespace_id
 where n.path >= :low and n.path < :high and c.run_id in (
 -- include: runs
     );
+
+-- name: writes_of_runs
+-- What some runs wrote towards checkpoints, by task.
+select distinct t.shelf_id, t.id as thread_id, w.line_id, w.checkpoint, w.task, w.run_id
+from pending_write w
+join checkpoint_line l on l.id = w.line_id
+join thread t on t.id = l.thread_id
+join namespace n on n.id = t.namespace_id
+where n.path >= :low and n.path < :high and w.run_id in (
+-- include: runs
+    )
+order by w.line_id, w.checkpoint, w.task, w.run_id;
+
+-- name: unfinish
+-- A task has no result any more.
+delete from finished_task where thread_id = :thread and task = :task and not exists (
+    select 1 from pending_write w
+    where w.line_id = :line and w.checkpoint = :checkpoint and w.task = :task
+        and w.channel not in ('__error__', '__error_source_node__', '__interrupt__', '__resume__')
+)
+returning groups;
