@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import os
 import threading
-from typing import Annotated, TypedDict
 
 import pytest
 from langgraph.config import get_config
@@ -19,81 +18,11 @@ from langgraph.types import Command, RetryPolicy, TimeoutPolicy, interrupt
 from langchain_agentmem.errors import AgentMemoryError
 
 from .adapters import Real
-from .graphs import attempt_of, merged
+from .graphs import attempt_of
+from .minds import AT, RETRY, Mind, State, failing
 from .oracle import World, state_of
 from .processes import Processes
 from .worlds import printed, random_script
-
-AT = {"configurable": {"thread_id": "t"}}
-RETRY = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)
-
-
-class State(TypedDict):
-    log: Annotated[list[str], merged]
-
-
-class Mind:
-    """A memory, and a way to use it in nodes: each id that is remembered says how often it was."""
-
-    def __init__(self, url: str, durability: str = "async", *, awaited: bool = False) -> None:
-        self.adapter, self.durability, self.awaited = Real(url), durability, awaited
-        self.times: dict[str, int] = {}
-        self.lock = threading.Lock()
-
-    def note(self, what: str, config=None) -> str:
-        with self.lock:
-            self.times[what] = self.times.get(what, 0) + 1
-            name = f"{what} {self.times[what]}"
-        self.adapter.remember(config or get_config(), name)
-        return name
-
-    def graph(self, *nodes, inner=False, **options):
-        """A graph of nodes, one after the other."""
-        builder = StateGraph(State)
-        builder.add_sequence([(node.__name__, node) for node in nodes])
-        for node in nodes:
-            builder.nodes[node.__name__].retry_policy = options.get("retry")
-        builder.add_edge(START, nodes[0].__name__)
-        return builder.compile(checkpointer=options.get("saves") if inner else self.adapter.saver)
-
-    def run(self, graph, given):
-        if self.awaited:
-            return asyncio.run(graph.ainvoke(given, AT, durability=self.durability))
-        return graph.invoke(given, AT, durability=self.durability)
-
-    def held(self) -> list[str]:
-        """What the thread remembers, after a look at each of its checkpoints."""
-        found = list(self.adapter.saver.list({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}))
-        for each in found:
-            assert sorted(self.adapter.remembered(each.config)) == sorted(state_of(each)), each.metadata
-        return self.adapter.remembered(found[0].config) if found else []
-
-    def reopen(self) -> None:
-        self.adapter.reopen()
-
-
-@pytest.fixture(params=["sync", "async", "exit"])
-def durability(request):
-    return request.param
-
-
-@pytest.fixture(params=[False, True], ids=["waiting", "awaiting"])
-def mind(request, url, durability):
-    mind = Mind(url, durability, awaited=request.param)
-    yield mind
-    mind.adapter.close()
-
-
-def failing(times):
-    """Raises so often, and then no more."""
-    count = itertools.count(1)
-
-    def attempt():
-        if (number := next(count)) <= times:
-            raise ConnectionError(number)
-        return number
-
-    return attempt
 
 
 class TestRetries:
