@@ -205,7 +205,8 @@ class Run:
         called: The ids of the functions that each task called.
         ran: The tasks that are known to have run in it.
         over: Executions that others have replaced.
-        dropped: The functions that attempts had called which failed: what they still remember is no part of the run.
+        failed: The tasks whose attempts failed, or those of their callers, until they are tried again: none can write.
+        dropped: The functions that attempts had called which failed: what they have written is no part of the run.
         recalled: The functions that tasks had called when they ended, those included whose results were there.
         resumed: Whether LangGraph may take results of earlier runs in it.
         minded: Whether anything was ever remembered in its thread, as far as is known.
@@ -221,6 +222,7 @@ class Run:
     called: dict[str, list[str]] = field(default_factory=dict)
     ran: set[str] = field(default_factory=set)
     over: set[tuple[str, ExecutionKey]] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     recalled: dict[str, set[str]] = field(default_factory=dict)
     resumed: bool = False
@@ -240,8 +242,8 @@ class Run:
     def end(self, task: Task) -> None:
         """An execution of a task is over, and what it did, and what it called, counts no more.
 
-        LangGraph never goes on with what a former attempt of the same run called: it counts on. A function that is
-        still running then may finish, and a later run may take its result; so what it remembers stays its own.
+        LangGraph never goes on with what a former attempt of the same run called: it counts on. But a later run may
+        take the results of these functions, so what they have written stays theirs.
         """
         if task.execution is not None:
             self.over.add((task.id, task.execution.key))
@@ -480,6 +482,10 @@ class Runs:
             newest = self._newest.get(thread)
             return None if newest is None or newest.graphs else newest
 
+    def is_graph(self, run_id: UUID | None) -> bool:
+        """Whether a run of LangChain is that of a graph whose runs are known."""
+        return run_id in self._graphs
+
     def started(self, run: Run, ns: str, step: int | None) -> None:
         """An attempt of a task has begun."""
         task_id = _task_of(ns)
@@ -489,6 +495,7 @@ class Runs:
                 task.status = ""
             loop = run.loops.get(ns.rpartition("|")[0])
             run.ran.add(task_id)
+            run.failed.discard(task_id)
             run.recalled.pop(task_id, None)
             if loop and loop.base and loop.last_put is None and loop.step is not None and step == loop.step + 1:
                 loop.steps.add(loop.base)  # it goes on where the base stopped
@@ -500,14 +507,25 @@ class Runs:
             if run.resumed and (called := run.called_by(task_id)) is not None:
                 run.recalled[task_id] = called
 
-    def failed(self, run: Run, ns: str) -> None:
-        """An attempt of a task has ended with an error: what it wrote is no part of any line."""
+    def failed(self, run: Run, ns: str, *, stopped: bool) -> None:
+        """An attempt of a task has ended with an error: what it wrote is no part of any line.
+
+        Args:
+            run: Its run.
+            ns: Its name.
+            stopped: Whether that was an interrupt, after which LangGraph lets the functions finish that it has called.
+        """
         task_id = _task_of(ns)
         with self.lock:
             task = run.tasks.get(task_id)
-            if task is None:
-                run.dropped.update(run.called_by(task_id) or ())
-            elif task.status != "done":
+            if task is not None and task.status == "done":
+                return
+            called = {*run.called.get(task_id, ()), *(run.called_by(task_id) or ())}
+            run.failed.add(task_id)
+            if not stopped:
+                run.failed.update(called)
+            run.dropped.update(called)
+            if task is not None:
                 run.end(task)
                 task.status = "failed"
 
@@ -699,8 +717,10 @@ class Runs:
     def _touch(self, run: Run, ns: str, checkpoint: str, task_id: str, caller: str | None, key: ExecutionKey) -> Task:
         """A task, in the execution that is asking."""
         task = run.task(task_id, ns, checkpoint, caller)
+        if task_id in run.failed:
+            raise StepIsOver
         if task.execution is None or task.execution.key != key:
-            if (task_id, key) in run.over:
+            if (task_id, key) in run.over or (task.execution is not None and _is_before(key, task.execution.key)):
                 raise StepIsOver
             if task.execution is not None:
                 run.end(task)
@@ -727,6 +747,11 @@ def _key_of(configurable: Mapping[str, Any]) -> ExecutionKey | None:
     """What tells one execution of a task from the others of its run."""
     told = getattr(configurable.get("__pregel_runtime"), "execution_info", None)
     return None if told is None else (told.node_first_attempt_time, told.node_attempt)
+
+
+def _is_before(key: ExecutionKey, other: ExecutionKey) -> bool:
+    """Whether an execution is an attempt before another one of the same run."""
+    return key[0] == other[0] and None not in (*key, *other) and key[1] < other[1]
 
 
 def thread_of(config: Mapping[str, Any]) -> ThreadAt:

@@ -1,20 +1,21 @@
 """LangGraph retries a node without telling its saver. LangChain's callbacks do tell.
 
 An attempt that remembered something, failed, and whose successor remembers nothing would otherwise be kept. The hook is
-LangChain's public one, and costs some 20 µs for each node of a graph. An attempt is the outermost chain of its task.
+LangChain's public one, and costs some 20 µs for each node of a graph. An attempt is what a graph itself runs: the chain
+of a node, or of a function that is called.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
-from langgraph.errors import ParentCommand
+from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from langchain_agentmem.rewinding.runs import Run, Runs
 
@@ -28,7 +29,7 @@ class _Watch(BaseCallbackHandler):
     def __init__(self) -> None:
         self.told: weakref.WeakSet[Runs] = weakref.WeakSet()
         self._attempts: dict[UUID, tuple[str, list[tuple[Runs, Run]]]] = {}
-        self._known: dict[UUID, tuple[str, UUID | None]] = {}
+        self._parents: dict[UUID, UUID | None] = {}
 
     def on_chain_start(
         self,
@@ -37,6 +38,7 @@ class _Watch(BaseCallbackHandler):
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
+        tags: Sequence[str] | None = None,
         metadata: dict[str, Any] | None = None,
         **rest: Any,
     ) -> None:
@@ -44,34 +46,41 @@ class _Watch(BaseCallbackHandler):
         ns = metadata.get("langgraph_checkpoint_ns") if metadata else None
         if ns is None or metadata is None:
             return
-        self._known[run_id] = ns, parent_run_id
-        if parent_run_id is not None and self._known.get(parent_run_id, ("", None))[0] == ns:
+        self._parents[run_id] = parent_run_id
+        told = list(self.told)
+        node = any(tag.startswith("graph:step:") for tag in tags or ())
+        if not node and not any(runs.is_graph(parent_run_id) for runs in told):
             return  # something that an attempt does, and not one itself
         graphs, thread = list(self._around(parent_run_id)), str(metadata.get("thread_id"))
-        found = [(runs, run) for runs in list(self.told) if (run := runs.watched(graphs, thread)) is not None]
+        found = [(runs, run) for runs in told if (run := runs.watched(graphs, thread)) is not None]
         self._attempts[run_id] = ns, found
         for runs, run in found:
             runs.started(run, ns, metadata.get("langgraph_step"))
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **rest: Any) -> None:
         del outputs, rest
-        self._ended(run_id, failed=False)
+        for runs, run, ns in self._ended(run_id):
+            runs.ended(run, ns)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **rest: Any) -> None:
         del rest
-        self._ended(run_id, failed=not isinstance(error, ParentCommand))
+        for runs, run, ns in self._ended(run_id):
+            if isinstance(error, ParentCommand):
+                runs.ended(run, ns)
+            else:
+                runs.failed(run, ns, stopped=isinstance(error, GraphBubbleUp))
 
     def _around(self, run_id: UUID | None) -> Iterator[UUID]:
         """The runs of LangChain around an attempt, the nearest first."""
         while run_id is not None:
             yield run_id
-            _, run_id = self._known.get(run_id, ("", None))
+            run_id = self._parents.get(run_id)
 
-    def _ended(self, run_id: UUID, *, failed: bool) -> None:
-        self._known.pop(run_id, None)
+    def _ended(self, run_id: UUID) -> list[tuple[Runs, Run, str]]:
+        """The runs in which an attempt was made that has ended, and where."""
+        self._parents.pop(run_id, None)
         ns, found = self._attempts.pop(run_id, ("", []))
-        for runs, run in found:
-            (runs.failed if failed else runs.ended)(run, ns)
+        return [(runs, run, ns) for runs, run in found]
 
 
 _WATCH = _Watch()
