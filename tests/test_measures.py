@@ -1,5 +1,6 @@
 """What is measured, how it is kept, and what `memory.stats()` tells of it."""
 
+import inspect
 import json
 import os
 import sqlite3
@@ -490,8 +491,9 @@ class TestWhatIsTold:
         told = memory.stats()
         assert set(told) == set(Stats.__annotations__)
         assert all(type(told[name]) is int for name, kind in Stats.__annotations__.items() if kind == "int")
+        described = inspect.getdoc(Stats)
         for name in told:
-            assert f"        {name}: " in Stats.__doc__
+            assert f"\n    {name}: " in described
 
     async def test_the_awaited_twin_tells_the_same(self, memory):
         fill(memory)
