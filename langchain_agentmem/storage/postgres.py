@@ -66,8 +66,8 @@ _OLDER_LASTS = """
         )
         or exists (select from pg_replication_slots where age(xmin) > age(%(id)s::xid8::xid)) as lasts
 """
-"""Whether VACUUM FULL must heed a transaction older than this one: one that writes, in any database of the server, as
-its own snapshot does; one that reads here, or in a process of the server that belongs to no database; or a replica's."""
+"""Whether VACUUM FULL heeds a transaction older than this one: one that writes, in any database of the server, as its
+own snapshot does; one that reads here, or in a process of the server that belongs to no database; or a replica's."""
 
 
 class _ConnectionLostError(psycopg.OperationalError):
