@@ -283,7 +283,7 @@ class TestGoingOn:
             return found
 
         def right(state):
-            assert finished.wait(30)
+            assert finished.wait(120)
             log = [mind.note("right")]
             attempt()
             return {"log": log}
@@ -373,7 +373,7 @@ class TestBeingStopped:
         let_go, over, refused = threading.Event(), threading.Event(), []
 
         def late(config):
-            assert let_go.wait(30)
+            assert let_go.wait(120)
             try:
                 mind.note("late", config)
             except Exception as error:  # noqa: BLE001 - the assertion says which it may be
@@ -388,7 +388,7 @@ class TestBeingStopped:
 
         async def after(state):
             let_go.set()
-            assert await asyncio.to_thread(over.wait, 30)
+            assert await asyncio.to_thread(over.wait, 120)
             return {"log": [mind.note("after")]}
 
         retry = RetryPolicy(initial_interval=0.0, max_attempts=3, jitter=False, retry_on=NodeTimeoutError)
