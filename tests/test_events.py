@@ -191,22 +191,34 @@ class TestAsynchronousHooks:
 
 
 @pytest.fixture
-def hung():
-    """Listeners may wait for this, and are let go when the test is over."""
-    gate = threading.Event()
-    yield gate
-    gate.set()
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    monkeypatch.setattr(delivery, "PATIENCE", 0.05)
-
-
-@pytest.fixture
 def patient(monkeypatch):
     """So patient that a test which waits for a listener in vain ends by its timeout."""
     monkeypatch.setattr(delivery, "PATIENCE", 600)
+
+
+class Hung(threading.Event):
+    """Whoever is told that a listener waits for this has lost patience with it, and with no other."""
+
+    def wait(self, timeout=None):
+        if not self.is_set():
+            delivery.PATIENCE = 0
+        return super().wait(timeout)
+
+
+@pytest.fixture
+def hung(patient):
+    """Listeners may wait for this, and are let go when the test is over."""
+
+    def noted(record):
+        if "does not answer" in record.msg:
+            delivery.PATIENCE = 600
+        return True
+
+    gate, logger = Hung(), logging.getLogger("langchain_agentmem.events")
+    logger.addFilter(noted)
+    yield gate
+    gate.set()
+    logger.removeFilter(noted)
 
 
 def until(condition):
@@ -224,18 +236,14 @@ def listening_threads():
     return [thread for thread in threading.enumerate() if thread.name == "agentmem-listener"]
 
 
+@pytest.mark.usefixtures("patient")
 class TestAHookThatHangs:
-    @pytest.fixture(autouse=True)
-    def _impatience(self, impatient):
-        pass
-
-    def test_it_holds_nobody_up_and_is_waited_for_once(self, hung, caplog, monkeypatch):
+    def test_it_holds_nobody_up_and_is_waited_for_once(self, hung, caplog):
         def hangs(event):
             hung.wait()
 
         hooks = Hooks([hangs])
         hooks.emit(STORED)
-        monkeypatch.setattr(delivery, "PATIENCE", 600)
         for _ in range(100):
             hooks.emit(UPDATED)
 
@@ -381,6 +389,7 @@ class TestAHookThatHangs:
 
         hooks = Hooks([hangs])
         hooks.emit(STORED)
+        monkeypatch.setattr(delivery, "PATIENCE", 0.05)
         await hooks.settle()
         monkeypatch.setattr(delivery, "PATIENCE", 600)
         hooks.emit(STORED)
@@ -426,7 +435,7 @@ class TestAHookThatHangs:
 
         assert len(warnings_in(caplog)) == 1
 
-    async def test_an_agent_that_awaits_does_its_work(self, url, hung, caplog):
+    async def test_an_agent_that_awaits_does_its_work(self, url, hung, caplog, monkeypatch):
         async def hangs(event):
             await asyncio.Event().wait()
 
@@ -434,6 +443,7 @@ class TestAHookThatHangs:
             conversation = memory.conversation("chat")
             await conversation.aadd_messages([HumanMessage("Call Ada on Monday.")])
             assert [hit.text for hit in await memory.asearch("Ada")] == ["Call Ada on Monday."]
+            monkeypatch.setattr(delivery, "PATIENCE", 0.05)
 
         assert len(warnings_in(caplog)) == 2
 
@@ -936,21 +946,20 @@ class TestEventContext:
 
         assert len(warnings_in(caplog)) == 1
 
-    def test_a_bus_that_hangs_holds_nobody_up(self, hung, impatient, caplog, monkeypatch):
+    def test_a_bus_that_hangs_holds_nobody_up(self, hung, caplog):
         class Bus:
             def emit(self, event):
                 hung.wait()
 
         bus = Bus()
         EventContext("Researcher", bus).emit(RESET)
-        monkeypatch.setattr(delivery, "PATIENCE", 600)
         # Whoever gives the same bus to another conversation waits no more.
         EventContext("Researcher", bus, session_id="another").emit(RESET)
 
         (record,) = warnings_in(caplog)
         assert "does not answer" in record.getMessage()
 
-    async def test_a_bus_that_hangs_where_a_loop_runs_holds_nobody_up(self, hung, impatient, caplog):
+    async def test_a_bus_that_hangs_where_a_loop_runs_holds_nobody_up(self, hung, caplog):
         bus = BusOfTheOriginal()
         at_once = bus.emit_nowait
         bus.emit_nowait = lambda event: (hung.wait(), at_once(event))
