@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sqlite3
 import threading
@@ -181,6 +182,14 @@ class TestSweeping:
             assert raw(memory, f"select count(*) as n from {table}") == [{"n": 1}]
         assert memory.verify().ok
 
+    async def test_a_sweep_may_be_awaited_as_that_of_an_async_store_is(self, store, clock):
+        for deleted in (0, 1):
+            swept = store.sweep_ttl()
+            assert (swept, f"{swept}", await swept, type(await swept)) == (deleted, f"{deleted}", deleted, int)
+            store.put(NS, "k", {}, ttl=1)
+            clock.pass_time(minutes=2)
+        assert await store.sweep_ttl() == await store.asweep_ttl() + 1
+
     def test_what_was_read_in_time_is_not_swept(self, store, clock):
         store.put(NS, "k", {}, ttl=10)
         clock.pass_time(minutes=9)
@@ -237,6 +246,32 @@ class TestTheSweeper:
             store.put(NS, "k", {}, ttl=0.0001)
             store.start_ttl_sweeper()
             until(lambda: store.database.engine.read(_count) == 0)
+
+    async def test_it_is_started_and_stopped_as_that_of_an_async_store_is(self, swept):
+        """Users of AsyncSqliteStore await what starts and what stops it, and the task that they are given."""
+        swept.put(NS, "k", {}, ttl=0.0001)
+        task = await swept.start_ttl_sweeper(0.0001)
+        assert not task.done()
+        await asyncio.to_thread(until, lambda: swept.database.engine.read(_count) == 0)
+        assert await swept.stop_ttl_sweeper(timeout=30) is True
+        assert await task is None
+        assert task.done()
+        assert await swept.stop_ttl_sweeper() is True
+        task = await swept.start_ttl_sweeper(60)
+        assert task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+        assert await swept.stop_ttl_sweeper()
+
+    def test_one_that_was_started_in_a_loop_that_is_over_ends_quietly(self, swept, caplog):
+        async def start():
+            return await swept.start_ttl_sweeper(60)
+
+        task = asyncio.run(start())
+        assert swept.stop_ttl_sweeper(timeout=30)
+        assert task.done()
+        assert caplog.text == ""
 
     def test_a_failure_does_not_end_it(self, swept, monkeypatch, caplog):
         turns = []
