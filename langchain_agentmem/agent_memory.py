@@ -20,6 +20,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.closing import Closing
 from langchain_agentmem.conversations.bound import is_of_thread
@@ -31,9 +32,10 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import Hook
 from langchain_agentmem.maintenance import Maintenance
 from langchain_agentmem.model import Retention
-from langchain_agentmem.namespaces import Namespace, id_of, resolve
+from langchain_agentmem.namespaces import Namespace, config_given, id_of, resolve
 from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
 from langchain_agentmem.retrieval.search import Recollection
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.searches import Asked, checked_weights, sought
 from langchain_agentmem.tracing import Content, Step, documents, given_only
 
@@ -146,7 +148,7 @@ class AgentMemory(Maintenance, Closing):
         await asyncio.to_thread(self.database.close)
 
     def __repr__(self) -> str:
-        return f"AgentMemory({self.database.engine.path!r})"
+        return f"AgentMemory({safe_repr(self.database.engine.path)})"
 
     # -- parts -------------------------------------------------------------------------------------------------
 
@@ -424,8 +426,10 @@ class AgentMemory(Maintenance, Closing):
             "session": self.session,
         }
         if not isinstance(memory_type, str) or memory_type not in makers:
-            raise InvalidInput(f"There is no memory type {memory_type!r}; there are {', '.join(sorted(makers))}.")
-        return _made(f"A {memory_type!r} memory cannot be made of this", makers[memory_type], **options)
+            raise InvalidInput(
+                f"There is no memory type {safe_repr(memory_type)}; there are {', '.join(sorted(makers))}."
+            )
+        return _made(f"A {safe_repr(memory_type)} memory cannot be made of this", makers[memory_type], **options)
 
     def tools(
         self, branch_or_config: str | Mapping[str, Any] | None = None, include: Iterable[str] | None = None
@@ -542,7 +546,8 @@ class AgentMemory(Maintenance, Closing):
         """`search`, awaited."""
         asked = Asked(query, namespace, limit, kinds, conversation_id, roles, before, after)
         async with self._searching(asked, config) as step:
-            given = sought(self.database, asked, config, self.weights if weights is None else weights)
+            weighed = self.weights if weights is None else weights
+            given = await aside(sought, self.database, asked, config, weighed)
             found = await self.database.afind(**given)
             step.finish(lambda: documents(found))
         return found
@@ -570,7 +575,7 @@ class AgentMemory(Maintenance, Closing):
             return given_only(asked._asdict())
 
         name = "memory.retrieval.search"
-        return self.database.tracing.step(name, run_type="retriever", inputs=inputs, config=config)
+        return self.database.tracing.step(name, run_type="retriever", inputs=inputs, config=config_given(config))
 
     def _thread(self, given: Any) -> ThreadPoint:
         """The thread that a config, a runtime or the running config names."""
@@ -594,5 +599,5 @@ def _conversation_named(given: str | Mapping[str, Any] | None) -> tuple[str | No
         return given, None
     thread = (given.get("configurable") or {}).get("thread_id") if isinstance(given, Mapping) else None
     if thread is None:
-        raise InvalidInput(f"Give the id of a conversation or a config with a thread_id, not {given!r:.100}.")
+        raise InvalidInput(f"Give the id of a conversation or a config with a thread_id, not {safe_repr(given)}.")
     return id_of(thread, "conversation"), resolve(None, given)

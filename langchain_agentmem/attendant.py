@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
+from langchain_agentmem import forks
+
 RETRIES = 8
 """How often what fails is tried again before the next word comes."""
 
@@ -39,8 +41,13 @@ class Attendant:
     def __init__(self, look: Callable[[], Looked], name: str) -> None:
         self._look = look
         self._name = name
-        self._news = threading.Condition()  # guards what follows
+        self._news = forks.condition()  # guards what follows
         self._started = False
+        self.renew()
+        forks.renewed(self)
+
+    def renew(self) -> None:
+        """Begin without a thread."""
         self._changed = False
         self._thread: threading.Thread | None = None
 

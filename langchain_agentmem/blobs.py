@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query, spaces
 from langchain_agentmem.storage.content import digest
 from langchain_agentmem.storage.steps import Row
@@ -183,9 +184,9 @@ def problems(low: str, high: str) -> Steps[list[str]]:
             rows, start = yield from _some(path, start)
             for row in rows:
                 if _place(row) != cut(bytes(row["head"]) + bytes(row["rest"])):
-                    found.append(f"the key {_key(row)!r:.100} of a stored value is not what was stored")
+                    found.append(f"the key {safe_repr(_key(row))} of a stored value is not what was stored")
                 if zlib.crc32(row["value"]) != row["checksum"]:
-                    found.append(f"the stored value of the key {_key(row)!r:.100} is not what was stored")
+                    found.append(f"the stored value of the key {safe_repr(_key(row))} is not what was stored")
     return found
 
 
@@ -258,9 +259,9 @@ def _read(record: Mapping[str, Any]) -> tuple[Cut, bytes, int]:
         value, written = b64decode(record["value"], validate=True), record["updated_at"]
         intact = zlib.crc32(value) == record["checksum"]
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"A record of a stored value is damaged: {error!r}.") from error
+        raise InvalidInput(f"A record of a stored value is damaged: {safe_repr(error)}.") from error
     if not intact or isinstance(written, bool) or not isinstance(written, int):
-        raise InvalidInput(f"The record of the stored value {key[:100]!r} is damaged.")
+        raise InvalidInput(f"The record of the stored value {safe_repr(key[:100])} is damaged.")
     return cut(key), value, written
 
 

@@ -30,7 +30,7 @@ from langchain_agentmem.conversations import log, transfer
 from langchain_agentmem.conversations.audit import check as audit_check
 from langchain_agentmem.conversations.audit import keeping as audit
 from langchain_agentmem.conversations.audit import transfer as audit_transfer
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
 from langchain_agentmem.files import path_of_file, whole_file
 from langchain_agentmem.items import store as items
 from langchain_agentmem.items import transfer as item_transfer
@@ -46,7 +46,8 @@ from langchain_agentmem.rewinding import sources
 from langchain_agentmem.rewinding import transfer as memory_transfer
 from langchain_agentmem.rewinding import whole as memories
 from langchain_agentmem.rewinding.arriving import Arrival
-from langchain_agentmem.storage import Steps, content, query
+from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.storage import Engine, Steps, content, query
 from langchain_agentmem.threads import check
 from langchain_agentmem.threads import transfer as thread_transfer
 from langchain_agentmem.threads.lines import ThreadAt
@@ -149,45 +150,54 @@ def statistics() -> Steps[dict[str, int]]:
     return {name: int(row[name]) for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
 
 
-CHECKED = (
-    "contents",
-    "index",
-    "threads",
-    "blobs",
-    "items",
-    "jobs",
-    "compactions",
-    "memories",
-    "facts",
-    "experiences",
-    "audit",
-)
-"""What `verify` looks at, in its order."""
-_LOOKS: Sequence[Callable[[], Steps[list[str]]]] = (
-    index.problems,
-    partial(check.problems, *range_of(())),
-    partial(blobs.problems, *range_of(())),
-    partial(items.problems, *range_of(())),
-    jobs.problems,
-    compactions.problems,
-    memory_check.problems,
-    facts_check.problems,
-    partial(experience_transfer.problems, *range_of(())),
-    audit_check.problems,
-)
+def verify(engine: Engine, checking: Callable[[str], object] | None = None) -> VerifyReport:
+    """Check the pages of a database, and what it cannot check itself: digests, heads, versions, the index, and values.
 
-
-def verify(checking: Callable[[str], object] | None = None) -> Steps[tuple[list[str], dict[str, int]]]:
-    """Check what the database itself cannot: digests, heads, versions, the index, and the values of threads.
+    Each kind is checked by itself, as of one moment. What is so damaged that a check fails is a problem like others.
 
     Args:
-        checking: Is told what is looked at next, one of `CHECKED`.
+        engine: The database.
+        checking: Is told what is looked at next, "pages" and then each of `CHECKED`.
 
-    Returns:
-        The problems, and how much was looked at.
+    Raises:
+        MemoryClosed: It was closed.
     """
-    tell = checking or (lambda _: None)
-    tell(CHECKED[0])
+    problems: list[str] = []
+    checked: dict[str, int] = {}
+
+    def contents() -> list[str]:
+        found, checked["contents"] = engine.read(_contents)
+        return found
+
+    def totals() -> list[str]:
+        counted = engine.read(statistics)
+        checked.update((name, counted[name]) for name in _COUNTED)
+        return []
+
+    looks: dict[str, Callable[[], list[str]]] = {"pages": engine.problems, CHECKED[0]: contents}
+    looks |= {name: partial(engine.read, look) for name, look in _LOOKS.items()}
+    for name, look in looks.items():
+        if checking is not None:
+            checking(name)
+        problems += _found(name, look)
+    problems += _found("totals", totals)
+    return VerifyReport(problems=tuple(problems), checked=checked)
+
+
+def _found(name: str, look: Callable[[], list[str]]) -> list[str]:
+    """What a check finds, or that it cannot go on: there is no end of what damage can lead to."""
+    try:
+        return look()
+    except MemoryClosed:
+        raise
+    except AgentMemoryError as error:
+        return [f"the check of the {name} cannot go on: {error}"]
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+        return [f"the check of the {name} cannot go on: {safe_repr(error)}"]
+
+
+def _contents() -> Steps[tuple[list[str], int]]:
+    """What is wrong with what conversations hold, and how many bodies there are."""
     problems: list[str] = []
     after, bodies = b"", 0
     while page := (yield query.contents_after(after=after, limit=PAGE)):
@@ -201,22 +211,33 @@ def verify(checking: Callable[[str], object] | None = None) -> Steps[tuple[list[
     orphans = yield query.orphaned_contents()
     problems += [f"nothing refers to the stored content {bytes(row['hash']).hex()}" for row in orphans]
     heads = yield query.wrong_heads()
-    problems += [f"the head of the conversation {row['name']!r} is behind its newest entry" for row in heads]
+    problems += [f"the head of the conversation {safe_repr(row['name'])} is behind its newest entry" for row in heads]
     counts = yield query.wrong_counts()
     problems += [
-        f"the conversation {row['name']!r} counts {row['messages']} messages, not {row['found']}" for row in counts
+        f"the conversation {safe_repr(row['name'])} counts {row['messages']} messages, not {row['found']}"
+        for row in counts
     ]
     versions = yield query.wrong_versions()
     problems += [f"entry {row['id']} is a version of something it does not belong to" for row in versions]
-    for name, look in zip(CHECKED[1:], _LOOKS, strict=True):
-        tell(name)
-        problems += yield from look()
-    counted = yield from statistics()
-    checked = {"contents": bodies}
-    looked_at = ["messages", "conversations", "threads", "checkpoints", "blobs", "items", "jobs", "compactions"]
-    looked_at += ["branches", "memories", "experiences", "feedback", "audit"]
-    checked |= {name: counted[name] for name in looked_at}
-    return problems, checked
+    return problems, bodies
+
+
+_LOOKS: Mapping[str, Callable[[], Steps[list[str]]]] = {
+    "index": index.problems,
+    "threads": partial(check.problems, *range_of(())),
+    "blobs": partial(blobs.problems, *range_of(())),
+    "items": partial(items.problems, *range_of(())),
+    "jobs": jobs.problems,
+    "compactions": compactions.problems,
+    "memories": memory_check.problems,
+    "facts": facts_check.problems,
+    "experiences": partial(experience_transfer.problems, *range_of(())),
+    "audit": audit_check.problems,
+}
+CHECKED = ("contents", *_LOOKS)
+"""What `verify` looks at, in its order."""
+_COUNTED = ("messages", "conversations", "threads", "checkpoints", "blobs", "items", "jobs", "compactions", "branches",
+            "memories", "experiences", "feedback", "audit")  # fmt: skip
 
 
 def is_everything(
@@ -431,9 +452,11 @@ def _groups(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], list
     for number, record in _lines(path):
         if number == 1:
             if record.get("format") != FORMAT:
-                raise InvalidInput(f"{os.fspath(path)!r} is not an export of langchain-agentmem.")
+                raise InvalidInput(f"{safe_repr(os.fspath(path))} is not an export of langchain-agentmem.")
             if record.get("version") != VERSION:
-                raise InvalidInput(f"{os.fspath(path)!r} was written by a newer version of langchain-agentmem.")
+                raise InvalidInput(
+                    f"{safe_repr(os.fspath(path))} was written by a newer version of langchain-agentmem."
+                )
         elif record.get("record") in _HOLDS:
             if head is not None:
                 yield head, held
@@ -441,7 +464,7 @@ def _groups(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], list
         elif head is not None and record.get("record") in _HOLDS[head["record"]]:
             held.append(record)
         else:
-            raise InvalidInput(f"Line {number} of {os.fspath(path)!r} is damaged.")
+            raise InvalidInput(f"Line {number} of {safe_repr(os.fspath(path))} is damaged.")
     if head is not None:
         yield head, held
 
@@ -455,15 +478,17 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]
                 try:
                     record = json.loads(line)
                 except (ValueError, RecursionError) as error:
-                    raise InvalidInput(f"Line {number} of {os.fspath(path)!r} is not JSON: {error}.") from error
+                    raise InvalidInput(
+                        f"Line {number} of {safe_repr(os.fspath(path))} is not JSON: {error}."
+                    ) from error
                 if not isinstance(record, dict) or ended:
-                    raise InvalidInput(f"Line {number} of {os.fspath(path)!r} is damaged.")
+                    raise InvalidInput(f"Line {number} of {safe_repr(os.fspath(path))} is damaged.")
                 ended = record.get("record") == END
                 if not ended:
                     yield number, record
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{os.fspath(path)!r} cannot be read: {error}.") from error
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} cannot be read: {error}.") from error
     if number == 0:
-        raise InvalidInput(f"{os.fspath(path)!r} is empty: not an export of langchain-agentmem.")
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} is empty: not an export of langchain-agentmem.")
     if not ended:
-        raise InvalidInput(f"{os.fspath(path)!r} was cut off: its end is missing. Export it again.")
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} was cut off: its end is missing. Export it again.")

@@ -25,7 +25,8 @@ from langchain_agentmem.conversations.audit import records as audit
 from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.retrieval import index, vectors
 from langchain_agentmem.retrieval.index import TextsOf
-from langchain_agentmem.storage import POSTGRES_SCHEMES, Engine, open_engine
+from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.storage import Engine, is_postgres, name_of, open_engine
 from langchain_agentmem.storage.sqlite_tables import SqlitePlace
 from langchain_agentmem.storage.tables import (
     ALWAYS,
@@ -88,38 +89,21 @@ class CopyReport:
     was_complete: bool = False
 
 
-def named_place(target: str | os.PathLike[str]) -> str:
-    """The text that names where something goes.
-
-    Raises:
-        InvalidInput: It is neither a path nor a URL.
-    """
-    name = os.fspath(target) if isinstance(target, str | os.PathLike) else None
-    if not isinstance(name, str):
-        raise _no_place(target)
-    return name
-
-
-def place_of(target: str) -> Place:
+def place_of(target: str | os.PathLike[str]) -> Place:
     """Where a copy goes.
 
     Args:
-        target: The path of a file or a `postgresql://` URL.
+        target: The path of a file, or the URL or connection string of a PostgreSQL database.
 
     Raises:
         InvalidInput: It is neither.
     """
-    if target.startswith(POSTGRES_SCHEMES):
+    name = name_of(target)
+    if is_postgres(name):
         from langchain_agentmem.storage.postgres_tables import PostgresPlace  # noqa: PLC0415 - an extra
 
-        return PostgresPlace(target)
-    if not target.strip() or "\0" in target or "://" in target:
-        raise _no_place(target)
-    return SqlitePlace(target)
-
-
-def _no_place(target: object) -> InvalidInput:
-    return InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {target!r:.100}.")
+        return PostgresPlace(name)
+    return SqlitePlace(name)
 
 
 def copy(
@@ -140,7 +124,7 @@ def copy(
     """
     place = place_of(target)
     if place.is_of(source):
-        raise InvalidInput(f"{place.name!r} is the database itself. Copy it to another place.")
+        raise InvalidInput(f"{safe_repr(place.name)} is the database itself. Copy it to another place.")
     try:
         place.check(force=force)
     except Occupied:
@@ -215,12 +199,14 @@ def _made(source: Engine, place: Place, texts: Mapping[str, TextsOf], progress: 
         with reading(made) as ours:
             for shape, digest in seen.items():
                 if _digest(ours, shape, telling) != digest:
-                    raise StorageError(f"The table {shape.table.name} of {place.name!r} is not as it was written.")
+                    raise StorageError(
+                        f"The table {shape.table.name} of {safe_repr(place.name)} is not as it was written."
+                    )
         documents = _indexed(made, texts, telling, anew=bool(filled and changed))
         if made.read(audit.waiting):  # an engine that lets nothing wait would not look for it
             made.write(audit.settle)
         if problems := made.read(index.problems):
-            raise StorageError(f"The copy at {place.name!r} is not whole: {problems[0]}.")
+            raise StorageError(f"The copy at {safe_repr(place.name)} is not whole: {problems[0]}.")
     return CopyReport(
         source=source.path,
         target=place.name,
@@ -368,4 +354,4 @@ def _merged(
             their, our = next(theirs, None), next(ours, None)
 
 
-__all__ = ["CopyProgress", "CopyReport", "Progress", "copy", "named_place", "place_of"]
+__all__ = ["CopyProgress", "CopyReport", "Progress", "copy", "place_of"]

@@ -7,16 +7,16 @@ closes when the last of them is gone.
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from langchain_agentmem import forks
 from langchain_agentmem.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.conversations.audit import records as audit
 from langchain_agentmem.embedding import Embedder
-from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput
+from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.events import Event, Hook, Hooks
 from langchain_agentmem.finding import TEXTS, find
 from langchain_agentmem.measures import Measures
@@ -27,7 +27,8 @@ from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
 from langchain_agentmem.retrieval.search import Inquiry, Recollection, Walls
 from langchain_agentmem.retrieval.vectors import Near
 from langchain_agentmem.rewinding.runs import Runs
-from langchain_agentmem.storage import Engine, Operation, open_engine
+from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.storage import Engine, Operation, is_postgres, name_of, open_engine
 from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
 from langchain_agentmem.worker import Worker
 
@@ -61,7 +62,7 @@ class Parts(Generic[T]):
 
     def __init__(self, *parts: T) -> None:
         self._parts = weakref.WeakSet(parts)
-        self._changing = threading.Lock()
+        self._changing = forks.lock()
 
     def add(self, part: T) -> None:
         """Keep a part as long as somebody else does."""
@@ -110,14 +111,12 @@ class Database:
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
     ) -> None:
-        if not isinstance(url, str | os.PathLike):
-            raise InvalidInput(f"A database is a path, ':memory:' or 'postgresql://…', not {url!r:.100}.")
         if isinstance(busy_timeout, bool) or not isinstance(busy_timeout, int | float) or busy_timeout < 0:
-            raise InvalidInput(f"busy_timeout must be a number of seconds, not {busy_timeout!r:.100}.")
+            raise InvalidInput(f"busy_timeout must be a number of seconds, not {safe_repr(busy_timeout)}.")
         if not callable(clock) or not callable(new_id):
             raise InvalidInput("clock and new_id must be functions.")
         if not isinstance(hooks, Iterable):
-            raise InvalidInput(f"hooks must be a list of functions, not {hooks!r:.100}.")
+            raise InvalidInput(f"hooks must be a list of functions, not {safe_repr(hooks)}.")
         self.measures = Measures()
         self.hooks = Hooks(hooks)
         self.clock = clock
@@ -126,6 +125,7 @@ class Database:
             self.hooks, measures=self.measures, content=trace_content, checkpoints=bool(trace_checkpoints)
         )
         self.engine: Engine = open_engine(url, synchronous=synchronous, busy_timeout=busy_timeout)
+        _bring_index_up_to_date(self.engine)
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
         self.worker = Worker(self.engine)
         self.runs = Runs()
@@ -134,8 +134,6 @@ class Database:
         self._keeper = Keeper(self.engine, self.measures)
         self._closes_itself = weakref.finalize(self, _close, self.worker, self._keeper, self.engine)
         self.embedder: Embedder | None = None
-        if self.engine.read(index.is_old):
-            self.engine.write(lambda: index.refresh(TEXTS))
 
     @property
     def tail(self) -> int:
@@ -323,7 +321,7 @@ class Database:
 
 
 _shared: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
-_sharing = threading.Lock()
+_sharing = forks.lock()
 
 
 def shared(url: str | os.PathLike[str]) -> Database:
@@ -339,12 +337,10 @@ def shared(url: str | os.PathLike[str]) -> Database:
         InvalidInput: It is neither a path nor a URL.
         StorageError: The database cannot be opened.
     """
-    text = os.fspath(url)
-    if not isinstance(text, str):
-        raise InvalidInput(f"A database is a path, ':memory:' or 'postgresql://…', not {url!r}.")
+    text = name_of(url)
     if text == ":memory:":
         return Database(text)
-    key = text if "://" in text or text.startswith("file:") else os.path.realpath(text)
+    key = text if is_postgres(text) or text.startswith("file:") else os.path.realpath(text)
     if (database := _opened(key)) is not None:
         return database
     # Opening may take long, so others are not kept waiting for it; who opens the same second closes theirs again.
@@ -380,6 +376,18 @@ def database_of(memory: Any) -> Database:
     if not isinstance(database, Database):
         raise InvalidInput(f"memory must be an AgentMemory, a path or a URL, not {type(memory).__name__}.")
     return database
+
+
+def _bring_index_up_to_date(engine: Engine) -> None:
+    """Index a database anew that an older version indexed; one in which that fails is closed again."""
+    try:
+        if engine.read(index.is_old):
+            engine.write(lambda: index.refresh(TEXTS))
+    except Exception as error:
+        engine.close()
+        if isinstance(error, StorageError):
+            raise
+        raise DatabaseUnreadable(f"{DatabaseUnreadable()} ({safe_repr(engine.path)}: {safe_repr(error)})") from error
 
 
 def _close(worker: Worker, keeper: Keeper, engine: Engine) -> None:

@@ -21,15 +21,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import os
 import queue
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Awaitable, Callable
 from contextvars import Context, ContextVar, copy_context
+from functools import partial
 from typing import Any, Protocol
+
+from langchain_agentmem import forks
+from langchain_agentmem.apart import at_home
 
 PATIENCE = 1.0
 """Seconds that a listener is waited for."""
@@ -122,7 +124,7 @@ class Delivery:
         self._tasks: set[asyncio.Future[object]] = set()
         self._begun: set[asyncio.Future[object]] = set()
         self.renew()
-        _deliveries.add(self)
+        forks.renewed(self)
 
     def renew(self) -> None:
         """Begin without a thread. In a child of the process there is none."""
@@ -143,6 +145,8 @@ class Delivery:
             self._tell_here(call, event)
             return
         loop = running_loop()
+        if loop is None and at_home(partial(self.tell, call, event), 10 * PATIENCE):
+            return
         if loop is None or loop is _here.lent or not loop.get_debug():
             self._tell_there(call, event)
             return
@@ -368,15 +372,3 @@ def _discard(answer: Awaitable[object]) -> None:
     if callable(close):
         with contextlib.suppress(Exception):
             close()
-
-
-_deliveries: weakref.WeakSet[Delivery] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for each in _deliveries:
-        each.renew()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_after_fork)

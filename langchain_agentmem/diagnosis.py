@@ -18,9 +18,11 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from langchain_agentmem import care
 from langchain_agentmem.database import Database
-from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, MissingExtra
-from langchain_agentmem.storage import POSTGRES_SCHEMES
-from langchain_agentmem.storage.health import Finding, file_of, interrupted, sqlite_file, sqlite_itself
+from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInput, MissingExtra
+from langchain_agentmem.files import file_of
+from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.storage import is_postgres, name_of
+from langchain_agentmem.storage.health import Finding, interrupted, sqlite_file, sqlite_itself
 from langchain_agentmem.vocabulary import FILES, tiktoken_file_present
 
 PACKAGE = "langchain-agentmem"
@@ -117,19 +119,25 @@ def _packages() -> Iterator[Finding]:
 
 
 def _place(url: str) -> Iterator[Finding]:
-    if not url.startswith(POSTGRES_SCHEMES):
-        path = file_of(url)
+    try:
+        name = name_of(url)
+    except InvalidInput as error:
+        yield Finding("file", "problem", str(error), "Check the path; the first opening makes a database.")
+        return
+    if not is_postgres(name):
+        path = file_of(name)
         yield from interrupted(path)
         if path.is_file():
             yield from sqlite_file(path)
         else:
             what = "is a folder" if path.is_dir() else "does not exist"
-            yield Finding("file", "problem", f"{url!r} {what}.", "Check the path; the first opening makes a database.")
+            problem = f"{safe_repr(name)} {what}."
+            yield Finding("file", "problem", problem, "Check the path; the first opening makes a database.")
         return
     try:
         from langchain_agentmem.storage.postgres_health import server  # noqa: PLC0415 - an extra
 
-        yield from server(url)
+        yield from server(name)
     except MissingExtra as error:
         yield Finding("connection", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
     except DatabaseBusy as error:
@@ -141,9 +149,9 @@ def _place(url: str) -> Iterator[Finding]:
 def _verified(url: str, checking: Callable[[str], object] | None) -> Iterator[Finding]:
     try:
         with closing(Database(url)) as database:
-            problems = [*database.engine.problems(), *database.engine.read(lambda: care.verify(checking))[0]]
+            problems = care.verify(database.engine, checking).problems
     except AgentMemoryError as error:
-        problems = [str(error)]
+        problems = (str(error),)
     for problem in problems:
         yield Finding(
             "verify",

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from langchain_agentmem import jobs
+from langchain_agentmem import forks, jobs
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
 from langchain_agentmem.jobs import Job, Wanted
 from langchain_agentmem.measures import Measures
@@ -79,10 +79,15 @@ class Embedder:
         self._texts = texts
         self._shelf = Shelf(measures)
         self._asking = _Asking(embeddings)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="agentmem-near")
         self._closed = False
+        self.renew()
+        forks.renewed(self)
         self._worker = worker
         worker.register(KIND, self._embed_waiting, find=_wanted)
+
+    def renew(self) -> None:
+        """Begin without threads."""
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="agentmem-near")
 
     def wake(self) -> None:
         """Something was written: go to work in the background."""
@@ -227,10 +232,15 @@ class _Asking:
 
     def __init__(self, embeddings: Any) -> None:
         self._embeddings = embeddings
-        self._starting = threading.RLock()  # the collector may close it anywhere
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting = forks.rlock()  # the collector may close it anywhere
+        self.renew()
+        forks.renewed(self)
         # LangGraph's wrapper of an async function has nothing else.
         self._awaited = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
+
+    def renew(self) -> None:
+        """Begin without a loop."""
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def ask(self, method: str, given: Any) -> Any:
         """What a method of the embeddings gives."""

@@ -29,6 +29,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 TAG = "$agentmem"
 """The key that marks a tagged value."""
@@ -239,7 +240,7 @@ def _tagged_dict(items: Mapping[Any, Any], depth: int) -> dict[str, Any]:
             only_text = only_text and isinstance(key, str)
             pairs.append([_tagged(key, depth), _tagged(item, depth)])
     except _Unwritable as fault:
-        fault.trail.append(f".{key}" if isinstance(key, str) else f"[{key!r}]")
+        fault.trail.append(f".{key}" if isinstance(key, str) else f"[{safe_repr(key)}]")
         raise
     if only_text:
         return dict(pairs)
@@ -250,7 +251,7 @@ def _written(value: Any, write: Callable[[Any], Any]) -> Any:
     try:
         return write(value)
     except (ValueError, OverflowError) as error:  # a subclass such as pandas.NaT that is no real date
-        raise _Unwritable(f"{value!r} cannot be written: {error}") from error
+        raise _Unwritable(f"{safe_repr(value)} cannot be written: {error}") from error
 
 
 def _cannot_keep(value: Any) -> str:
@@ -344,9 +345,9 @@ def _revived(value: Any) -> Any:
         read = _READERS[plain[TAG]]
     except (KeyError, TypeError):
         raise InvalidInput(
-            f"The stored value has an unknown tag, {plain[TAG]!r}: it is damaged, or from a newer version."
+            f"The stored value has an unknown tag, {safe_repr(plain[TAG])}: it is damaged, or from a newer version."
         ) from None
     try:
         return read(plain["value"])
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
-        raise InvalidInput(f"The stored {plain[TAG]} is damaged: {error!r}") from error
+        raise InvalidInput(f"The stored {plain[TAG]} is damaged: {safe_repr(error)}") from error

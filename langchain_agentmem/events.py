@@ -26,13 +26,16 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from langchain_agentmem import delivery
 from langchain_agentmem.delivery import Delivery, running_loop
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 logger = logging.getLogger(__name__)
+
+L = TypeVar("L")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +68,25 @@ class MessagesRemoved(Event):
     namespace: tuple[str, ...]
     conversation_id: str
     message_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageUnreadable(Event):
+    """A warning: an image of a message could not be read, and a placeholder was shown in its place. Nothing is lost.
+
+    Attributes:
+        namespace: Whose conversation it is.
+        conversation_id: The conversation, session or thread, or the branch of facts.
+        message_id: The message that names the image. It is as it was, and is shown whole once the file is there again.
+        image: The path.
+        reason: Why, in a sentence: it is not there, no file, too large, or may not be read.
+    """
+
+    namespace: tuple[str, ...]
+    conversation_id: str
+    message_id: str
+    image: str
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -258,6 +280,21 @@ class FirstFailures:
             )
 
 
+def listener_given(listener: L, name: str) -> L:
+    """A function that is to be told of something, or None.
+
+    Args:
+        listener: What was given.
+        name: The name of the argument.
+
+    Raises:
+        InvalidInput: It cannot be called.
+    """
+    if listener is not None and not callable(listener):
+        raise InvalidInput(f"{name} must be a function, not {safe_repr(listener)}.")
+    return listener
+
+
 class Hooks:
     """The hooks of one memory, told of every event in the order in which they were given.
 
@@ -276,7 +313,7 @@ class Hooks:
         self._hooks = tuple(hooks)
         for hook in self._hooks:
             if not callable(hook):
-                raise InvalidInput(f"{hook!r} is not a hook. Give a function that takes one event.")
+                raise InvalidInput(f"{safe_repr(hook)} is not a hook. Give a function that takes one event.")
         self._deliveries = [(hook, Delivery(hook, FirstFailures(logger).report)) for hook in self._hooks]
 
     def emit(self, event: Event) -> None:
@@ -321,7 +358,7 @@ class EventContext:
     def __init__(self, agent_name: str, event_bus: object, session_id: str | None = None) -> None:
         if event_bus is not None and not _entrances(event_bus):
             raise InvalidInput(
-                f"{event_bus!r} is not an event bus. Give one that has emit_nowait(event) or emit(event), "
+                f"{safe_repr(event_bus)} is not an event bus. Give one that has emit_nowait(event) or emit(event), "
                 "or a function that takes one event."
             )
         self.agent_name = agent_name

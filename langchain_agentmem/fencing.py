@@ -19,6 +19,7 @@ import unicodedata
 from functools import lru_cache
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 __all__ = ["fenced", "harmless", "unfenced"]
 
@@ -72,7 +73,9 @@ def unfenced(tag: str, block: str) -> str | None:
 
 def _name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"{name!r:.100} cannot name a fence: a letter, then letters, digits, hyphens, underscores.")
+        raise InvalidInput(
+            f"{safe_repr(name)} cannot name a fence: a letter, then letters, digits, hyphens, underscores."
+        )
     return name
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
+from urllib.parse import unquote, urlsplit
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
+_PRIVATE = 0o600
 _SQLITE_BEGINS = b"SQLite format 3\0"
 
 
@@ -20,9 +24,38 @@ def path_of_file(path: Any) -> Path:
     Raises:
         InvalidInput: It is no path, or no file can be called so.
     """
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in os.fsdecode(path):
-        raise InvalidInput(f"A file is named by a path, not by {path!r:.100}.")
-    return Path(os.fsdecode(path))
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"A file is named by a path, not by {safe_repr(path)}.")
+    try:
+        os.lstat(name)
+    except ValueError as error:  # a NUL, or half of a surrogate pair
+        raise InvalidInput(
+            f"No file can be called {safe_repr(name)}: a character in it cannot be in a path."
+        ) from error
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise InvalidInput(f"No file can be called {safe_repr(name)}: that is too long.") from error
+    return Path(name)
+
+
+def file_of(database: str) -> Path:
+    """Where the file of a database is.
+
+    Args:
+        database: A path, or a "file:" URI such as `file:agent.db?mode=ro`.
+    """
+    return Path(unquote(urlsplit(database).path) if database.startswith("file:") else database)
+
+
+def made_private(path: Path) -> None:
+    """Make an empty file that only its owner may read and write, whatever the umask; one that is there stays as it is.
+
+    Where none can be made, it is left to whoever opens it to say why.
+    """
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
+        path.chmod(_PRIVATE)  # the umask may have taken some of it
 
 
 @contextlib.contextmanager
@@ -40,9 +73,10 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     target = path_of_file(path)
     try:
         if target.is_file() and is_database(target):
-            raise InvalidInput(f"{str(target)!r} is a database, which a text would replace. Write elsewhere.")
+            raise InvalidInput(f"{safe_repr(str(target))} is a database, which a text would replace. Write elsewhere.")
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
+            Path(name).chmod(_PRIVATE)
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 yield file
                 file.flush()
@@ -52,7 +86,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise InvalidInput(f"{str(target)!r} cannot be written: {error}.") from error
+        raise InvalidInput(f"{safe_repr(str(target))} cannot be written: {error}.") from error
 
 
 @contextlib.contextmanager
@@ -68,16 +102,18 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = path_of_file(path)
     try:
         if target.is_dir():
-            raise InvalidInput(f"{str(target)!r} cannot be written: it is a folder.")
+            raise InvalidInput(f"{safe_repr(str(target))} cannot be written: it is a folder.")
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         os.close(handle)
         try:
+            Path(name).chmod(_PRIVATE)
             yield Path(name)
             with Path(name).open("rb+") as copy:
                 os.fsync(copy.fileno())
             if Path(f"{target}-wal").exists() and Path(f"{target}-wal").stat().st_size:
                 raise InvalidInput(
-                    f"{str(target)!r} is a database in use: its write-ahead log holds commits. Close it first, or "
+                    f"{safe_repr(str(target))} is a database in use: its write-ahead log holds commits. Close "
+                    "it first, or "
                     "write elsewhere."
                 )
             Path(name).replace(target)
@@ -87,7 +123,7 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
             for suffix in ("", "-wal", "-shm", "-journal"):
                 Path(f"{name}{suffix}").unlink(missing_ok=True)
     except OSError as error:
-        raise InvalidInput(f"{str(target)!r} cannot be written: {error}.") from error
+        raise InvalidInput(f"{safe_repr(str(target))} cannot be written: {error}.") from error
 
 
 def is_database(path: Path) -> bool:

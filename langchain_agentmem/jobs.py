@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import Namespace, namespace_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.content import digest
 
@@ -261,7 +262,9 @@ def problems() -> Steps[list[str]]:
 
 def _mark(path: str, kind: str, key: str) -> bytes:
     if not _KIND.fullmatch(kind):
-        raise InvalidInput(f"{kind!r:.100} cannot be a kind of job: kinds are words of small letters, such as 'embed'.")
+        raise InvalidInput(
+            f"{safe_repr(kind)} cannot be a kind of job: kinds are words of small letters, such as 'embed'."
+        )
     return digest(_name(path, kind, _bytes(key)))
 
 

@@ -28,9 +28,9 @@ from langchain_agentmem.conversations import listing
 from langchain_agentmem.conversations.listing import Listed
 from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.conversations.saved import checked_retention
-from langchain_agentmem.copying import CopyReport, Progress, copy, named_place, place_of
+from langchain_agentmem.copying import CopyReport, Progress, copy, place_of
 from langchain_agentmem.database import Database, Outputs
-from langchain_agentmem.events import ConversationErased, Event, MessagesStored
+from langchain_agentmem.events import ConversationErased, Event, MessagesStored, listener_given
 from langchain_agentmem.files import path_of_file
 from langchain_agentmem.finding import TEXTS
 from langchain_agentmem.model import Retention
@@ -39,6 +39,7 @@ from langchain_agentmem.overview import BranchSummary, ThreadList
 from langchain_agentmem.pruning import PruneReport, pruned
 from langchain_agentmem.restoring import RestoreReport, restore
 from langchain_agentmem.stats import Stats
+from langchain_agentmem.storage import name_of
 from langchain_agentmem.tracing import Thunk, given_only
 from langchain_agentmem.work import Do, Run, Shown, Work, aperform, perform
 
@@ -398,11 +399,10 @@ class Maintenance:
 
     def _verifying(self, progress: Callable[[str], object] | None) -> Work[VerifyReport]:
         def work() -> Work[VerifyReport]:
-            if progress is not None:
-                progress("pages")
-            own = yield self._blocking("care.check", self.database.engine.problems)
-            found, checked = yield Run("care.look", partial(care.verify, progress), shown=False)
-            return VerifyReport(problems=(*own, *found), checked=checked)
+            report: VerifyReport = yield self._blocking(
+                "care.check", partial(care.verify, self.database.engine, listener_given(progress, "progress"))
+            )
+            return report
 
         return _as_step("care.verify", work(), outputs=_verified)
 
@@ -419,8 +419,9 @@ class Maintenance:
         return target
 
     def _copying(self, target: str | os.PathLike[str], progress: Progress | None, *, force: bool) -> Work[CopyReport]:
-        place = named_place(target)
-        copying = partial(copy, self.database.engine, place, TEXTS, force=force, progress=progress)
+        place = name_of(target)
+        told = listener_given(progress, "progress")
+        copying = partial(copy, self.database.engine, place, TEXTS, force=force, progress=told)
 
         def work() -> Work[CopyReport]:
             report: CopyReport = yield self._blocking("care.rows", copying)
@@ -484,7 +485,7 @@ class Maintenance:
             retention=checked_retention(retention),
             archive_before=None if archive_before is None else micros(archive_before),
             dry_run=dry_run,
-            progress=progress,
+            progress=listener_given(progress, "progress"),
         )
         return _as_step("care.prune", work, outputs=asdict)
 

@@ -11,11 +11,11 @@ whoever writes it, so that what the database holds and what is here always add u
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
+
+from langchain_agentmem import forks
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ class Measures:
     __slots__ = ("_measured",)
 
     # Of all together. Held for a fraction of a microsecond; a finalizer may run while a thread holds it, and add too.
-    _adding: ClassVar = threading.RLock()
+    _adding: ClassVar = forks.rlock()
 
     def __init__(self) -> None:
         self._measured = Measured()
@@ -166,15 +166,6 @@ class Measures:
         """What was taken could not be written."""
         with self._adding:
             self._measured.add(measured)
-
-
-def _renew() -> None:
-    """After a fork: whoever held the lock is not in this process."""
-    Measures._adding = threading.RLock()  # noqa: SLF001 - it is this module's
-
-
-if hasattr(os, "register_at_fork"):  # not where there is no fork
-    os.register_at_fork(after_in_child=_renew)
 
 
 def _entry(entries: dict[str, T], name: str, make: type[T]) -> T:

@@ -8,9 +8,9 @@ where the database is busy, full, read only or gone, it is the measures that are
 from __future__ import annotations
 
 import logging
-import threading
 import time
 
+from langchain_agentmem import forks
 from langchain_agentmem.measures import CacheTally, Measured, Measures, Tally
 from langchain_agentmem.storage import Engine, Steps, query
 
@@ -80,8 +80,13 @@ class Keeper:
         self._engine = engine
         self._measures = measures
         self._next = time.monotonic() + EVERY
-        self._writing = threading.Lock()
+        self._writing = forks.lock()
         engine.afterwards = self.now_and_then
+        forks.renewed(self)
+
+    def renew(self) -> None:
+        """Begin with nothing: what was measured so far, the parent writes."""
+        self._measures.take()
 
     def now_and_then(self) -> None:
         """Write what was measured, if that was not done lately."""

@@ -30,6 +30,7 @@ from langchain_agentmem.portable import (
     settle_id,
     settle_tuple,
 )
+from langchain_agentmem.safe_repr import safe_repr
 
 __all__ = [
     "Attachment",
@@ -81,7 +82,7 @@ _ATTACHMENT_TYPES = {kind.value: kind for kind in AttachmentType}
 def _kind(given: Any) -> AttachmentType:
     kind = given if isinstance(given, AttachmentType) else _ATTACHMENT_TYPES.get(str(given))
     if kind is None:
-        raise InvalidInput(f"There is no attachment type {given!r}. See AttachmentType.")
+        raise InvalidInput(f"There is no attachment type {safe_repr(given)}. See AttachmentType.")
     return kind
 
 
@@ -105,7 +106,7 @@ class SharedMemoryEntry(Portable):
         settle_id(self, "sme")
         check_text(self, "type", "content")
         if self.scope not in ("round", "conversation"):
-            raise InvalidInput(f"A shared entry's scope is 'round' or 'conversation', not {self.scope!r}.")
+            raise InvalidInput(f"A shared entry's scope is 'round' or 'conversation', not {safe_repr(self.scope)}.")
 
     @classmethod
     def create(cls, type: str, scope: Scope, content: str, id: str | None = None) -> Self:  # noqa: A002
@@ -154,7 +155,9 @@ class Attachment(Portable):
             object.__setattr__(self, "extra", SharedMemoryEntry.from_dict(extra))
         elif isinstance(extra, SharedMemoryEntry):
             if kind is not AttachmentType.shared_memory_entry:
-                raise InvalidInput(f"A SharedMemoryEntry belongs in a shared_memory_entry, not in {kind.value!r}.")
+                raise InvalidInput(
+                    f"A SharedMemoryEntry belongs in a shared_memory_entry, not in {safe_repr(kind.value)}."
+                )
         else:
             object.__setattr__(self, "extra", json_copy(extra))
 
@@ -194,7 +197,7 @@ class Attachment(Portable):
         """
         fields = fields_of(cls, data, "type")
         if not isinstance(fields["type"], str | AttachmentType):
-            raise InvalidInput(f"Attachment: 'type' must be text, not {fields['type']!r}.")
+            raise InvalidInput(f"Attachment: 'type' must be text, not {safe_repr(fields['type'])}.")
         if not isinstance(fields["type"], AttachmentType) and fields["type"] not in _ATTACHMENT_TYPES:
             return None
         content: Any = fields.get("content")
@@ -312,7 +315,7 @@ class Round(Portable):
         settle_id(self, "round")
         check_text(self, "user_query")
         if self.state not in ("created", "finished", "failed"):
-            raise InvalidInput(f"A round's state is 'created', 'finished' or 'failed', not {self.state!r}.")
+            raise InvalidInput(f"A round's state is 'created', 'finished' or 'failed', not {safe_repr(self.state)}.")
         settle_tuple(self, "post_list", Post)
 
     @classmethod
@@ -372,7 +375,7 @@ class Conversation(Portable):
     def __post_init__(self) -> None:
         settle_id(self, "conv")
         if not isinstance(self.enabled, bool):
-            raise InvalidInput(f"Conversation: 'enabled' must be True or False, not {self.enabled!r}.")
+            raise InvalidInput(f"Conversation: 'enabled' must be True or False, not {safe_repr(self.enabled)}.")
         settle_tuple(self, "rounds", Round)
 
     @classmethod
@@ -424,10 +427,10 @@ class Retention(Portable):
     def __post_init__(self) -> None:
         keep = self.keep_last
         if keep is not None and (type(keep) is not int or keep < 1):
-            raise InvalidInput(f"keep_last must be a whole number of at least 1, or None; not {keep!r}.")
+            raise InvalidInput(f"keep_last must be a whole number of at least 1, or None; not {safe_repr(keep)}.")
         age: Any = self.max_age
         if age is not None and (not isinstance(age, timedelta) or age <= timedelta(0)):
-            raise InvalidInput(f"max_age must be a timedelta above zero, or None; not {age!r}.")
+            raise InvalidInput(f"max_age must be a timedelta above zero, or None; not {safe_repr(age)}.")
 
     @property
     def off(self) -> bool:
@@ -458,5 +461,5 @@ class Retention(Portable):
             elif isinstance(age, int | float) and not isinstance(age, bool):
                 age = timedelta(seconds=age)
         except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidInput(f"Retention: {age!r} is not an age: {error}") from error
+            raise InvalidInput(f"Retention: {safe_repr(age)} is not an age: {error}") from error
         return cls(keep_last=fields.get("keep_last"), max_age=age)

@@ -10,15 +10,21 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
+
+C = TypeVar("C")
 
 Namespace: TypeAlias = tuple[str, ...]
 
 CONFIG_KEY = "agentmem_namespace"
 """Where a run's `config["configurable"]` names its namespace."""
+
+EXAMPLE = '{"configurable": {"thread_id": "…"}}'
+"""A config, as errors show one."""
 
 LONGEST_LABEL = 200
 LONGEST_PATH = 2_000
@@ -40,13 +46,16 @@ def path_of(namespace: Any) -> str:
         InvalidInput: It is not a tuple of usable labels.
     """
     if isinstance(namespace, str):
-        raise InvalidInput(f"A namespace is a tuple of strings: write ({namespace!r},) instead of {namespace!r}.")
+        raise InvalidInput(
+            f"A namespace is a tuple of strings: write ({safe_repr(namespace)},) instead of {safe_repr(namespace)}."
+        )
     if not isinstance(namespace, tuple | list):
         raise InvalidInput(f"A namespace is a tuple of strings, not {type(namespace).__name__}.")
     for label in namespace:
         if not isinstance(label, str) or not label or len(label) > LONGEST_LABEL or _FORBIDDEN.search(label):
             raise InvalidInput(
-                f"The label {label!r:.100} cannot be part of a namespace: labels are strings of 1 to {LONGEST_LABEL} "
+                f"The label {safe_repr(label)} cannot be part of a namespace: labels are strings of 1 to "
+                f"{LONGEST_LABEL} "
                 "characters without control characters."
             )
     path = "".join(label + _END for label in namespace)
@@ -81,7 +90,7 @@ def id_of(value: Any, what: str, error: type[InvalidInput] = InvalidInput) -> st
     if not text or len(text) > LONGEST_ID or _FORBIDDEN.search(text):
         named = f"an {what}" if what[:1] in "aeiou" else f"a {what}"
         raise error(
-            f"{value!r:.100} cannot be the id of {named}: ids are strings of 1 to {LONGEST_ID} characters without "
+            f"{safe_repr(value)} cannot be the id of {named}: ids are strings of 1 to {LONGEST_ID} characters without "
             "control characters."
         )
     return text
@@ -98,9 +107,25 @@ def resolve(given: Any, config: Mapping[str, Any] | None = None) -> Namespace:
         InvalidInput: It is not a tuple of usable labels.
     """
     if given is None or (isinstance(given, tuple | list) and not given):
-        config = config if config is not None else running_config()
+        config = config_given(config) if config is not None else running_config()
         given = ((config or {}).get("configurable") or {}).get(CONFIG_KEY, ())
     return namespace_of(path_of(given))
+
+
+def config_given(config: C) -> C:
+    """A config that a caller gave, or None.
+
+    Raises:
+        InvalidInput: It is no config.
+    """
+    if config is not None and not isinstance(config, Mapping):
+        raise InvalidInput(f"A config is a dictionary such as {EXAMPLE}, not {safe_repr(config)}.")
+    configurable = None if config is None else config.get("configurable")
+    if configurable is not None and not isinstance(configurable, Mapping):
+        raise InvalidInput(
+            f'What a config has under "configurable" is a dictionary, as in {EXAMPLE}, not {safe_repr(configurable)}.'
+        )
+    return config
 
 
 def running_config() -> Mapping[str, Any] | None:

@@ -10,6 +10,7 @@ from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations.log import ALL
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import Namespace, id_of, namespace_of, range_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 
 
@@ -84,7 +85,7 @@ def threads(namespace: Sequence[str], *, thread_id: str | None = None, limit: in
     """
     low, high = range_of(namespace)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise InvalidInput(f"limit must be a whole number, 0 or more, not {limit!r:.100}.")
+        raise InvalidInput(f"limit must be a whole number, 0 or more, not {safe_repr(limit)}.")
     name = None if thread_id is None else id_of(thread_id, "thread")
     rows = yield query.known_threads(low=low, high=high, name=name, limit=ALL if limit is None else limit)
     [counted] = yield query.count_known_threads(low=low, high=high, name=name)

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from langchain_agentmem.encoding import is_plain
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 
 def new_id(prefix: str) -> str:
@@ -103,7 +104,7 @@ class Portable:
     def _required(cls, data: Any) -> Self:
         value = cls.from_dict(data)
         if value is None:
-            raise InvalidInput(f"{cls.__name__}: the type {data.get('type')!r} no longer exists.")
+            raise InvalidInput(f"{cls.__name__}: the type {safe_repr(data.get('type'))} no longer exists.")
         return value
 
 
@@ -113,7 +114,7 @@ def fields_of(cls: type, data: Any, *required: str) -> dict[str, Any]:
         raise InvalidInput(f"{cls.__name__}: expected a dictionary, not {type(data).__name__}.")
     for key in required:
         if data.get(key) is None:
-            raise InvalidInput(f"{cls.__name__}: {key!r} is missing from {sorted(map(str, data))}.")
+            raise InvalidInput(f"{cls.__name__}: {safe_repr(key)} is missing from {sorted(map(str, data))}.")
     return dict(data)
 
 
@@ -121,7 +122,7 @@ def id_of(cls: type, fields: Mapping[str, Any]) -> str:
     """Give the id that data holds, or nothing."""
     given = fields.get("id")
     if given is not None and not isinstance(given, str):
-        raise InvalidInput(f"{cls.__name__}: 'id' must be text, not {given!r}.")
+        raise InvalidInput(f"{cls.__name__}: 'id' must be text, not {safe_repr(given)}.")
     return given or ""
 
 
@@ -131,14 +132,14 @@ def list_of(cls: type, fields: Mapping[str, Any], key: str) -> list[Any]:
     if items is None:
         return []
     if not isinstance(items, list | tuple):
-        raise InvalidInput(f"{cls.__name__}: {key!r} must be a list, not {type(items).__name__}.")
+        raise InvalidInput(f"{cls.__name__}: {safe_repr(key)} must be a list, not {type(items).__name__}.")
     return list(items)
 
 
 def settle_id(value: Any, prefix: str) -> None:
     """Give a new value an id, unless it has one."""
     if not isinstance(value.id, str):
-        raise InvalidInput(f"{type(value).__name__}: 'id' must be text, not {value.id!r}.")
+        raise InvalidInput(f"{type(value).__name__}: 'id' must be text, not {safe_repr(value.id)}.")
     if not value.id:
         object.__setattr__(value, "id", new_id(prefix))
 
@@ -148,7 +149,7 @@ def check_text(value: Any, *names: str) -> None:
     for name in names:
         text = getattr(value, name)
         if not isinstance(text, str):
-            raise InvalidInput(f"{type(value).__name__}: {name!r} must be text, not {type(text).__name__}.")
+            raise InvalidInput(f"{type(value).__name__}: {safe_repr(name)} must be text, not {type(text).__name__}.")
 
 
 def settle_tuple(value: Any, name: str, kind: type) -> None:
@@ -156,11 +157,11 @@ def settle_tuple(value: Any, name: str, kind: type) -> None:
     try:
         items = tuple(getattr(value, name))
     except TypeError as error:
-        raise InvalidInput(f"{type(value).__name__}: {name!r} must be a list of {kind.__name__}.") from error
+        raise InvalidInput(f"{type(value).__name__}: {safe_repr(name)} must be a list of {kind.__name__}.") from error
     for item in items:
         if not isinstance(item, kind):
             raise InvalidInput(
-                f"{type(value).__name__}: {name!r} holds a {type(item).__name__}, not a {kind.__name__}."
+                f"{type(value).__name__}: {safe_repr(name)} holds a {type(item).__name__}, not a {kind.__name__}."
             )
     object.__setattr__(value, name, items)
 
@@ -174,5 +175,7 @@ def json_copy(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [json_copy(item) for item in value]
     if not is_plain(value):
-        raise InvalidInput(f"Attachment: 'extra' must be JSON-able; {type(value).__name__} {value!r:.60} is not.")
+        raise InvalidInput(
+            f"Attachment: 'extra' must be JSON-able; {type(value).__name__} {safe_repr(value, 60)} is not."
+        )
     return value

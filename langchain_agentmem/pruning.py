@@ -16,6 +16,7 @@ from langchain_agentmem.conversations.audit import keeping
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.model import Retention
 from langchain_agentmem.rewinding import whole as memories
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Engine, Operation, Steps, query
 from langchain_agentmem.threads import whole
 from langchain_agentmem.threads.lines import ThreadAt
@@ -80,7 +81,7 @@ def pruned(
     if keep_checkpoints is None and (retention is None or retention.off) and archive_before is None:
         raise InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
     if keep_checkpoints is not None and (type(keep_checkpoints) is not int or keep_checkpoints < 1):
-        raise InvalidInput(f"keep_checkpoints is a whole number of at least 1, not {keep_checkpoints!r}.")
+        raise InvalidInput(f"keep_checkpoints is a whole number of at least 1, not {safe_repr(keep_checkpoints)}.")
     threads: list[ThreadAt] = []
     talks: list[log.Address] = []
     if keep_checkpoints is not None:

@@ -15,12 +15,14 @@ from functools import partial
 from pathlib import Path
 
 from langchain_agentmem import care
-from langchain_agentmem.copying import Progress, copy, named_place, place_of
+from langchain_agentmem.copying import Progress, copy, place_of
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.events import listener_given
 from langchain_agentmem.files import is_database, path_of_file
 from langchain_agentmem.finding import TEXTS
-from langchain_agentmem.storage import POSTGRES_SCHEMES
+from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.sqlite_tables import copied_file
 
 
@@ -62,15 +64,17 @@ def restore(
         InvalidInput: The file is missing or of another kind, or something is stored at the target.
         StorageError: What was restored is not whole, or a database failed. The target is as it was.
     """
-    file, name = path_of_file(source), named_place(target)
+    for what, told in (("progress", progress), ("checking", checking)):
+        listener_given(told, what)
+    file, name = path_of_file(source), name_of(target)
     if not file.is_file():
-        raise InvalidInput(f"There is no backup at {str(file)!r}.")
-    if Path(name).exists() and file.samefile(name):
-        raise InvalidInput(f"{name!r} is the backup itself. Restore it to another place.")
+        raise InvalidInput(f"There is no backup at {safe_repr(str(file))}.")
+    if not is_postgres(name) and Path(name).exists() and file.samefile(name):
+        raise InvalidInput(f"{safe_repr(name)} is the backup itself. Restore it to another place.")
     kind = "database" if is_database(file) else "export"
     place = place_of(name)
     place.check(force=force)
-    if name.startswith(POSTGRES_SCHEMES):
+    if is_postgres(name):
         with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
             made = Path(folder) / "restored.db"
             checked = _made(file, kind, made, checking)
@@ -95,10 +99,10 @@ def _made(file: Path, kind: str, place: Path, checking: Callable[[str], object] 
         if kind == "export":
             now, tail = database.now(), database.tail
             database.write("care.import", lambda: care.load(file, now=now, tail=tail), shown=False)
-        problems = database.engine.problems()
-        if not problems:
-            problems, checked = database.read("care.look", partial(care.verify, checking), shown=False)
-    if problems:
-        more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise DatabaseUnreadable(f"{str(file)!r} is damaged, and was not restored: {problems[0]}{more}.")
-    return checked
+        report = database.run("care.check", partial(care.verify, database.engine, checking), shown=False)
+    if not report.ok:
+        more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
+        raise DatabaseUnreadable(
+            f"{safe_repr(str(file))} is damaged, and was not restored: {report.problems[0]}{more}."
+        )
+    return report.checked

@@ -16,6 +16,7 @@ from langchain_agentmem.namespaces import id_of, range_of, resolve, running_conf
 from langchain_agentmem.retrieval.ranking import Weights
 from langchain_agentmem.retrieval.search import Walls, inquiry
 from langchain_agentmem.rewinding.threads import thread_point
+from langchain_agentmem.safe_repr import safe_repr
 
 MOST_HITS = 10_000
 
@@ -49,9 +50,9 @@ def sought(database: Database, asked: Asked, config: Mapping[str, Any] | None, w
     if not isinstance(query, str):
         raise InvalidInput(f"A query is text, not {type(query).__name__}.")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
-        raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {limit!r}.")
+        raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {safe_repr(limit)}.")
     if unknown := [kind for kind in _listed("kinds", kinds) or () if kind not in KINDS]:
-        raise InvalidInput(f"There is no kind {unknown[0]!r}; there are {', '.join(KINDS)}.")
+        raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(KINDS)}.")
     walls = Walls(
         *range_of(resolve(namespace, config)),
         kinds=stored_as(_listed("kinds", kinds)),
@@ -99,7 +100,7 @@ def _listed(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
         return None
     found = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else (None,)
     if not all(isinstance(value, str) for value in found):
-        raise InvalidInput(f"{name} must be a list of strings, not {values!r:.100}.")
+        raise InvalidInput(f"{name} must be a list of strings, not {safe_repr(values)}.")
     return tuple(str(value) for value in found)
 
 

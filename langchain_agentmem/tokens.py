@@ -16,14 +16,15 @@ import json
 import logging
 import math
 import sys
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from langchain_agentmem import forks
 from langchain_agentmem.blocks import kind_of
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.estimate import ESTIMATE, estimate_tokens
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.vocabulary import FILES, tiktoken_counter, tiktoken_file_present
 
 __all__ = ["TokenCounter", "estimate_tokens", "tiktoken_file_present"]
@@ -179,7 +180,7 @@ def _fields(message: Any) -> Callable[[str], Any]:
     elif hasattr(message, "content"):
         return lambda name: getattr(message, name, None)
     raise MessageError(
-        f"Cannot count {type(message).__name__!r} as a message. Give a LangChain message, a string, "
+        f"Cannot count {safe_repr(type(message).__name__)} as a message. Give a LangChain message, a string, "
         "or a dict with 'role' and 'content'."
     )
 
@@ -246,12 +247,12 @@ class TokenCounter:
             ("cache_size", cache_size),
         ):
             if not isinstance(value, int) or value < 0:
-                raise InvalidInput(f"{name} must be a whole number, 0 or more, not {value!r}.")
+                raise InvalidInput(f"{name} must be a whole number, 0 or more, not {safe_repr(value)}.")
         self._counter = counter
         self._image_tokens = image_tokens
         self._message_overhead = message_overhead
         self._cache_size = cache_size
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
         self._counts: OrderedDict[Any, int] = OrderedDict()
         self._tools: OrderedDict[int, tuple[Any, Any, str]] = OrderedDict()
         self._factors: dict[str, tuple[float, int]] = {}
@@ -445,7 +446,8 @@ class TokenCounter:
         count = counter if model is None else model
         if isinstance(counter, str) or not callable(count):
             raise InvalidInput(
-                f"{counter!r} cannot count tokens. Give None, 'estimate', 'tiktoken', a callable from str to int, "
+                f"{safe_repr(counter)} cannot count tokens. Give None, 'estimate', 'tiktoken', a callable from "
+                "str to int, "
                 "or a LangChain model."
             )
         named = counter if hasattr(counter, "__qualname__") else type(counter)

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FunctionType
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 FILES = {  # encoding: the file's name (the SHA-1 of its address) and the SHA-256 of its bytes
     "o200k_base": (
@@ -53,7 +54,7 @@ def tiktoken_file_present(encoding: str = "o200k_base") -> Path | None:
         InvalidInput: The encoding is neither of the two.
     """
     if encoding not in FILES:
-        raise InvalidInput(f"No tiktoken encoding {encoding!r} is known here. Use one of: {', '.join(FILES)}.")
+        raise InvalidInput(f"No tiktoken encoding {safe_repr(encoding)} is known here. Use one of: {', '.join(FILES)}.")
     name, digest = FILES[encoding]
     for folder in _vocabulary_folders():
         path = folder / name

@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import run_in_executor
 
+from langchain_agentmem.apart import led
 from langchain_agentmem.errors import InvalidInput, MissingExtra, leaves_the_node
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Operation
 from langchain_agentmem.tracing import RunType, Step, Thunk, Tracing, brief, documents
 
@@ -173,22 +175,8 @@ def perform(work: Work[T], database: Database | None = None) -> T:
 
 
 async def aperform(work: Work[T], database: Database | None = None) -> T:
-    """`perform`, awaited."""
-    try:
-        wish = next(work)
-        while True:
-            try:
-                answer = await _aanswer(wish, database)
-            except Exception as error:  # it is the work's to handle
-                if leaves_the_node(error):
-                    raise
-                wish = work.throw(error)
-            else:
-                wish = work.send(answer)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]  # StopIteration is not generic
-    finally:
-        work.close()
+    """`perform`, awaited. Where the work is given much, it goes on in a thread, and the event loop with it."""
+    return await led(work, partial(_aanswer, database=database))
 
 
 def usable_model(given: Any) -> Any:
@@ -213,9 +201,9 @@ def usable_model(given: Any) -> Any:
         try:
             return init_chat_model(given)
         except (ImportError, ValueError) as error:
-            raise InvalidInput(f"There is no model {given!r}: {error}") from error
+            raise InvalidInput(f"There is no model {safe_repr(given)}: {error}") from error
         except Exception as error:  # each provider has errors of its own, for a key that is missing among others
-            raise InvalidInput(f"The model {given!r} cannot be used: {error}") from error
+            raise InvalidInput(f"The model {safe_repr(given)} cannot be used: {error}") from error
     if given is None or hasattr(given, "invoke") or callable(given):
         return given
     raise InvalidInput(

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from langchain_agentmem import jobs
+from langchain_agentmem import forks, jobs
 from langchain_agentmem.errors import AgentMemoryError, MemoryClosed
 from langchain_agentmem.jobs import Job, Outlook, Wanted
 from langchain_agentmem.storage import Engine, Operation, Steps
@@ -50,7 +49,6 @@ class Worker:
         self._now = now
         self._leases = _Leases(engine, now)
         self._lanes: dict[str, _Lane] = {}
-        self._process = os.getpid()
 
     def register(self, kind: str, handler: Handler, *, find: Operation[Iterable[Wanted]] | None = None) -> None:
         """Say how jobs of a kind are done, from now on. They are, once `wake` or `settle` is called.
@@ -150,8 +148,6 @@ class Worker:
 
     def close(self) -> None:
         """Work no more. Nothing is waited for: what is being done is given back to the queue, for another process."""
-        if os.getpid() != self._process:  # to touch a lock in a child of the process could mean to wait for ever
-            return
         for lane in self._lanes.values():
             lane.stop()
         # The last user of a database may let go of it in one of its own threads, perhaps within a transaction.
@@ -172,9 +168,14 @@ class _Lane:
         self._engine = engine
         self._now = now
         self._leases = leases
-        self._news = threading.Condition()  # guards what follows
-        self._thread: threading.Thread | None = None
+        self._news = forks.condition()  # guards what follows
         self._stopped = False
+        self.renew()
+        forks.renewed(self)
+
+    def renew(self) -> None:
+        """Begin without a thread."""
+        self._thread: threading.Thread | None = None
         self._woken = False
         self._hurried = False
         self._begun = self._ended = 0  # rounds
@@ -316,11 +317,16 @@ class _Leases:
     def __init__(self, engine: Engine, now: Callable[[], int]) -> None:
         self._engine = engine
         self._now = now
-        self._taking = threading.RLock()  # held from before a job is taken until it is known here
-        self._news = threading.Condition()  # guards what follows
+        self._taking = forks.rlock()  # held from before a job is taken until it is known here
+        self._news = forks.condition()  # guards what follows
+        self._closed = False
+        self.renew()
+        forks.renewed(self)
+
+    def renew(self) -> None:
+        """Begin without a thread, and without jobs: they are the parent's."""
         self._held: dict[str | None, Job] = {}  # by owner
         self._thread: threading.Thread | None = None
-        self._closed = False
 
     def take(self, make: Operation[Job | None]) -> Job | None:
         """Run an operation that takes a job, and renew its lease from now on.

@@ -563,7 +563,7 @@ class TestTransfer:
 
     @pytest.mark.parametrize("target", [5, None, b"copy.db"])
     def test_a_copy_to_what_is_no_place_is_refused(self, target):
-        with AgentMemory() as memory, pytest.raises(InvalidInput, match="A copy goes to"):
+        with AgentMemory() as memory, pytest.raises(InvalidInput, match="A database is a path"):
             memory.copy(target)
 
     def test_a_place_that_cannot_be_written_is_named(self, memory, tmp_path):

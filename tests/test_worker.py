@@ -535,14 +535,14 @@ class TestClosing:
         assert (job.owner, job.attempts) == (None, 0)
 
     @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-    def test_a_child_of_this_process_neither_works_nor_hangs(self, database):
+    def test_a_child_of_this_process_does_what_its_parent_has_not_begun(self, database):
         doing = Doing()
         database.worker.register("work", doing)
         put(database, "a")
 
         def child():
-            with pytest.raises(StorageError, match="forked"):
-                database.worker.settle()
+            database.worker.settle()
+            assert doing.done == ["a"]
             database.worker.close()
 
         with database.worker._lanes["work"]._news, database.worker._leases._taking:
@@ -551,7 +551,23 @@ class TestClosing:
             process.join(60)
         assert process.exitcode == 0
         database.worker.settle()
-        assert doing.done == ["a"]
+        assert doing.done == []
+
+    @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+    def test_a_child_of_this_process_leaves_its_parent_what_that_has_begun(self, database):
+        went_on = []
+
+        def doing(job):
+            process = multiprocessing.get_context("fork").Process(target=database.worker.close)
+            process.start()
+            process.join(60)
+            assert process.exitcode == 0
+            went_on.append(database.engine.read(lambda: jobs.is_of(job)))
+
+        database.worker.register("work", doing)
+        put(database, "a")
+        database.worker.settle()
+        assert went_on == [True]
 
 
 class TestErasing:

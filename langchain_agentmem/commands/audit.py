@@ -26,6 +26,7 @@ from langchain_agentmem.commands.console import (
 )
 from langchain_agentmem.demo.screen import Screen, shortened
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 if TYPE_CHECKING:
     from langchain_agentmem.conversations.audit.entry import AuditEntry
@@ -265,7 +266,7 @@ def digest(
     with _trail(context, database, namespace) as trail:
         made = trail.digest(conversation, model=model)
     if made is None:
-        raise InvalidInput(f"Nothing was said in a conversation {conversation!r}.")
+        raise InvalidInput(f"Nothing was said in a conversation {safe_repr(conversation)}.")
     if as_json:
         print_json(_plain(made))
         return
@@ -278,7 +279,7 @@ def _report(given: _Given, timezone: str, *, as_json: bool) -> None:
     try:
         zone = UTC if timezone == "UTC" else ZoneInfo(timezone)
     except (KeyError, OSError, ValueError) as error:  # by what is wrong with the name
-        raise InvalidInput(f"There is no time zone {timezone!r}.") from error
+        raise InvalidInput(f"There is no time zone {safe_repr(timezone)}.") from error
     with _opened(given) as (memory, namespace):
         from langchain_agentmem.conversations.audit.trail import AuditTrail  # noqa: PLC0415 - it loads LangChain
 

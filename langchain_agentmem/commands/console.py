@@ -11,8 +11,10 @@ import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.files import file_of
 from langchain_agentmem.retrieval.search import Recollection
-from langchain_agentmem.storage.health import file_of
+from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.storage import is_postgres, name_of
 
 DATABASE_VARIABLE = "AGENTMEM_DATABASE"
 """The environment variable that names the database where no option does."""
@@ -59,8 +61,8 @@ def existing(database: str) -> AgentMemory:
     Raises:
         InvalidInput: There is none.
     """
-    if (database.startswith("file:") or "://" not in database) and not file_of(database).is_file():
-        raise InvalidInput(f"There is no database at {database!r}.")
+    if not is_postgres(name_of(database)) and not file_of(database).is_file():
+        raise InvalidInput(f"There is no database at {safe_repr(database)}.")
     return AgentMemory(database, strict=True)  # nothing that is shown needs a class of the user's
 
 
@@ -84,7 +86,9 @@ def time_named(text: str) -> datetime:
         time = datetime.fromisoformat(text)
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise typer.BadParameter(f"{text!r} is no time such as 2026-05-31 or 2026-05-31T18:30+02:00.") from error
+        raise typer.BadParameter(
+            f"{safe_repr(text)} is no time such as 2026-05-31 or 2026-05-31T18:30+02:00."
+        ) from error
 
 
 def minute(time: datetime) -> str:

@@ -10,6 +10,7 @@ from langchain_agentmem.commands.console import count, named, namespace_named
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import CONFIG_KEY
 from langchain_agentmem.overview import ThreadSummary
+from langchain_agentmem.safe_repr import safe_repr
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -39,10 +40,10 @@ def one_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> Th
         return exact[0]
     if not found:
         within = f" in {named(where)}" if where else ""
-        raise InvalidInput(f"There is no thread or conversation {thread_id!r}{within}. See: agentmem threads")
+        raise InvalidInput(f"There is no thread or conversation {safe_repr(thread_id)}{within}. See: agentmem threads")
     if len(found) > 1:
         homes = ", ".join(sorted(named(each.namespace) for each in found)[:5])
-        raise InvalidInput(f"There is a {thread_id!r} in {len(found)} namespaces: {homes}. Say --namespace.")
+        raise InvalidInput(f"There is a {safe_repr(thread_id)} in {len(found)} namespaces: {homes}. Say --namespace.")
     return found[0]
 
 
@@ -60,8 +61,8 @@ def checkpoint_at(memory: AgentMemory, thread: ThreadSummary, checkpoint_id: str
     """
     found = memory.checkpointer.get_tuple(config_of(thread, checkpoint_id))
     if found is None:
-        which = "no checkpoints" if checkpoint_id is None else f"no checkpoint {checkpoint_id!r}"
-        raise InvalidInput(f"{thread.thread_id!r} has {which}. See: agentmem branches {thread.thread_id}")
+        which = "no checkpoints" if checkpoint_id is None else f"no checkpoint {safe_repr(checkpoint_id)}"
+        raise InvalidInput(f"{safe_repr(thread.thread_id)} has {which}. See: agentmem branches {thread.thread_id}")
     return found
 
 
@@ -86,7 +87,7 @@ def branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tupl
     if not homes:
         everywhere = set().union(*held.values())
         missing = next((name for name in names if name not in everywhere), None)
-        problem = f"no branch {missing!r}" if missing else "no namespace that has both branches"
+        problem = f"no branch {safe_repr(missing)}" if missing else "no namespace that has both branches"
         raise InvalidInput(f"There is {problem}. See: agentmem branches")
     if len(homes) > 1:
         some = ", ".join(sorted(map(named, homes))[:5])

@@ -31,6 +31,7 @@ from langchain_agentmem.copying import CopyProgress
 from langchain_agentmem.demo.screen import Screen, printable
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.model import Retention
+from langchain_agentmem.safe_repr import safe_repr
 
 INTERRUPTED = 130
 
@@ -97,7 +98,7 @@ def import_(
     What is in the database stays.
     """
     if not Path(file).is_file():  # a mistyped path makes no database
-        raise InvalidInput(f"There is no export at {file!r}.")
+        raise InvalidInput(f"There is no export at {safe_repr(file)}.")
     with _interruptible("Nothing was imported."), AgentMemory(database) as memory, _busy("Reading"):
         report = memory.import_(file)
     told = dataclasses.asdict(report)
@@ -228,7 +229,7 @@ def prune(
     """
     before = None if archive_audit is None else time_named(archive_audit)
     if before is not None and before > datetime.now(UTC):
-        raise InvalidInput(f"{archive_audit!r} has not come yet.")
+        raise InvalidInput(f"{safe_repr(archive_audit)} has not come yet.")
     retention = None
     if keep_messages is not None or max_age is not None:
         retention = Retention(keep_last=keep_messages, max_age=None if max_age is None else timedelta(days=max_age))

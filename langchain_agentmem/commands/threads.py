@@ -29,6 +29,7 @@ from langchain_agentmem.demo.screen import Screen, shortened
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import Message, from_langchain
 from langchain_agentmem.overview import ThreadSummary
+from langchain_agentmem.safe_repr import safe_repr
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -131,7 +132,7 @@ def show(
         found = one_thread(memory, thread, namespace)
         log = conversation or around is not None or not found.checkpoint_id
         if log and at is not None:
-            raise InvalidInput(f"{thread!r} is a conversation without a thread: it has no checkpoints.")
+            raise InvalidInput(f"{safe_repr(thread)} is a conversation without a thread: it has no checkpoints.")
         if log:
             _show_log(memory, found, around, limit, as_json=as_json)
         else:

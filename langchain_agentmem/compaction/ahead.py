@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
 
+from langchain_agentmem import forks
 from langchain_agentmem.compaction.situation import Size
 from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.database import Database
@@ -41,7 +42,12 @@ class Ahead:
     """Makes compactions in the background. One object serves any number of conversations and threads."""
 
     def __init__(self) -> None:
-        self._news = threading.Condition()  # guards what follows
+        self._news = forks.condition()  # guards what follows
+        self.renew()
+        forks.renewed(self)
+
+    def renew(self) -> None:
+        """Begin without threads, and with nothing to do."""
         self._begun: set[Address] = set()
         self._waiting: deque[tuple[Database, Address, str, Callable[[], Work[object]]]] = deque()
         self._threads = 0

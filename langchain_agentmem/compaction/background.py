@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextvars
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from langchain_agentmem import jobs
+from langchain_agentmem import forks, jobs
 from langchain_agentmem.attendant import Attendant, Looked
 from langchain_agentmem.compaction.config import SummarizationConfig
 from langchain_agentmem.compaction.pipeline import Outcome
@@ -44,6 +43,7 @@ from langchain_agentmem.compaction.telling import COMPACT, Telling
 from langchain_agentmem.conversations import log
 from langchain_agentmem.errors import InvalidInput, MemoryClosed
 from langchain_agentmem.jobs import Job, Wanted
+from langchain_agentmem.messages import ImageFiles
 from langchain_agentmem.namespaces import path_of
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.work import Run, Shown, Work, perform, usable_model
@@ -116,7 +116,7 @@ class ContextCompactor:
         mark = blake2b(f"{self._lane}\x1f{self._at.name}".encode("utf-8", "surrogatepass"), digest_size=20)
         self._wanted = Wanted(self._at.path, KIND, mark.hexdigest())
         self._attendant = Attendant(self._look, "agentmem-rounds")
-        self._turning = threading.Lock()  # who stops it must not meet who has begun to start it
+        self._turning = forks.lock()  # who stops it must not meet who has begun to start it
         self._unwatch: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -191,7 +191,10 @@ class ContextCompactor:
         if not going:
             return False
         reached = seen.record.reached if seen.record else 0
-        messages = told(going, reached + 1)
+        images = ImageFiles()
+        messages = told(going, reached + 1, images)
+        for event in images.events(self.session.namespace, self._at.name):
+            self._database.hooks.emit(event)
         window = window_of(self._model)
         before = sum(map(self._counter.count_message, messages))
         telling.started(before, len(messages))

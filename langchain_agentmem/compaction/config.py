@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 PROCESSORS = ("tool_truncation", "tool_offload", "summarization", "backward_packing", "sliding_window")
 """The names that `processor_order` may hold, beside functions."""
@@ -195,7 +196,7 @@ class ActiveContextPolicyConfig:
     def __post_init__(self) -> None:
         _flags(self)
         if self.mode not in ("compaction", "sliding_window"):
-            raise InvalidInput(f"mode must be 'compaction' or 'sliding_window', not {self.mode!r}.")
+            raise InvalidInput(f"mode must be 'compaction' or 'sliding_window', not {safe_repr(self.mode)}.")
         object.__setattr__(self, "processor_order", _listed("processor_order", self.processor_order))
         object.__setattr__(self, "excluded_processors", _listed("excluded_processors", self.excluded_processors))
         _number(self, "min_reduction_ratio", below=1)
@@ -206,7 +207,7 @@ class ActiveContextPolicyConfig:
                 raise InvalidInput(f"{name} must be a {kind.__name__}, not {type(getattr(self, name)).__name__}.")
         for each in (*filter(_is_no_function, self.processor_order), *self.excluded_processors):
             if each not in PROCESSORS:
-                raise InvalidInput(f"There is no processor {each!r:.100}; there are {', '.join(PROCESSORS)}.")
+                raise InvalidInput(f"There is no processor {safe_repr(each)}; there are {', '.join(PROCESSORS)}.")
         if len(set(map(_identity, self.processor_order))) < len(self.processor_order):
             raise InvalidInput("processor_order names a processor twice.")
         if self.enabled and self.mode == "compaction" and not self.processors:
@@ -293,7 +294,7 @@ class ManagedMemoryConfig:
         for name, known in (("trigger_events", EVENTS), ("cache_invalidation_events", CHANGES)):
             listed = _listed(name, getattr(self, name))
             if unknown := [each for each in listed if each not in known]:
-                raise InvalidInput(f"{name} knows {', '.join(known)}, not {unknown[0]!r:.100}.")
+                raise InvalidInput(f"{name} knows {', '.join(known)}, not {safe_repr(unknown[0])}.")
             object.__setattr__(self, name, listed)
         if not isinstance(self.active_context, ActiveContextPolicyConfig):
             raise InvalidInput(
@@ -320,7 +321,7 @@ def _whole(config: Any, name: str, *, least: int, optional: bool = False) -> Non
     if value is None and optional:
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {value!r:.100}.")
+        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {safe_repr(value)}.")
 
 
 def _number(config: Any, name: str, *, below: float = math.inf, optional: bool = False) -> None:
@@ -329,7 +330,7 @@ def _number(config: Any, name: str, *, below: float = math.inf, optional: bool =
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
         limit = "" if below == math.inf else f" and less than {below:g}"
-        raise InvalidInput(f"{name} must be a number of 0 or more{limit}, not {value!r:.100}.")
+        raise InvalidInput(f"{name} must be a number of 0 or more{limit}, not {safe_repr(value)}.")
 
 
 def _text(config: Any, name: str) -> None:
@@ -340,12 +341,12 @@ def _text(config: Any, name: str) -> None:
 def _flags(config: Any) -> None:
     for each in fields(config):
         if each.type == "bool" and not isinstance(getattr(config, each.name), bool):
-            raise InvalidInput(f"{each.name} must be True or False, not {getattr(config, each.name)!r:.100}.")
+            raise InvalidInput(f"{each.name} must be True or False, not {safe_repr(getattr(config, each.name))}.")
 
 
 def _listed(name: str, values: Any) -> list[Any]:
     if isinstance(values, str | Mapping) or not isinstance(values, Sequence | set | frozenset):
-        raise InvalidInput(f"{name} must be a list, not {values!r:.100}.")
+        raise InvalidInput(f"{name} must be a list, not {safe_repr(values)}.")
     return list(values)
 
 

@@ -8,7 +8,6 @@ was compacted once is found again by it: after a restart, in another process, an
 from __future__ import annotations
 
 import json
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from copy import deepcopy
@@ -19,6 +18,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem import forks
 from langchain_agentmem.compaction.repair import sound_until
 from langchain_agentmem.compaction.shape import calls_of
 from langchain_agentmem.measures import Measures
@@ -75,7 +75,7 @@ class Ledger:
     def __init__(self, counter: TokenCounter, measures: Measures | None = None) -> None:
         self._counter = counter
         self._measures = measures
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._known: OrderedDict[Hashable, History] = OrderedDict()
 
     def follow(self, name: Hashable, messages: Sequence[BaseMessage]) -> History:

@@ -20,7 +20,8 @@ from langchain_agentmem.compaction.context import Context, open_from
 from langchain_agentmem.compaction.records import LOG, Record, Span
 from langchain_agentmem.compaction.repair import sound_until
 from langchain_agentmem.conversations import log
-from langchain_agentmem.messages import decode_body, to_langchain
+from langchain_agentmem.conversations.entries import shown_message
+from langchain_agentmem.messages import decode_body, named_part, to_langchain
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.tokens import TokenCounter
 
@@ -200,4 +201,5 @@ def _between(branch: int, span: Span) -> Steps[Any]:
 
 
 def _message(row: Any) -> BaseMessage:
-    return to_langchain(decode_body(bytes(row["body"]), row["key"]))
+    """A message of the log. Its images are named, for the counter; they are read when it is shown."""
+    return to_langchain(shown_message(bytes(row["body"]), row["key"], row["attachments"]), read_images=named_part)

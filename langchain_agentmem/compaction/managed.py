@@ -2,11 +2,12 @@
 
     chat = memory.managed_conversation("support-7", config=ManagedMemoryConfig(threshold_tokens=20_000), model=model)
     chat.add(role="user", content="…")
-    chat.get_messages()        # what the model is shown: within the budget
-    chat.get_raw_messages()    # everything ever said
+    chat.messages              # what the model is shown: within the budget
+    chat.raw_messages          # everything ever said
 
-Context and log are two views. Compaction changes nothing that was said: ids, earlier versions and `messages` stay what
-they are, and what left the context is found by `memory.search`.
+Context and log are two views. Compaction changes nothing that was said: ids, earlier versions and `raw_messages` stay
+what they are, and what left the context is found by `memory.search`. As LangChain's chat history it is the context, so
+`RunnableWithMessageHistory` stays within the budget.
 """
 
 from __future__ import annotations
@@ -22,29 +23,44 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem.apart import apart
 from langchain_agentmem.compaction.compactor import Compactor, Subject, View
 from langchain_agentmem.compaction.config import ManagedMemoryConfig
+from langchain_agentmem.compaction.context import Context
 from langchain_agentmem.compaction.logged import Logged, newest_of, originals, reading, whole
+from langchain_agentmem.compaction.making import MADE, is_filler, is_made
 from langchain_agentmem.compaction.pipeline import Processor, checked_messages
 from langchain_agentmem.compaction.places import place_of
 from langchain_agentmem.compaction.records import Record, load
 from langchain_agentmem.compaction.recovery import recovering
 from langchain_agentmem.compaction.repair import repaired, with_distinct_calls
 from langchain_agentmem.compaction.shape import calls_of
+from langchain_agentmem.compaction.summary import MARK as SUMMARY
 from langchain_agentmem.compaction.telling import COMPACT, RECOVER, Telling
 from langchain_agentmem.conversations import log
 from langchain_agentmem.conversations.history import ConversationMemory
+from langchain_agentmem.conversations.saved import LogCall
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.messages import from_langchain
+from langchain_agentmem.messages import (
+    ImageFiles,
+    decode_body,
+    from_langchain,
+    has_images,
+    to_langchain,
+    with_images,
+)
 from langchain_agentmem.model import Retention
-from langchain_agentmem.work import Run, Shown, Work, aperform, perform, usable_model
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.work import Do, Run, Shown, Work, aperform, perform, usable_model
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
 logger = logging.getLogger(__name__)
 
+_MARKS = (MADE.encode(), SUMMARY.encode())
 CACHE = "contexts of conversations"
 """What the measures call them."""
 
@@ -154,21 +170,33 @@ class ManagedConversationMemory(ConversationMemory):
 
     # -- the two views -----------------------------------------------------------------------------------------
 
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # an attribute in the abstract class
+        """What a model is to be shown, within the budget: the same as `get_context`. Everything is `raw_messages`."""
+        return self.get_context()
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """`messages`, awaited."""
+        return await self.aget_context()
+
     def get_messages(self) -> list[dict[str, Any]]:
         """What a model is to be shown, as dictionaries that it accepts, within the budget."""
-        return [from_langchain(message).to_llm_dict() for message in self.get_context()]
+        return perform(self._showing_dicts(), self._database)
 
     async def aget_message_dicts(self) -> list[dict[str, Any]]:
         """`get_messages`, awaited."""
-        return [from_langchain(message).to_llm_dict() for message in await self.aget_context()]
+        return await aperform(self._showing_dicts(), self._database)
 
     def get_context(self) -> list[BaseMessage]:
-        """The same as LangChain messages; those that were said keep their ids."""
-        return perform(self._showing(), self._database)
+        """The same as LangChain messages; those that were said keep their ids.
+
+        Image files are read, as for `raw_messages`.
+        """
+        return perform(self._showing(ImageFiles()), self._database)
 
     async def aget_context(self) -> list[BaseMessage]:
         """`get_context`, awaited."""
-        return await aperform(self._showing(), self._database)
+        return await aperform(self._showing(ImageFiles()), self._database)
 
     def get_raw_messages(self) -> list[dict[str, Any]]:
         """Everything ever said, as dictionaries that a provider accepts; the same as `retrieve_all`."""
@@ -191,7 +219,7 @@ class ManagedConversationMemory(ConversationMemory):
 
     async def aget_cache_stats(self) -> dict[str, Any]:
         """`get_cache_stats`, awaited."""
-        return self._cached(await self._aread(self._counting()))
+        return await apart(partial(self._cached, await self._aread(self._counting())))
 
     # -- compacting --------------------------------------------------------------------------------------------
 
@@ -242,10 +270,16 @@ class ManagedConversationMemory(ConversationMemory):
 
     # -- how it is done ----------------------------------------------------------------------------------------
 
-    def _showing(self) -> Work[list[BaseMessage]]:
+    def _showing_dicts(self) -> Work[list[dict[str, Any]]]:
+        images = ImageFiles()
+        messages = yield from self._showing(images)
+        shown = [from_langchain(message) for message in messages]
+        return [each.to_llm_dict(part_of=images.of(each.message_id)) for each in shown]
+
+    def _showing(self, images: ImageFiles) -> Work[list[BaseMessage]]:
         view: View = yield Shown(
             "conversation.context",
-            self._viewing(),
+            self._viewing(images),
             inputs=lambda: place_of(self._at),
             outputs=lambda view: {
                 "messages": len(view.messages),
@@ -253,13 +287,15 @@ class ManagedConversationMemory(ConversationMemory):
                 "compacted": view.compacted,
             },
         )
+        self._announce_unread(images)
         return view.messages
 
-    def _viewing(self) -> Work[View]:
+    def _viewing(self, images: ImageFiles) -> Work[View]:
         logged, compacted = yield from self._compacting("get_messages")
         if (record := logged.context.record) is not None:
             self._database.measures.shortened(int(record.saved * self._compactor.counter.factor()))
-        messages = list(map(_copied, logged.context.messages))  # whoever is given them may change them
+        seen = yield from _seen(logged.context, images)
+        messages = list(map(_copied, seen.messages))  # whoever is given them may change them
         messages = repaired(messages) if logged.sound < len(messages) else with_distinct_calls(messages)
         if self._retrieve is not None:
             messages = repaired(checked_messages(self._retrieve(messages, self.config), "retrieval_strategy"))
@@ -306,6 +342,7 @@ class ManagedConversationMemory(ConversationMemory):
     def _compacted(self, looked: _Looked, model: Any, telling: Telling) -> Work[Logged]:
         """The context, compacted."""
         logged, tokens, due, _ = looked
+        images = ImageFiles()
         base = yield from self._base(logged, model)
         situation = self._compactor.situation(model=model)
         if self._process is not None:
@@ -315,7 +352,8 @@ class ManagedConversationMemory(ConversationMemory):
             left = int(base.tokens * (1 - situation.config.min_reduction_ratio))
             situation = replace(situation, target=replace(situation.target, tokens=min(situation.target.tokens, left)))
         subject = yield from self._subject(base)
-        yield from self._compactor.compacted(subject, base.context, situation, telling, tokens=tokens)
+        context = yield from _seen(base.context, images)
+        yield from self._compactor.compacted(subject, context, situation, telling, tokens=tokens)
         return (yield from self._followed(anew=True))
 
     def _compacted_elsewhere(self, known: Logged) -> Work[Logged | None]:
@@ -339,9 +377,8 @@ class ManagedConversationMemory(ConversationMemory):
         if logged.branch is None:
             return False
         subject = yield from self._subject(logged)
-        record = yield from recovering(
-            self._compactor, subject, logged.context, telling, provider=provider, model=model
-        )
+        context = yield from _seen(logged.context, ImageFiles())
+        record = yield from recovering(self._compactor, subject, context, telling, provider=provider, model=model)
         if record is None:
             return False
         yield from self._followed(anew=True)
@@ -408,6 +445,26 @@ class ManagedConversationMemory(ConversationMemory):
             "raw_messages": raw,
         }
 
+    def _counter_of(self, counter: Any) -> TokenCounter:
+        return self._compactor.counter if counter is None else super()._counter_of(counter)
+
+    def _adding(self, said: Sequence[log.Entry]) -> LogCall[log.Appended]:
+        """What a compaction made of messages is not said again by somebody who was shown it and hands it back."""
+        made = {entry.key: message for entry in said if (message := _made_in(entry)) is not None}
+        call = super()._adding(said)
+        if not made:
+            return call
+
+        def steps() -> Steps[log.Appended]:
+            fresh: list[log.Entry] = []
+            for entry in said:
+                message = made.get(entry.key)
+                if message is None or not (is_filler(message) or (yield from log.get(self._at, entry.key))):
+                    fresh.append(entry)
+            return (yield from self._append(fresh)())
+
+        return call._replace(make=steps)
+
     def _store(self, entries: Sequence[log.Entry]) -> None:
         super()._store(entries)
         self._invalidated("add")
@@ -450,6 +507,26 @@ def _kind(known: Logged | None, logged: Logged, *, anew: bool) -> str:
         return "hits"
     extends = known is not None and known.branch is not None and known.context.record is logged.context.record
     return "extensions" if extends else "misses"
+
+
+def _seen(context: Context, images: ImageFiles) -> Work[Context]:
+    """A context with its image files read: a compaction weighs and keeps what a model is sent."""
+
+    def read() -> Context:
+        return replace(context, messages=[with_images(each, images.of(each.id or "")) for each in context.messages])
+
+    if any(has_images(each) for each in context.messages):
+        read_them: Context = yield Do(read)
+        return read_them
+    return context
+
+
+def _made_in(entry: log.Entry) -> BaseMessage | None:
+    """The message of an entry if a compaction made it."""
+    if not any(mark in entry.body for mark in _MARKS):
+        return None
+    message = to_langchain(decode_body(entry.body, entry.key))
+    return message if is_made(message) else None
 
 
 def _copied(message: BaseMessage) -> BaseMessage:

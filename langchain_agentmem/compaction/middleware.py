@@ -14,7 +14,6 @@ import contextvars
 import copy
 import logging
 import math
-import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from typing import Any
 
 from langchain_core.runnables.config import ensure_config
 
+from langchain_agentmem import forks
 from langchain_agentmem.compaction.compactor import Compactor, View
 from langchain_agentmem.compaction.config import ManagedMemoryConfig
 from langchain_agentmem.compaction.model_names import name_of, provider_of
@@ -33,6 +33,7 @@ from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.namespaces import id_of, path_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.work import Work, aperform, perform, usable_model
 
 try:
@@ -104,7 +105,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         if config is not None and not isinstance(config, ManagedMemoryConfig):
             raise InvalidInput(f"config must be a ManagedMemoryConfig, not {type(config).__name__}.")
         if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
-            raise InvalidInput(f"window must be a whole number of 1 or more, not {window!r:.100}.")
+            raise InvalidInput(f"window must be a whole number of 1 or more, not {safe_repr(window)}.")
         if conversation_id is not None:
             id_of(conversation_id, "conversation")
         if namespace is not None:
@@ -117,7 +118,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         self._window = window
         self._agent_name = agent_name
         self._background = background
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._shared: Compactor | None = None
         self._refused: OrderedDict[Any, Size] = OrderedDict()
         self._format: tuple[Any, list[dict[str, Any]]] = (None, [])

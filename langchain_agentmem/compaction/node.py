@@ -19,6 +19,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.compaction.compactor import Compactor, View
 from langchain_agentmem.compaction.config import ManagedMemoryConfig
 from langchain_agentmem.compaction.places import conversation_of
@@ -26,7 +27,8 @@ from langchain_agentmem.compaction.repair import without_stand_ins
 from langchain_agentmem.conversations.log import Address
 from langchain_agentmem.database import database_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.namespaces import id_of, path_of
+from langchain_agentmem.namespaces import config_given, id_of, path_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tracing import within
 from langchain_agentmem.work import Work, aperform, perform, usable_model
 
@@ -91,10 +93,10 @@ class CompactionNode(Runnable[Any, Any]):
         if config is not None and not isinstance(config, ManagedMemoryConfig):
             raise InvalidInput(f"config must be a ManagedMemoryConfig, not {type(config).__name__}.")
         if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
-            raise InvalidInput(f"window must be a whole number of 1 or more, not {window!r:.100}.")
+            raise InvalidInput(f"window must be a whole number of 1 or more, not {safe_repr(window)}.")
         for name, key in (("input_messages_key", input_messages_key), ("output_messages_key", output_messages_key)):
             if not isinstance(key, str) or not key:
-                raise InvalidInput(f"{name} must be the name of a key of the state, not {key!r:.100}.")
+                raise InvalidInput(f"{name} must be the name of a key of the state, not {safe_repr(key)}.")
         if not shrink and input_messages_key == output_messages_key:
             raise InvalidInput("To put the context in the place of the history, set shrink=True.")
         if conversation_id is not None:
@@ -133,6 +135,7 @@ class CompactionNode(Runnable[Any, Any]):
         Raises:
             InvalidInput: There are no messages, or the state of the graph lacks the output key.
         """
+        config = config_given(config)
         del kwargs
         if self._may_be_shown():
             return self._call_with_config(self._compact, input, config)
@@ -141,6 +144,7 @@ class CompactionNode(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """`invoke`, awaited."""
+        config = config_given(config)
         del kwargs
         if self._may_be_shown():
             return await self._acall_with_config(self._acompact, input, config)
@@ -160,10 +164,10 @@ class CompactionNode(Runnable[Any, Any]):
 
     async def _acompact(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
-        messages = self._messages(given)
+        messages = await aside(self._messages, given)
         self._check_key(given, config)
         view = await aperform(self._viewing(messages, config), self.compactor.database)
-        return self._answer(given, view, config)
+        return await aside(self._answer, given, view, config)
 
     def _viewing(self, messages: list[BaseMessage], config: RunnableConfig) -> Work[View]:
         return self.compactor.viewing(messages, self._at(config), overhead=self._overhead)
@@ -183,8 +187,9 @@ class CompactionNode(Runnable[Any, Any]):
 
     def _refuse(self, given: Any) -> Any:
         raise InvalidInput(
-            f"There are no messages in this: {given!r:.100}. Give messages, a prompt, or a state that has a list of "
-            f"them under {self._input_key!r}."
+            f"There are no messages in this: {safe_repr(given)}. Give messages, a prompt, or a state that has a "
+            "list of "
+            f"them under {safe_repr(self._input_key)}."
         )
 
     def _check_key(self, given: Any, config: RunnableConfig) -> None:
@@ -196,7 +201,8 @@ class CompactionNode(Runnable[Any, Any]):
             read(self._output_key)
         except KeyError as error:
             raise InvalidInput(
-                f"The graph's state has no key {self._output_key!r}, so the compacted context would be dropped. Let "
+                f"The graph's state has no key {safe_repr(self._output_key)}, so the compacted context would be "
+                "dropped. Let "
                 "the state inherit langchain_agentmem.compaction.CompactionState, add the key, or name another one "
                 "with output_messages_key=."
             ) from error
@@ -221,7 +227,10 @@ class CompactionNode(Runnable[Any, Any]):
 def _messages(given: Sequence[Any]) -> list[BaseMessage]:
     if all(issubclass(kind, BaseMessage) for kind in set(map(type, given))):  # thousands of them cost next to nothing
         return list(given)
-    return convert_to_messages(given)
+    try:
+        return convert_to_messages(given)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise InvalidInput(f"There is something among the messages that is no message: {error}") from error
 
 
 def _is_state(given: Any) -> bool:

@@ -20,6 +20,7 @@ from langchain_agentmem.compaction.shape import shape_of
 from langchain_agentmem.compaction.situation import Situation
 from langchain_agentmem.compaction.summary import Summary
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.work import Work
 
 Processor: TypeAlias = Callable[[list[BaseMessage], Situation], Sequence[BaseMessage]]
@@ -138,9 +139,9 @@ def _processed(
             return sliding_window(messages, max_tokens=room, counter=counter)
         case str():
             return messages
-    made = checked_messages(processor(list(messages), situation), f"processor {processor!r}")
+    made = checked_messages(processor(list(messages), situation), f"processor {safe_repr(processor)}")
     if not made:
-        raise InvalidInput(f"The processor {processor!r} gave no messages.")
+        raise InvalidInput(f"The processor {safe_repr(processor)} gave no messages.")
     return repaired(made)
 
 
@@ -155,7 +156,7 @@ def checked_messages(given: Any, by: str) -> Sequence[BaseMessage]:
         InvalidInput: It is no list of messages.
     """
     if not isinstance(given, Sequence) or not all(isinstance(each, BaseMessage) for each in given):
-        raise InvalidInput(f"The {by} gave no list of messages, but {given!r:.100}.")
+        raise InvalidInput(f"The {by} gave no list of messages, but {safe_repr(given)}.")
     return given
 
 

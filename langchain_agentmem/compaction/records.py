@@ -18,6 +18,7 @@ from langchain_agentmem.conversations import log
 from langchain_agentmem.encoding import read_plain, write_plain
 from langchain_agentmem.errors import InvalidInput, MessageError, StorageError
 from langchain_agentmem.messages import Message, decode_body, encode_body, from_langchain, to_langchain
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 
 STATE, LOG = "state", "log"
@@ -123,10 +124,12 @@ def keep(at: log.Address, lane: str, record: Record, *, now: int, anew: bool = F
     """
     found = yield from log.locked(at)
     if found is None:
-        raise StorageError(f"The conversation {at.name!r} was deleted while its context was compacted.")
+        raise StorageError(f"The conversation {safe_repr(at.name)} was deleted while its context was compacted.")
     branch = found[0]
     if record.ahead and record.dropped and not (yield query.slot_of_key(branch=branch, key=record.dropped[-1])):
-        raise StorageError(f"What was said in the conversation {at.name!r} was deleted while it was compacted.")
+        raise StorageError(
+            f"What was said in the conversation {safe_repr(at.name)} was deleted while it was compacted."
+        )
     there = None if anew else (yield from _same(branch, lane, record.digest))
     if there is not None and not there.provisional and (record.ahead or not there.ahead):
         return there
@@ -214,10 +217,10 @@ def restore(at: log.Address, records: Sequence[dict[str, Any]]) -> Steps[int]:
             }
             key = each["through"]
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, StorageError) as error:
-            raise InvalidInput(f"The record of a compaction is damaged: {error!r}.") from error
+            raise InvalidInput(f"The record of a compaction is damaged: {safe_repr(error)}.") from error
         slot = None if key is None else (yield query.slot_of_key(branch=branch, key=key))
         if slot is not None and not slot:
-            raise InvalidInput(f"The record of a compaction reaches to {key!r}, which is not there.")
+            raise InvalidInput(f"The record of a compaction reaches to {safe_repr(key)}, which is not there.")
         [row] = yield query.insert_compaction(
             branch=branch,
             slot=slot[0]["slot"] if slot else None,

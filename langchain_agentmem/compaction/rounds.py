@@ -21,9 +21,11 @@ from langchain_agentmem.conversations import log
 from langchain_agentmem.conversations.rounds import assembled, role_rounds
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.jobs import Job
+from langchain_agentmem.messages import ImageFiles, PartOf
 from langchain_agentmem.model import Attachment, AttachmentType, Post, Round
 from langchain_agentmem.namespaces import id_of
 from langchain_agentmem.portable import Portable
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 
 KEPT = 3
@@ -55,16 +57,16 @@ class CompactorConfig:
         for name in ("threshold", "retain_recent"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidInput(f"{name} must be a whole number of 1 or more, not {value!r:.100}.")
+                raise InvalidInput(f"{name} must be a whole number of 1 or more, not {safe_repr(value)}.")
         if self.threshold <= self.retain_recent:
             raise InvalidInput(
                 f"threshold ({self.threshold}) must be more than retain_recent ({self.retain_recent}), or there is "
                 "nothing to summarize."
             )
         if not isinstance(self.prompt_template_path, str):
-            raise InvalidInput(f"prompt_template_path must be a path, not {self.prompt_template_path!r:.100}.")
+            raise InvalidInput(f"prompt_template_path must be a path, not {safe_repr(self.prompt_template_path)}.")
         if not isinstance(self.enabled, bool):
-            raise InvalidInput(f"enabled must be True or False, not {self.enabled!r:.100}.")
+            raise InvalidInput(f"enabled must be True or False, not {safe_repr(self.enabled)}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +113,7 @@ class CompactedMessage(Portable):
                 round_ids=tuple(map(str, data.get("round_ids", ()))),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"This is no compacted message: {data!r:.100}.") from error
+            raise InvalidInput(f"This is no compacted message: {safe_repr(data)}.") from error
 
 
 class Seen(NamedTuple):
@@ -241,33 +243,34 @@ def lane_of(role: str) -> str:
     return f"role:{id_of(role, 'role')}"
 
 
-def told(rounds: Sequence[Round], first: int) -> list[BaseMessage]:
+def told(rounds: Sequence[Round], first: int, images: ImageFiles) -> list[BaseMessage]:
     """Rounds as messages for a model that summarizes them: every post, and all that goes with it.
 
     Args:
         rounds: The rounds.
         first: The number of the first one.
+        images: Reads the image files that are attached.
     """
     messages: list[BaseMessage] = []
     for number, each in enumerate(rounds, first):
         messages.append(HumanMessage(f"--- Round {number} ---\nUser Query: {each.user_query}"))
-        messages += map(_told, each.post_list)
+        messages += [_told(post, images) for post in each.post_list]
     return messages
 
 
-def _told(post: Post) -> BaseMessage:
+def _told(post: Post, images: ImageFiles) -> BaseMessage:
     text = f"{post.send_from} -> {post.send_to}: {post.message}"
     blocks: list[str | dict[Any, Any]] = [{"type": "text", "text": text}]
     for attachment in post.attachment_list:
-        blocks += _blocks(attachment)
+        blocks += _blocks(attachment, images.of(post.id))
     return HumanMessage(blocks if len(blocks) > 1 else text, name=post.send_from)
 
 
-def _blocks(attachment: Attachment) -> Iterator[str | dict[Any, Any]]:
+def _blocks(attachment: Attachment, part_of: PartOf) -> Iterator[str | dict[Any, Any]]:
     kind = attachment.type.value
     if attachment.type is AttachmentType.image_url and attachment.content:
         yield {"type": "text", "text": f"[{kind}]"}
-        yield {"type": "image_url", "image_url": {"url": attachment.content}}
+        yield part_of(attachment.content)
         return
     extra = attachment.to_dict().get("extra")
     more = f"\n{json.dumps(extra, ensure_ascii=False, default=str)}" if extra is not None else ""

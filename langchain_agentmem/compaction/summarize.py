@@ -21,6 +21,7 @@ from langchain_agentmem.compaction.overflow import is_too_large
 from langchain_agentmem.compaction.summary import KeptImage, Summary, sections, summary_in
 from langchain_agentmem.compaction.transcript import Turn, cost, images_of, parts_of, turn_of
 from langchain_agentmem.errors import AgentMemoryError
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.work import Ask, Work
 
@@ -91,7 +92,7 @@ def summarizing(
             failure = error
             break
         if not fold.take(reply):
-            failure = AgentMemoryError(f"The model's reply is no summary of what it was given: {reply!r:.200}")
+            failure = AgentMemoryError(f"The model's reply is no summary of what it was given: {safe_repr(reply)}")
             break
     summary = fold.finished()
     count = (earlier.stands_for if earlier else 0) + len(said)

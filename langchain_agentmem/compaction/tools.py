@@ -19,6 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.compaction.clipping import clipped
 from langchain_agentmem.compaction.dropped import EXPAND, SUMMARY, Said, behind, expanded, expanding, said
 from langchain_agentmem.compaction.places import conversation_of, place_of
@@ -31,6 +32,7 @@ from langchain_agentmem.messages import Message, to_langchain
 from langchain_agentmem.namespaces import id_of, path_of
 from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
 from langchain_agentmem.retrieval.search import Recollection, Walls, inquiry
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.tracing import Step, documents
@@ -137,12 +139,12 @@ def chosen(tools: Sequence[BaseTool], include: Iterable[str] | None) -> list[Bas
         return [*tools]
     by_name = {tool.name: tool for tool in tools}
     if isinstance(include, str) or not isinstance(include, Iterable):
-        raise InvalidInput(f"include must be a list of names of tools, not {include!r:.100}.")
+        raise InvalidInput(f"include must be a list of names of tools, not {safe_repr(include)}.")
     names: dict[str, None] = {}
     for given in include:
         found = [name for name in by_name if isinstance(given, str) and fnmatchcase(name, given)]
         if not found:
-            raise InvalidInput(f"There is no tool {given!r:.100}; there are {', '.join(by_name)}.")
+            raise InvalidInput(f"There is no tool {safe_repr(given)}; there are {', '.join(by_name)}.")
         names.update(dict.fromkeys(found))
     return [by_name[name] for name in names]
 
@@ -182,7 +184,7 @@ class _Reader:
 
     async def arecalled(self, query: str, limit: int, config: RunnableConfig) -> str:
         try:
-            search = self._search(query, limit, config)
+            search = await aside(self._search, query, limit, config)
             if search is None:
                 return _NO_THREAD
             async with self._step(query, limit, config) as step:
@@ -249,12 +251,12 @@ class _Reader:
 
     def _page(self, name: str, found: Sequence[Said] | None, number: int) -> str:
         if found is None:
-            return f"This conversation has no message and no record with the id {name!r:.200}."
+            return f"This conversation has no message and no record with the id {safe_repr(name)}."
         pages = self._pages(found)
         if not pages:
-            return f"The messages behind {name!r:.200} have been deleted."
+            return f"The messages behind {safe_repr(name)} have been deleted."
         if not 1 <= number <= len(pages):
-            return f"There is no page {number} of {name!r:.200}: it has {len(pages)}."
+            return f"There is no page {number} of {safe_repr(name)}: it has {len(pages)}."
         what = "The messages that this record stands for" if name.startswith(SUMMARY) else "The message"
         more = f' expand("{name}", page={number + 1}) goes on.' if number < len(pages) else ""
         head = f"{what}, page {number} of {len(pages)}.{more} {_DATA}"

@@ -14,10 +14,11 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations import log
-from langchain_agentmem.conversations.entries import edited, new_version, role_of
+from langchain_agentmem.conversations.entries import edited, new_version, role_of, shown_message
 from langchain_agentmem.errors import MessageError
-from langchain_agentmem.messages import Message, decode_body, to_langchain
+from langchain_agentmem.messages import ImageFiles, Message, decode_body, named_part, to_langchain
 from langchain_agentmem.namespaces import id_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Operation, Steps
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def change(
             the id or a value does not fit.
     """
     if unknown := sorted(set(changes) - _FIELDS):
-        raise MessageError(f"A message has no field {unknown[0]!r} to change; it has {', '.join(sorted(_FIELDS))}.")
+        raise MessageError(
+            f"A message has no field {safe_repr(unknown[0])} to change; it has {', '.join(sorted(_FIELDS))}."
+        )
     key = id_of(message_id, "message", MessageError)
 
     def steps() -> Steps[str | None]:
@@ -124,7 +127,7 @@ def versions(at: log.Address, message_id: str) -> Operation[list[log.Stored]]:
         rows = yield from log.history(at, key)
         found = [row for row in rows if row.kind != log.ROUND]
         if not found:
-            raise MessageError(f"The conversation {at.name!r} holds no message with the id {key!r}.")
+            raise MessageError(f"The conversation {safe_repr(at.name)} holds no message with the id {safe_repr(key)}.")
         return found
 
     return steps
@@ -169,27 +172,38 @@ def of_role(at: log.Address, role: str, n: int | None) -> Operation[list[log.Sto
         MessageError: The role is empty, or `n` is negative.
     """
     if not isinstance(role, str) or not role:
-        raise MessageError(f"A role is a name such as 'user' or 'assistant', not {role!r}.")
+        raise MessageError(f"A role is a name such as 'user' or 'assistant', not {safe_repr(role)}.")
     limit = log.ALL if n is None else _counted(n)
     return lambda: log.recent(at, limit=limit, role=role_of(role))
 
 
-def as_langchain(make: Operation[list[log.Stored]]) -> Operation[list[BaseMessage]]:
-    """What an operation reads, as LangChain messages. They are made where the operation runs, not on an event loop."""
+def as_langchain(make: Operation[list[log.Stored]], images: ImageFiles) -> Operation[list[BaseMessage]]:
+    """What an operation reads, as LangChain messages.
+
+    They are made, and image files are read, where the operation runs, not on an event loop.
+    """
 
     def steps() -> Steps[list[BaseMessage]]:
         rows = yield from make()
-        return [to_langchain(decode_body(row.body, row.key)) for row in rows]
+        return [langchain_of(row, images) for row in rows]
 
     return steps
 
 
-def as_dicts(make: Operation[list[log.Stored]], *, include_ids: bool) -> Operation[list[dict[str, Any]]]:
+def langchain_of(row: log.Stored, images: ImageFiles) -> BaseMessage:
+    """A stored message as LangChain's, with its images."""
+    message = shown_message(row.body, row.key, row.attachments)
+    return to_langchain(message, read_images=message.images is not None and images.of(row.key))
+
+
+def as_dicts(
+    make: Operation[list[log.Stored]], images: ImageFiles, *, include_ids: bool
+) -> Operation[list[dict[str, Any]]]:
     """What an operation reads, as dictionaries for a provider; image files are read where the operation runs."""
 
     def steps() -> Steps[list[dict[str, Any]]]:
         rows = yield from make()
-        return [_as_dict(row, include_ids=include_ids) for row in rows]
+        return [_as_dict(row, images, include_ids=include_ids) for row in rows]
 
     return steps
 
@@ -206,28 +220,30 @@ def count_tokens(counter: TokenCounter, rows: Sequence[log.Counted]) -> tuple[in
     for row in rows:
         tokens = new.get(row.content_hash) if row.tokens is None else row.tokens
         if tokens is None:
-            tokens = new[row.content_hash] = counter.count_message(to_langchain(decode_body(row.body or b"", "")))
+            message = to_langchain(decode_body(row.body or b"", ""), read_images=named_part)
+            tokens = new[row.content_hash] = counter.count_message(message)
         total += tokens
     return total, new
 
 
-def _as_dict(row: log.Stored, *, include_ids: bool) -> dict[str, Any]:
+def _as_dict(row: log.Stored, images: ImageFiles, *, include_ids: bool) -> dict[str, Any]:
     try:
-        return decode_body(row.body, row.key).to_llm_dict(include_id=include_ids)
+        message = shown_message(row.body, row.key, row.attachments)
+        return message.to_llm_dict(include_id=include_ids, part_of=images.of(row.key))
     except MessageError as error:
-        raise MessageError(f"The message {row.key!r} cannot be given to a model. {error}") from error
+        raise MessageError(f"The message {safe_repr(row.key)} cannot be given to a model. {error}") from error
 
 
 def _at_index(at: log.Address, idx: int) -> Steps[log.Stored]:
     if isinstance(idx, bool) or not isinstance(idx, int):
-        raise MessageError(f"An index is a whole number, not {idx!r}.")
+        raise MessageError(f"An index is a whole number, not {safe_repr(idx)}.")
     row = None if abs(idx) > log.ALL else (yield from log.at_index(at, idx))
     if row is None:
-        raise MessageError(f"The conversation {at.name!r} has no message at index {idx}.")
+        raise MessageError(f"The conversation {safe_repr(at.name)} has no message at index {idx}.")
     return row
 
 
 def _counted(n: int) -> int:
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-        raise MessageError(f"n must be a whole number of 0 or more, not {n!r}.")
+        raise MessageError(f"n must be a whole number of 0 or more, not {safe_repr(n)}.")
     return min(n, log.ALL)

@@ -8,13 +8,17 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 
+from langchain_agentmem import encoding
 from langchain_agentmem.clock import micros, moment
 from langchain_agentmem.conversations import log
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.memory.injection.injected import MARK, is_injected
 from langchain_agentmem.messages import Message, decode_body, encode_body, from_langchain, message_time, to_langchain
+from langchain_agentmem.model import AttachmentType
 from langchain_agentmem.namespaces import id_of
+from langchain_agentmem.safe_repr import safe_repr
 
+_IMAGE = AttachmentType.image_url.value
 _LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
 
 
@@ -39,7 +43,9 @@ def message_of(given: Any = None, *, new_id: Callable[[], str], **fields: Any) -
         check_langchain(given)
         return given, False
     if isinstance(given, RemoveMessage):
-        raise MessageError(f"A RemoveMessage is an instruction, not a message: use remove_by_id({given.id!r}).")
+        raise MessageError(
+            f"A RemoveMessage is an instruction, not a message: use remove_by_id({safe_repr(given.id)})."
+        )
     if isinstance(given, BaseMessage):
         message = from_langchain(given)
         return (message, False) if given.id else (dataclasses.replace(message, message_id=new_id()), True)
@@ -71,6 +77,25 @@ def entry_of(message: Message, now: int, *, new_key: bool = False) -> log.Entry:
     )
 
 
+def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
+    """A stored message as it is shown: with the images that are attached to it, where the user said it as a post.
+
+    Other roles' attachments stay beside their posts, since no provider takes an image from an assistant.
+
+    Args:
+        body: Its bytes.
+        key: Its id.
+        attachments: The bytes of the list of its attachments, or None.
+    """
+    message = decode_body(body, key)
+    if attachments is None or message.role != "user":
+        return message
+    found = [
+        each["content"] for each in encoding.decode(bytes(attachments)) if each["type"] == _IMAGE and each["content"]
+    ]
+    return dataclasses.replace(message, images=[*(message.images or ()), *found]) if found else message
+
+
 def brings_memory(entry: log.Entry) -> bool:
     """Whether an entry is a message by which memory was put into a context: what it tells is stored already."""
     return MARK.encode() in entry.body and is_injected(to_langchain(decode_body(entry.body, entry.key)))
@@ -87,7 +112,7 @@ def edited(old: log.Stored, changes: Mapping[str, Any]) -> log.Entry:
         MessageError: It is no message, or a change does not fit.
     """
     if old.kind == log.ROUND:
-        raise MessageError(f"{old.key!r} is a round, not a message.")
+        raise MessageError(f"{safe_repr(old.key)} is a round, not a message.")
     return new_version(old, changed(decode_body(old.body, old.key), changes))
 
 
@@ -158,5 +183,5 @@ def _said_at(message: Message) -> int | None:
     try:
         moment(micros(told))
     except OverflowError as error:
-        raise MessageError(f"created_at lies outside the years 1 to 9999 in UTC: {told!r}.") from error
+        raise MessageError(f"created_at lies outside the years 1 to 9999 in UTC: {safe_repr(told)}.") from error
     return micros(told)

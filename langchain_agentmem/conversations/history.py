@@ -39,13 +39,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations import chat, log, telling
 from langchain_agentmem.conversations.entries import brings_memory, entry_of, message_of
 from langchain_agentmem.conversations.saved import LogCall, Saved, checked_retention
 from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
-from langchain_agentmem.messages import Message, decode_body
+from langchain_agentmem.messages import ImageFiles, Message, decode_body
 from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import id_of, path_of, resolve
 from langchain_agentmem.storage import Operation, Steps
@@ -87,6 +88,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
     """
 
     memory_type = "conversation_history"
+    _readable = ("conversation_history", "managed_conversation")  # both are one log
     _part = "conversation"
 
     def __init__(
@@ -166,7 +168,8 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         tool_call_id: str | None = None,
     ) -> str:
         """`add`, awaited."""
-        entry = self._given(
+        entry = await aside(
+            self._given,
             message,
             role=role,
             content=content,
@@ -191,7 +194,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """`add_messages`, awaited."""
-        await self._astore(self._entries(messages))
+        await self._astore(await aside(self._entries, messages))
 
     async def aadd_message(self, message: BaseMessage) -> None:
         """`add_message`, awaited."""
@@ -221,13 +224,13 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     async def aupdate(self, message_id: str, **changes: Any) -> None:
         """`update`, awaited."""
-        self._announce_update(await self._awrite(self._updating(message_id, changes)))
+        self._announce_update(await self._awrite(await aside(self._updating, message_id, changes)))
 
     def replace_memory(self, idx: int, message: Message | BaseMessage | None = None, **fields: Any) -> None:
         """Put other content in the place of the message at an index; its id stays (document 003).
 
         Args:
-            idx: The index in `messages`; a negative one counts from the end.
+            idx: The index in `raw_messages`; a negative one counts from the end.
             message: The new message, or:
             **fields: `role`, `content` and other fields of `Message`.
 
@@ -238,7 +241,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     async def areplace_memory(self, idx: int, message: Message | BaseMessage | None = None, **fields: Any) -> None:
         """`replace_memory`, awaited."""
-        self._announce_update(await self._awrite(self._replacing(idx, message, fields)))
+        self._announce_update(await self._awrite(await aside(self._replacing, idx, message, fields)))
 
     # -- removing ----------------------------------------------------------------------------------------------
 
@@ -262,7 +265,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         """Remove the message at an index (document 003).
 
         Args:
-            idx: The index in `messages`; a negative one counts from the end.
+            idx: The index in `raw_messages`; a negative one counts from the end.
 
         Raises:
             MessageError: There is no such index.
@@ -299,24 +302,45 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # an attribute in the abstract class
-        """The whole conversation as LangChain messages, a new list each time."""
-        return self._read(self._messages())
+        """The whole conversation as LangChain messages, a new list each time.
+
+        Image files are read into the content. In place of one that cannot be read stands a text that says so, and an
+        `ImageUnreadable` is told.
+        """
+        return self.raw_messages
 
     async def aget_messages(self) -> list[BaseMessage]:
         """`messages`, awaited."""
-        return await self._aread(self._messages())
+        return await self.araw_messages()
+
+    @property
+    def raw_messages(self) -> list[BaseMessage]:
+        """Everything ever said, as LangChain messages, whatever `messages` shows of it; a new list each time."""
+        images = ImageFiles()
+        found = self._read(self._messages(images))
+        self._announce_unread(images)
+        return found
+
+    async def araw_messages(self) -> list[BaseMessage]:
+        """`raw_messages`, awaited."""
+        images = ImageFiles()
+        found = await self._aread(self._messages(images))
+        self._announce_unread(images)
+        return found
 
     def retrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """Every message in order, as dictionaries that a provider accepts.
 
+        Image files are read into them, as into `messages`.
+
         Args:
             include_ids: Whether to add `message_id`, which providers refuse. Default: no.
         """
-        return self._read(self._dicts(self._all, include_ids))
+        return self._told(self._all, include_ids)
 
     async def aretrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """`retrieve_all`, awaited."""
-        return await self._aread(self._dicts(self._all, include_ids))
+        return await self._atold(self._all, include_ids)
 
     def get_messages(self) -> list[dict[str, Any]]:
         """Give the messages for a model: the same as `retrieve_all` (document 003)."""
@@ -336,11 +360,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: `n` is negative or not a whole number.
         """
-        return self._read(self._dicts(chat.recent(self._at, n), include_ids, n=n))
+        return self._told(chat.recent(self._at, n), include_ids, n=n)
 
     async def aretrieve_recent(self, n: int = 1, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """`retrieve_recent`, awaited."""
-        return await self._aread(self._dicts(chat.recent(self._at, n), include_ids, n=n))
+        return await self._atold(chat.recent(self._at, n), include_ids, n=n)
 
     def retrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
         """One message by its id, or None (document 003).
@@ -348,12 +372,12 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        found = self._read(self._dicts(chat.by_id(self._at, message_id), include_ids, message_id=message_id))
+        found = self._told(chat.by_id(self._at, message_id), include_ids, message_id=message_id)
         return found[0] if found else None
 
     async def aretrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
         """`retrieve_by_id`, awaited."""
-        found = await self._aread(self._dicts(chat.by_id(self._at, message_id), include_ids, message_id=message_id))
+        found = await self._atold(chat.by_id(self._at, message_id), include_ids, message_id=message_id)
         return found[0] if found else None
 
     def retrieve_by_role(self, role: str, n: int | None = None, *, include_ids: bool = False) -> list[dict[str, Any]]:
@@ -367,13 +391,13 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: The role is empty, or `n` is negative.
         """
-        return self._read(self._dicts(chat.of_role(self._at, role, n), include_ids, role=role, n=n))
+        return self._told(chat.of_role(self._at, role, n), include_ids, role=role, n=n)
 
     async def aretrieve_by_role(
         self, role: str, n: int | None = None, *, include_ids: bool = False
     ) -> list[dict[str, Any]]:
         """`retrieve_by_role`, awaited."""
-        return await self._aread(self._dicts(chat.of_role(self._at, role, n), include_ids, role=role, n=n))
+        return await self._atold(chat.of_role(self._at, role, n), include_ids, role=role, n=n)
 
     def around(self, message_id: str | None = None, *, before: int = 10, after: int = 10) -> list[Message]:
         """A message and its neighbours, in the order they were said: where a search found something, or the end.
@@ -405,7 +429,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     async def ahistory_of(self, message_id: str) -> list[MessageVersion]:
         """`history_of`, awaited."""
-        return _versions(await self._aread(self._history(message_id)))
+        return await aside(_versions, await self._aread(self._history(message_id)))
 
     def __len__(self) -> int:
         return self._read(self._counting())
@@ -421,19 +445,18 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
         Args:
             counter: A `TokenCounter`, or anything one can be made of: a function, a LangChain model. Default:
-                `TokenCounter()`.
+                `TokenCounter()`; for a managed conversation, what its configuration counts with.
             tools: Tool schemas that go with the prompt.
             system: A system prompt that goes with it.
         """
-        counting = _counter_of(counter)
-        kept_as = counting.kept_as or ""
+        counting, kept_as = self._counted_by(counter)
         with self._database.tracing.step("memory.conversation.count_tokens", inputs=self._given_to()) as step:
             rows = self._read(_unshown("count", lambda: log.counted(self._at, kept_as)))
             total, new = chat.count_tokens(counting, rows)
             if new and kept_as:
                 with suppress(DatabaseReadOnly):  # it is counted all the same
                     self._write(_unshown("count", lambda: log.keep_token_counts(kept_as, new)))
-            tokens = math.ceil(total * counting.factor()) + counting.count((), tools=tools, system=system)
+            tokens = _with(counting, total, tools=tools, system=system)
             step.finish(lambda: {"messages": len(rows), "tokens": tokens})
         return tokens
 
@@ -441,9 +464,8 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         self, counter: Any = None, *, tools: Sequence[Any] | None = None, system: Any = None
     ) -> int:
         """`count_tokens`, awaited."""
-        counting = _counter_of(counter)
-        kept_as = counting.kept_as or ""
         in_thread = self._database.engine.in_thread  # counting is work, and a counter may be a model far away
+        counting, kept_as = await in_thread(self._counted_by, counter, write=False)
         total: int
         async with self._database.tracing.step("memory.conversation.count_tokens", inputs=self._given_to()) as step:
             rows = await self._aread(_unshown("count", lambda: log.counted(self._at, kept_as)))
@@ -451,8 +473,8 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
             if new and kept_as:
                 with suppress(DatabaseReadOnly):  # it is counted all the same
                     await self._awrite(_unshown("count", lambda: log.keep_token_counts(kept_as, new)))
-            around = await in_thread(partial(counting.count, (), tools=tools, system=system), write=False)
-            tokens = math.ceil(total * counting.factor()) + int(around)
+            whole = partial(_with, counting, total, tools=tools, system=system)
+            tokens: int = await in_thread(whole, write=False)
             step.finish(lambda: {"messages": len(rows), "tokens": tokens})
         return tokens
 
@@ -517,23 +539,37 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
             self._announce(self._write(self._adding(said)))
 
     async def _astore(self, entries: Sequence[log.Entry]) -> None:
-        if said := _said(entries):
-            self._announce(await self._awrite(self._adding(said)))
+        if said := await aside(_said, entries):
+            self._announce(await self._awrite(await aside(self._adding, said)))
 
     def _all(self) -> Steps[list[log.Stored]]:
         return log.messages(self._at)
 
-    def _messages(self) -> LogCall[list[BaseMessage]]:
-        return LogCall("retrieve", chat.as_langchain(self._all), outputs=telling.messages)
+    def _messages(self, images: ImageFiles) -> LogCall[list[BaseMessage]]:
+        return LogCall("retrieve", chat.as_langchain(self._all, images), outputs=telling.messages)
 
-    def _dicts(
+    def _told(
         self,
         found: Operation[list[log.Stored]],
         include_ids: bool,  # noqa: FBT001 - passed on
         **asked: Any,
-    ) -> LogCall[list[dict[str, Any]]]:
-        make = chat.as_dicts(found, include_ids=include_ids)
-        return LogCall("retrieve", make, telling.with_values(**asked), telling.dicts)
+    ) -> list[dict[str, Any]]:
+        """What an operation finds, as dictionaries for a provider."""
+        images = ImageFiles()
+        dicts = self._read(_dicts(found, images, include_ids, asked))
+        self._announce_unread(images)
+        return dicts
+
+    async def _atold(
+        self,
+        found: Operation[list[log.Stored]],
+        include_ids: bool,  # noqa: FBT001 - passed on
+        **asked: Any,
+    ) -> list[dict[str, Any]]:
+        images = ImageFiles()
+        dicts = await self._aread(_dicts(found, images, include_ids, asked))
+        self._announce_unread(images)
+        return dicts
 
     def _neighbours(self, message_id: str | None, before: int, after: int) -> LogCall[list[Message]]:
         inputs = telling.with_values(message_id=message_id, before=before, after=after)
@@ -541,6 +577,17 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     def _history(self, message_id: str) -> LogCall[list[log.Stored]]:
         return LogCall("history", chat.versions(self._at, message_id), telling.with_values(message_id=message_id))
+
+    def _counter_of(self, counter: Any) -> TokenCounter:
+        """What counts the tokens of this conversation where a caller gave this."""
+        from langchain_agentmem.tokens import TokenCounter  # noqa: PLC0415 - only those who count pay for its tables
+
+        return counter if isinstance(counter, TokenCounter) else TokenCounter(counter)
+
+    def _counted_by(self, counter: Any) -> tuple[TokenCounter, str]:
+        """The same, and under which name its counts are kept."""
+        counting = self._counter_of(counter)
+        return counting, counting.kept_as or ""
 
     def _counting(self) -> LogCall[int]:
         return _unshown("count", partial(log.count, self._at))
@@ -583,6 +630,16 @@ def _unshown(verb: str, make: Operation[T]) -> LogCall[T]:
     return LogCall(verb, make, shown=False)
 
 
+def _dicts(
+    found: Operation[list[log.Stored]],
+    images: ImageFiles,
+    include_ids: bool,  # noqa: FBT001 - passed on
+    asked: Mapping[str, Any],
+) -> LogCall[list[dict[str, Any]]]:
+    make = chat.as_dicts(found, images, include_ids=include_ids)
+    return LogCall("retrieve", make, telling.with_values(**asked), telling.dicts)
+
+
 def _said(entries: Sequence[log.Entry]) -> list[log.Entry]:
     return [entry for entry in entries if not brings_memory(entry)]
 
@@ -597,7 +654,6 @@ def _versions(rows: Sequence[log.Stored]) -> list[MessageVersion]:
     return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in rows]
 
 
-def _counter_of(counter: Any) -> TokenCounter:
-    from langchain_agentmem.tokens import TokenCounter  # noqa: PLC0415 - only those who count pay for its tables
-
-    return counter if isinstance(counter, TokenCounter) else TokenCounter(counter)
+def _with(counting: TokenCounter, messages: int, **around: Any) -> int:
+    """The tokens of messages, with those of what goes around them."""
+    return math.ceil(messages * counting.factor()) + counting.count((), **around)

@@ -9,6 +9,7 @@ from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations import log
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import Namespace, namespace_of, range_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Operation, Steps, query
 
 
@@ -63,5 +64,5 @@ def _listed(row: Any) -> Listed:
 
 def _counted(name: str, number: Any) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise InvalidInput(f"{name} must be a whole number of 0 or more, not {number!r:.100}.")
+        raise InvalidInput(f"{name} must be a whole number of 0 or more, not {safe_repr(number)}.")
     return min(number, log.ALL)

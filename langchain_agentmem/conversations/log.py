@@ -19,6 +19,7 @@ from langchain_agentmem.messages import body_text, same_body
 from langchain_agentmem.model import Retention
 from langchain_agentmem.retrieval import index
 from langchain_agentmem.rewinding import sources
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, content, query
 
 CONVERSATION = "conversation"
@@ -654,7 +655,8 @@ def _stored(row: Any) -> Stored:
 def taken(key: str) -> MessageError:
     """The error for a key under which there is other content."""
     return MessageError(
-        f"The conversation already holds other content under the id {key!r}. Use update() to change a message, "
+        f"The conversation already holds other content under the id {safe_repr(key)}. Use update() to change a "
+        "message, "
         "or another id to add one."
     )
 
@@ -665,4 +667,4 @@ def _newer(new: Entry, _: Stored) -> Entry:
 
 def unknown(key: str, at: Address) -> MessageError:
     """The error for a key that nothing has."""
-    return MessageError(f"The conversation {at.name!r} holds no message with the id {key!r}.")
+    return MessageError(f"The conversation {safe_repr(at.name)} holds no message with the id {safe_repr(key)}.")

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.conversations import log, telling, transfer
 from langchain_agentmem.database import Database, Outputs
 from langchain_agentmem.errors import InvalidInput
@@ -24,8 +26,10 @@ from langchain_agentmem.events import (
     MessageUpdated,
 )
 from langchain_agentmem.files import whole_file
+from langchain_agentmem.messages import ImageFiles
 from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import Namespace, namespace_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.tracing import Thunk
 
@@ -117,6 +121,7 @@ class Saved(Told):
     """A memory that goes to a file and comes back (document 003)."""
 
     memory_type: str
+    _readable: tuple[str, ...]  # the types of memories whose files it takes
     _part: str
     _at: log.Address
     _log: log.Log = log
@@ -147,14 +152,14 @@ class Saved(Told):
     ) -> None:
         """`save_to_file`, awaited."""
         records = await self._aread(self._saving(path))
-        document = document_of(self.memory_type, records, additional_state)
+        document = await aside(document_of, self.memory_type, records, additional_state)
         await self._database.engine.in_thread(write_document, path, document, write=False)
 
     def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
         """Take the place of what this memory holds with what a file holds.
 
         Args:
-            path: A file that `save_to_file` wrote.
+            path: A file that `save_to_file` wrote. A conversation and a managed one take each other's.
 
         Returns:
             The additional state in the file, or None.
@@ -162,14 +167,14 @@ class Saved(Told):
         Raises:
             InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
         """
-        document = read_document(path, self.memory_type)
+        document = read_document(path, *self._readable)
         self._loaded(self._database.write(*self._step(self._loading(document, path))))
         return additional_in(document)
 
     async def aload_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
         """`load_from_file`, awaited."""
-        document = await self._database.engine.in_thread(read_document, path, self.memory_type, write=False)
-        self._loaded(await self._database.awrite(*self._step(self._loading(document, path))))
+        document = await self._database.engine.in_thread(read_document, path, *self._readable, write=False)
+        self._loaded(await self._database.awrite(*self._step(await aside(self._loading, document, path))))
         return additional_in(document)
 
     # -- what the views of a log share -------------------------------------------------------------------------
@@ -221,6 +226,10 @@ class Saved(Told):
         now = self._database.clock()
         self._tell(lambda agent_name: MemoryResetEvent(agent_name=agent_name, timestamp=now))
 
+    def _announce_unread(self, images: ImageFiles) -> None:
+        for event in images.events(**self._whose()):
+            self._tell(partial(_told, event))
+
     def _whose(self) -> dict[str, Any]:
         return {"namespace": self.namespace, "conversation_id": self._at.name}
 
@@ -244,6 +253,12 @@ class Saved(Told):
         self._announce(log.Appended(list(dict.fromkeys(keys)), []))
 
 
+def _told(event: Event, agent_name: str) -> Event:
+    """An event that is the same whoever is told of it."""
+    del agent_name
+    return event
+
+
 def checked_retention(retention: Any) -> Retention | None:
     """A retention that drops something, or None.
 
@@ -251,7 +266,7 @@ def checked_retention(retention: Any) -> Retention | None:
         InvalidInput: It is neither a `Retention` nor None.
     """
     if retention is not None and not isinstance(retention, Retention):
-        raise InvalidInput(f"retention must be a Retention or None, not {retention!r:.100}.")
+        raise InvalidInput(f"retention must be a Retention or None, not {safe_repr(retention)}.")
     return None if retention is None or retention.off else retention
 
 
@@ -299,8 +314,8 @@ def write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) ->
         file.write(text)
 
 
-def read_document(path: str | os.PathLike[str], memory_type: str) -> dict[str, Any]:
-    """Read the file of a memory.
+def read_document(path: str | os.PathLike[str], *memory_types: str) -> dict[str, Any]:
+    """Read the file of a memory of one of these types.
 
     Raises:
         InvalidInput: The file is missing, damaged or of another kind.
@@ -310,17 +325,18 @@ def read_document(path: str | os.PathLike[str], memory_type: str) -> dict[str, A
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{os.fspath(path)!r} cannot be read as a saved memory: {error}.") from error
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} cannot be read as a saved memory: {error}.") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InvalidInput(f"{os.fspath(path)!r} is not a saved memory.")
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} is not a saved memory.")
     if document.get("version") != VERSION:
-        raise InvalidInput(f"{os.fspath(path)!r} was written by a newer version of langchain-agentmem.")
-    if document.get("memory_type") != memory_type:
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} was written by a newer version of langchain-agentmem.")
+    if document.get("memory_type") not in memory_types:
         raise InvalidInput(
-            f"{os.fspath(path)!r} holds a {document.get('memory_type')!r} memory, not a {memory_type!r} one."
+            f"{safe_repr(os.fspath(path))} holds a {safe_repr(document.get('memory_type'))} memory, not a "
+            f"{' or '.join(map(repr, memory_types))} one."
         )
     if not isinstance(document.get("entries"), list):
-        raise InvalidInput(f"{os.fspath(path)!r} is damaged: it has no entries.")
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} is damaged: it has no entries.")
     return document
 
 

@@ -36,8 +36,9 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem import encoding
+from langchain_agentmem.apart import aside
 from langchain_agentmem.compaction.rounds import CompactedMessage, Seen, seen_by
-from langchain_agentmem.conversations import log, telling
+from langchain_agentmem.conversations import chat, log, telling
 from langchain_agentmem.conversations.bound import ThreadLog, is_of_thread
 from langchain_agentmem.conversations.entries import entry_of
 from langchain_agentmem.conversations.rounds import ASSISTANT, USER, assembled, role_rounds, shared_entries
@@ -45,9 +46,10 @@ from langchain_agentmem.conversations.saved import LogCall, Saved, checked_reten
 from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.files import whole_file
-from langchain_agentmem.messages import Message, decode_body, to_langchain
+from langchain_agentmem.messages import ImageFiles, Message
 from langchain_agentmem.model import (
     Attachment,
+    AttachmentType,
     Conversation,
     Post,
     Retention,
@@ -56,6 +58,7 @@ from langchain_agentmem.model import (
 )
 from langchain_agentmem.namespaces import id_of, path_of, resolve
 from langchain_agentmem.rewinding.threads import thread_point
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import Thunk, brief
 
@@ -85,6 +88,7 @@ class SessionMemory(Saved):
     """
 
     memory_type = "session"
+    _readable = (memory_type,)
     _part = "session"
 
     def __init__(
@@ -134,8 +138,8 @@ class SessionMemory(Saved):
 
     async def acreate_round(self, user_query: str) -> Round:
         """`create_round`, awaited."""
-        new = Round.create(user_query)
-        await self._awrite(self._beginning(new))
+        new = await aside(Round.create, user_query)
+        await self._awrite(await aside(self._beginning, new))
         self._rounds_changed()
         return new
 
@@ -181,8 +185,8 @@ class SessionMemory(Saved):
         attachments: Iterable[Attachment] = (),
     ) -> Post:
         """`add_post`, awaited."""
-        given = _post(post, send_from, send_to, message, attachments)
-        self._announce(await self._awrite(self._posting(round_id, given)))
+        given = await aside(_post, post, send_from, send_to, message, attachments)
+        self._announce(await self._awrite(await aside(self._posting, round_id, given)))
         return given
 
     def finish_round(self, round_id: str) -> None:
@@ -227,7 +231,7 @@ class SessionMemory(Saved):
 
     async def ato_conversation(self) -> Conversation:
         """`to_conversation`, awaited."""
-        return Conversation.create(await self._arounds(), id=self.session_id)
+        return await aside(Conversation.create, await self._arounds(), id=self.session_id)
 
     @property
     def rounds(self) -> list[Round]:
@@ -252,7 +256,7 @@ class SessionMemory(Saved):
 
     async def aget_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
         """`get_role_rounds`, awaited."""
-        return role_rounds(await self._arounds(role=role), role, include_failures=include_failure_rounds)
+        return await aside(role_rounds, await self._arounds(role=role), role, include_failures=include_failure_rounds)
 
     def get_role_rounds_with_compaction(
         self,
@@ -281,7 +285,7 @@ class SessionMemory(Saved):
         include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
     ) -> tuple[list[Round], CompactedMessage | None]:
         """`get_role_rounds_with_compaction`, awaited."""
-        return self._context(await self._aread(self._seeing(role, include_failure_rounds)))
+        return await aside(self._context, await self._aread(self._seeing(role, include_failure_rounds)))
 
     def watch_rounds(self, notify: Callable[[], None]) -> Callable[[], None]:
         """Have a function called after each round that this object begins.
@@ -313,24 +317,33 @@ class SessionMemory(Saved):
 
     async def aget_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
         """`get_shared_memory_entries`, awaited."""
-        return shared_entries(await self._arounds(type=entry_type), entry_type)
+        return await aside(shared_entries, await self._arounds(type=entry_type), entry_type)
 
     def messages_for(self, role: str) -> list[BaseMessage]:
         """The session from one role's point of view, as LangChain messages.
 
         Its own posts are AI messages, posts to it human ones with the sender's name; posts between others are not
-        there. Attachments are in `additional_kwargs["attachments"]`. To "Assistant", plain messages of the conversation
-        are what they are, with their tool calls and images.
+        there. Attachments are in `additional_kwargs["attachments"]`, and images of posts to it in the content too, read
+        from their files as `ConversationMemory.messages` does. To "Assistant", plain messages of the conversation are
+        what they are, with their tool calls and images.
 
         Args:
             role: The role.
         """
-        return _messages_for(*self._read(self._reading(role=role)), role)
+        images = ImageFiles()
+        messages = _messages_for(*self._read(self._reading(role=role)), role, images)
+        self._announce_unread(images)
+        return messages
 
     async def amessages_for(self, role: str) -> list[BaseMessage]:
         """`messages_for`, awaited."""
+        images = ImageFiles()
         found = await self._aread(self._reading(role=role))
-        return _messages_for(*found, role)
+        messages: list[BaseMessage] = await self._database.engine.in_thread(
+            _messages_for, *found, role, images, write=False
+        )
+        self._announce_unread(images)
+        return messages
 
     # -- files -------------------------------------------------------------------------------------------------
 
@@ -362,7 +375,8 @@ class SessionMemory(Saved):
         Ids are kept; what is here already under the same id and content stays as it is.
 
         Args:
-            source: YAML text, the path of a file as `os.PathLike`, or a `Conversation`.
+            source: YAML text, the path of a file, or a `Conversation`. A text of one line that ends with ".yaml",
+                ".yml" or ".json", or that is the path of a file, is a path.
 
         Returns:
             The conversation that was read.
@@ -378,7 +392,7 @@ class SessionMemory(Saved):
     async def aimport_(self, source: str | os.PathLike[str] | Conversation) -> Conversation:
         """`import_`, awaited."""
         given: Conversation = await self._database.engine.in_thread(_conversation, source, write=False)
-        self._announce(await self._awrite(self._importing(given)))
+        self._announce(await self._awrite(await aside(self._importing, given)))
         return given
 
     # -- plumbing ----------------------------------------------------------------------------------------------
@@ -409,7 +423,7 @@ class SessionMemory(Saved):
         return assembled(*self._read(self._reading(**asked)))
 
     async def _arounds(self, **asked: str) -> list[Round]:
-        return assembled(*await self._aread(self._reading(**asked)))
+        return await aside(assembled, *await self._aread(self._reading(**asked)))
 
     def _seeing(self, role: str, include_failures: bool) -> LogCall[Seen]:  # noqa: FBT001
         def whole() -> Steps[Seen]:
@@ -465,7 +479,8 @@ class SessionMemory(Saved):
         row = yield from self._log.get(self._at, id_of(round_id, "round", MessageError))
         if row is None or row.kind != log.ROUND:
             raise MessageError(
-                f"The session {self.session_id!r} has no round {round_id!r} that can be changed. Begin one with "
+                f"The session {safe_repr(self.session_id)} has no round {safe_repr(round_id)} that can be "
+                "changed. Begin one with "
                 "create_round(); those that plain messages make are only shown."
             )
         return row
@@ -503,6 +518,9 @@ class SessionMemory(Saved):
         )
 
 
+_FILES = (".yaml", ".yml", ".json")
+
+
 def _post(
     post: Post | None,
     send_from: str | None,
@@ -522,16 +540,27 @@ def _post(
 def _conversation(source: str | os.PathLike[str] | Conversation) -> Conversation:
     if isinstance(source, Conversation):
         return source
-    if isinstance(source, os.PathLike):
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and _is_path(source)):
         try:
             source = Path(source).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise InvalidInput(f"{os.fspath(source)!r} cannot be read: {error}.") from error
+            raise InvalidInput(f"{safe_repr(os.fspath(source))} cannot be read: {error}.") from error
     if not isinstance(source, str):
         raise InvalidInput(
             f"A session is imported from YAML text, a path or a Conversation, not {type(source).__name__}."
         )
     return Conversation.from_yaml(source)
+
+
+def _is_path(text: str) -> bool:
+    if "\n" in text:
+        return False
+    if text.lower().endswith(_FILES):
+        return True
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # no path can be so long, or have such a character
+        return False
 
 
 def _exported(whole: Conversation, path: str | os.PathLike[str] | None) -> str:
@@ -572,19 +601,24 @@ def _sliced(seen: Seen) -> tuple[list[Round], CompactedMessage | None]:
     return seen.rest, seen.compacted
 
 
-def _messages_for(rounds: Sequence[log.Stored], messages: Sequence[log.Stored], role: str) -> list[BaseMessage]:
+def _messages_for(
+    rounds: Sequence[log.Stored], messages: Sequence[log.Stored], role: str, images: ImageFiles
+) -> list[BaseMessage]:
     plain = {row.key: row for row in messages if row.recipient is None} if role == ASSISTANT else {}
     found: list[BaseMessage] = []
     for each in role_rounds(assembled(rounds, messages), role, include_failures=False):
         for post in each.post_list:
             if (row := plain.get(post.id)) is not None:
-                found.append(to_langchain(decode_body(row.body, row.key)))
+                found.append(chat.langchain_of(row, images))
                 continue
             kind = AIMessage if post.send_from == role else HumanMessage
             extra = [attachment.to_dict() for attachment in post.attachment_list]
+            attached = [] if kind is AIMessage else post.get_attachment(AttachmentType.image_url)
+            parts = [images.of(post.id)(each.content) for each in attached if each.content]
+            text = [{"type": "text", "text": post.message}] if post.message else []
             found.append(
                 kind(
-                    content=post.message,
+                    content=[*text, *parts] if parts else post.message,
                     name=post.send_from,
                     id=post.id,
                     additional_kwargs={"attachments": extra} if extra else {},

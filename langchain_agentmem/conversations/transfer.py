@@ -20,6 +20,7 @@ from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageE
 from langchain_agentmem.messages import decode_body
 from langchain_agentmem.model import Attachment, Round
 from langchain_agentmem.namespaces import id_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 
@@ -110,7 +111,8 @@ def _check(row: Row, at: log.Address) -> None:
         _readable(row["kind"], row["body"], row["attachments"], row["key"])
     except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
         raise DatabaseUnreadable(
-            f"{row['key']!r:.100} of the conversation {at.name!r:.100} is damaged and cannot be exported; verify() "
+            f"{safe_repr(row['key'])} of the conversation {safe_repr(at.name)} is damaged and cannot be "
+            "exported; verify() "
             f"tells more. {error}"
         ) from error
 
@@ -119,7 +121,7 @@ def _call(record: Record) -> tuple[int, bool, int]:
     try:
         return _whole(record["call"]), bool(record["edit"]), _whole(record["written_at"])
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"This record is damaged: {error!r}.") from error
+        raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
 
 
 def _entry(record: Record) -> log.Entry:
@@ -140,7 +142,7 @@ def _entry(record: Record) -> log.Entry:
             round_key=_name(record.get("round_key")),
         )
     except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
-        raise InvalidInput(f"This record is damaged: {error!r}.") from error
+        raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
 
 
 def _readable(kind: str, body: bytes, attachments: bytes | None, key: str) -> str:
@@ -153,7 +155,7 @@ def _readable(kind: str, body: bytes, attachments: bytes | None, key: str) -> st
         check_langchain(message)
         return message.text
     if kind != log.ROUND:
-        raise InvalidInput(f"{kind!r} is no kind of entry.")
+        raise InvalidInput(f"{safe_repr(kind)} is no kind of entry.")
     fields = encoding.decode(body)
     Round.create(fields["user_query"], id=key, state=fields["state"])
     return ""
@@ -162,12 +164,12 @@ def _readable(kind: str, body: bytes, attachments: bytes | None, key: str) -> st
 def _name(text: Any) -> str | None:
     """A name as a column can hold it."""
     if text is not None and (not isinstance(text, str) or plain(text) != text):
-        raise InvalidInput(f"{text!r:.100} is no name.")
+        raise InvalidInput(f"{safe_repr(text)} is no name.")
     return text
 
 
 def _whole(number: Any) -> int:
     """A time or position; what is outside the years 1 to 9999 could not be read again."""
     if not is_time(number):
-        raise InvalidInput(f"This record is damaged: {number!r} is no time or position.")
+        raise InvalidInput(f"This record is damaged: {safe_repr(number)} is no time or position.")
     return int(number)

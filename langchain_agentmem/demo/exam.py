@@ -25,6 +25,7 @@ from langchain_agentmem.demo.screen import Screen
 from langchain_agentmem.demo.story import NO_KEY
 from langchain_agentmem.demo.transcript import Question, Session, Transcript
 from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.stats import Stats
 
 TOP = 10
@@ -111,7 +112,9 @@ def live(memory: AgentMemory, session: Session, *, namespace: Sequence[str]) -> 
         try:
             conversation.add_message(message)
         except MessageError as error:
-            raise InvalidInput(f"Turn {turn.id!r} of {session.id!r} cannot be stored: {error}") from error
+            raise InvalidInput(
+                f"Turn {safe_repr(turn.id)} of {safe_repr(session.id)} cannot be stored: {error}"
+            ) from error
 
 
 def _answers(

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 
 from langchain_agentmem.demo.place import Place
 from langchain_agentmem.demo.transcript import Question, Session, Transcript, Turn, with_image
+from langchain_agentmem.safe_repr import safe_repr
 
 _SESSION = re.compile(r"session_(\d+)")
 _DATE = re.compile(r"\s*(\d{1,2}):(\d{2}) ([ap]m) on (\d{1,2}) (\w+),? (\d{4})\s*", re.IGNORECASE)
@@ -66,7 +67,7 @@ def _session(talk: Place, name: str, taken: set[str]) -> Session:
 
 def _time(place: Place) -> datetime:
     """A session's time. Months are read here, since `strptime` would read them in the language of the machine."""
-    wrong = place.wrong(f"{place.text()!r:.100} is not a time such as '1:56 pm on 8 May, 2023'")
+    wrong = place.wrong(f"{safe_repr(place.text())} is not a time such as '1:56 pm on 8 May, 2023'")
     match = _DATE.fullmatch(place.text())
     if not match or match[5].lower() not in _MONTHS:
         raise wrong

@@ -20,6 +20,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_agentmem.demo.fence import Passage, unfence
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.retrieval import analysis
+from langchain_agentmem.safe_repr import safe_repr
 
 NOTED = "Thank you, I will remember that."
 NOTHING = "I do not remember anything about that."
@@ -95,9 +96,9 @@ def real_model(name: str) -> BaseChatModel:
     try:
         model = init_chat_model(name)
     except Exception as error:
-        raise InvalidInput(f"The model {name!r} cannot be used: {one_line(error)}") from error
+        raise InvalidInput(f"The model {safe_repr(name)} cannot be used: {one_line(error)}") from error
     if not isinstance(model, BaseChatModel):
-        raise InvalidInput(f"{name!r} does not name one model; write provider:name.")
+        raise InvalidInput(f"{safe_repr(name)} does not name one model; write provider:name.")
     return model
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import id_of, path_of
+from langchain_agentmem.safe_repr import safe_repr
 
 T = TypeVar("T")
 
@@ -73,7 +74,7 @@ class Place:
         except InvalidInput as error:
             raise self.wrong(str(error)) from error
         if found in taken:
-            raise self.wrong(f"another {what} has the id {found!r} already")
+            raise self.wrong(f"another {what} has the id {safe_repr(found)} already")
         taken.add(found)
         return found
 

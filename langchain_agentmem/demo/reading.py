@@ -27,6 +27,7 @@ from langchain_agentmem.demo.locomo import locomo_transcript
 from langchain_agentmem.demo.place import Place
 from langchain_agentmem.demo.transcript import Question, Session, Transcript, Turn, with_image
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 SAMPLE = "sample"
 """The name under which the transcript that is shipped with the package is asked for."""
@@ -85,7 +86,7 @@ def _session(place: Place, ids: set[str], taken: set[str]) -> Session:
     try:
         time = datetime.fromisoformat(told.text())
     except ValueError as error:
-        raise told.wrong(f"{told.value!r:.100} is not a time such as 2024-03-02T18:30") from error
+        raise told.wrong(f"{safe_repr(told.value)} is not a time such as 2024-03-02T18:30") from error
     return Session(
         id=place.at("id").id("session", ids),
         time=time if time.tzinfo else time.replace(tzinfo=UTC),
@@ -104,7 +105,7 @@ def _question(place: Place, turns: set[str]) -> Question:
     evidence = list(place.at("evidence").each("id")) if place.has("evidence") else []
     for each in evidence:
         if each.text() not in turns:
-            raise each.wrong(f"no turn has the id {each.value!r:.100}")
+            raise each.wrong(f"no turn has the id {safe_repr(each.value)}")
     return Question(
         text=place.at("question").filled(),
         answer=place.optional_text("answer"),

@@ -18,6 +18,7 @@ from langchain_agentmem.demo.agent import Agent, ask, build_agent
 from langchain_agentmem.demo.model import QuotingModel, real_model
 from langchain_agentmem.demo.screen import RECALLED, JsonScreen, Screen
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 PERSON = "Irena"
 NAMESPACE = ("irena",)
@@ -84,9 +85,11 @@ def first_process(screen: Screen, *, database: str, model: str | None, limit: in
         agent = build_agent(memory, chat_model, limit=limit)
         for conversation, sayings in TALKS.items():
             if len(memory.conversation(conversation, NAMESPACE)):
-                screen.line(f"Conversation {conversation!r} is in the database already; it is not lived again.")
+                screen.line(
+                    f"Conversation {safe_repr(conversation)} is in the database already; it is not lived again."
+                )
                 continue
-            screen.line(f"Conversation {conversation!r}")
+            screen.line(f"Conversation {safe_repr(conversation)}")
             for said in sayings:
                 _say(screen, agent, said, conversation, most=0)
     screen.line(f"Process {os.getpid()} has closed the database.")

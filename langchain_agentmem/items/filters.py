@@ -18,6 +18,7 @@ from typing import Any
 
 from langchain_agentmem.encoding import write_plain
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 Compare = Callable[[Any, Any], bool]
 
@@ -45,7 +46,7 @@ def checked(wanted: Any) -> Mapping[str, Any] | None:
         raise InvalidInput(f"A filter is a dictionary of conditions by key, not {type(wanted).__name__}.")
     for key, condition in wanted.items():
         if not isinstance(key, str):
-            raise InvalidInput(f"The keys of a filter are text, not {key!r:.100}.")
+            raise InvalidInput(f"The keys of a filter are text, not {safe_repr(key)}.")
         _check(condition, DEEPEST)
     return dict(wanted) or None
 
@@ -91,7 +92,9 @@ def _check(condition: Any, depth: int) -> None:
         operators = _is_operators(condition)
         for key, inner in condition.items():
             if operators and key not in _OPERATORS:
-                raise InvalidInput(f"Unsupported operator {key!r:.100} in a filter; there are {', '.join(_OPERATORS)}.")
+                raise InvalidInput(
+                    f"Unsupported operator {safe_repr(key)} in a filter; there are {', '.join(_OPERATORS)}."
+                )
             if not operators:
                 _check(inner, depth - 1)
     elif isinstance(condition, list | tuple):

@@ -16,6 +16,7 @@ from langchain_agentmem.items import indexing
 from langchain_agentmem.items.values import damaged, found_by, noted
 from langchain_agentmem.namespaces import namespace_of
 from langchain_agentmem.retrieval.index import Document
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 
@@ -170,7 +171,10 @@ def problems(low: str, high: str) -> Steps[list[str]]:
         found += [str(damaged(*_place(row))) for row in rows if zlib.crc32(bytes(row["value"])) != row["checksum"]]
         path, key = _place(rows[-1])
     rows = yield query.lost_items()
-    found += [f"the item {row['key']!r:.100} in {namespace_of(row['path'])!r:.200} is not in the index" for row in rows]
+    found += [
+        f"the item {safe_repr(row['key'])} in {safe_repr(namespace_of(row['path']))} is not in the index"
+        for row in rows
+    ]
     return found
 
 

@@ -14,6 +14,7 @@ from langchain_agentmem.items import store
 from langchain_agentmem.items.store import Draft, Place, Times
 from langchain_agentmem.items.values import damaged, found_by, key_of, noted, read, ttl_of
 from langchain_agentmem.namespaces import namespace_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 
@@ -97,9 +98,9 @@ def _read(path: str, record: Record) -> tuple[Place, Draft]:
         ttl, found, intact = ttl_of(record["ttl"]), record["found"], zlib.crc32(value) == record["checksum"]
         good = named is None or (isinstance(named, list) and all(isinstance(text, str) for text in named))
     except (KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
-        raise InvalidInput(f"A record of an item is damaged: {error!r}.") from error
+        raise InvalidInput(f"A record of an item is damaged: {safe_repr(error)}.") from error
     if not good or not intact:
-        raise InvalidInput(f"The record of the item {at.key!r:.100} is damaged.")
+        raise InvalidInput(f"The record of the item {safe_repr(at.key)} is damaged.")
     indexed = None if named is None else noted(tuple(named))
     text = found_by(value, indexed) if found else ""
     return at, Draft(value, ttl, text, None if named is None else tuple(named), times)

@@ -15,6 +15,7 @@ import orjson
 from langchain_agentmem.encoding import TAG, decode, is_plain, to_plain, write_plain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.namespaces import namespace_of
+from langchain_agentmem.safe_repr import safe_repr
 
 LONGEST_KEY = 2_000
 """Bytes; PostgreSQL's indexes have no room for more."""
@@ -36,7 +37,8 @@ def key_of(key: Any) -> str:
         return key
     if not isinstance(key, str) or not key or _UNUSABLE.search(key) or len(key.encode()) > LONGEST_KEY:
         raise InvalidInput(
-            f"{key!r:.100} cannot be the key of an item: keys are strings of 1 to {LONGEST_KEY} bytes without NULs and "
+            f"{safe_repr(key)} cannot be the key of an item: keys are strings of 1 to {LONGEST_KEY} bytes "
+            "without NULs and "
             "unpaired surrogates."
         )
     return key
@@ -51,7 +53,7 @@ def ttl_of(ttl: Any) -> float | None:
     if ttl is None:
         return None
     if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= LONGEST_TTL:
-        raise InvalidInput(f"ttl must be a positive number of minutes, or None for no end, not {ttl!r:.100}.")
+        raise InvalidInput(f"ttl must be a positive number of minutes, or None for no end, not {safe_repr(ttl)}.")
     return float(ttl)
 
 
@@ -85,7 +87,7 @@ def read(data: bytes, path: str, key: str) -> dict[str, Any]:
 def damaged(path: str, key: str) -> DatabaseUnreadable:
     """The error for an item whose value cannot be read."""
     return DatabaseUnreadable(
-        f"The item {key!r:.100} in {namespace_of(path)!r:.200} is damaged. Delete it, or restore a backup."
+        f"The item {safe_repr(key)} in {safe_repr(namespace_of(path))} is damaged. Delete it, or restore a backup."
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from langchain_agentmem.compaction.clipping import clipped
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.settings import check_whole
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tokens import TokenCounter
 
 CORE, RECALL, ARCHIVAL = SECTIONS = ("core", "recall", "archival")
@@ -49,9 +50,9 @@ class Budget:
             value = getattr(self, name)
             if value is None and name != "archival_snippet":
                 continue
-            check_whole(f"The budget {name!r}", value)
+            check_whole(f"The budget {safe_repr(name)}", value)
         if self.unit not in ("characters", "tokens"):
-            raise InvalidInput(f'A budget counts "characters" or "tokens", not {self.unit!r:.100}.')
+            raise InvalidInput(f'A budget counts "characters" or "tokens", not {safe_repr(self.unit)}.')
 
     @classmethod
     def of(cls, given: int | Mapping[str, Any] | Budget | None, defaults: Mapping[str, Any] | None = None) -> Budget:
@@ -74,9 +75,9 @@ class Budget:
         elif isinstance(given, int) and not isinstance(given, bool):
             given = {"total": given}
         if not isinstance(given, Mapping):
-            raise InvalidInput(f"A budget is a number of characters, a mapping or a Budget, not {given!r:.100}.")
+            raise InvalidInput(f"A budget is a number of characters, a mapping or a Budget, not {safe_repr(given)}.")
         if unknown := [name for name in given if name not in names]:
-            raise InvalidInput(f"A budget has no {unknown[0]!r:.100}; it has {', '.join(sorted(names))}.")
+            raise InvalidInput(f"A budget has no {safe_repr(unknown[0])}; it has {', '.join(sorted(names))}.")
         if given.get("unit", "characters") != "characters":
             return cls(**given)  # the defaults count something else
         return cls(**{name: value for name, value in (defaults or {}).items() if name in names} | dict(given))

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -24,11 +23,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
+from langchain_agentmem import forks
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import CompressionFellShort
 from langchain_agentmem.fencing import fenced, unfenced
 from langchain_agentmem.memory.settings import check_whole
 from langchain_agentmem.memory.truncation import truncated
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tracing import brief
 from langchain_agentmem.work import Ask, Shown, Work, aperform, perform, usable_model
 
@@ -92,7 +93,7 @@ class Answers:
     def __init__(self, size: int = CACHE_SIZE) -> None:
         self._size = size
         self._kept: OrderedDict[_Key, str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._forgotten = 0
 
     def __len__(self) -> int:
@@ -123,7 +124,7 @@ class Answers:
 
 
 _SHARED: weakref.WeakKeyDictionary[Database, Answers] = weakref.WeakKeyDictionary()
-_SHARING = threading.Lock()
+_SHARING = forks.lock()
 
 
 def answers_of(database: Database) -> Answers:
@@ -166,7 +167,7 @@ class Compressor:
         check_whole("attempts", attempts, 1)
         check_whole("cache_size", cache_size)
         if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0):
-            raise InvalidInput(f"timeout must be a number of seconds above 0, or None, not {timeout!r:.100}.")
+            raise InvalidInput(f"timeout must be a number of seconds above 0, or None, not {safe_repr(timeout)}.")
         self.model = usable_model(model)
         self._database = database
         self._attempts = attempts
@@ -200,7 +201,9 @@ class Compressor:
     def compressing(self, text: str, max_chars: int, context: str = "", *, prompt: str | None = None) -> Work[str]:
         """`compress`, as work that is part of other work."""
         if not isinstance(text, str) or not isinstance(context, str):
-            raise InvalidInput(f"What is compressed is a text, with a text that says what it is, not {text!r:.100}.")
+            raise InvalidInput(
+                f"What is compressed is a text, with a text that says what it is, not {safe_repr(text)}."
+            )
         cut = truncated(text, max_chars)
         prompt = _checked(prompt) or self._prompt
         model = self.model
@@ -304,5 +307,5 @@ def _name_of(model: Any) -> Hashable:
 
 def _checked(prompt: Any) -> str | None:
     if prompt is not None and not (isinstance(prompt, str) and prompt.strip()):
-        raise InvalidInput(f"prompt must be a text, or None, not {prompt!r:.100}.")
+        raise InvalidInput(f"prompt must be a text, or None, not {safe_repr(prompt)}.")
     return prompt

@@ -22,6 +22,7 @@ from langchain_agentmem.memory.settings import LayersConfig
 from langchain_agentmem.memory.values import CORE, RECORD
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import Draft, Kept, View, body_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief
 from langchain_agentmem.work import Work
@@ -250,7 +251,7 @@ class CoreMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         if isinstance(importance, bool) or not isinstance(importance, int) or not 1 <= importance <= MOST:
-            raise InvalidInput(f"importance must be a whole number from 1 to {MOST}, not {importance!r:.100}.")
+            raise InvalidInput(f"importance must be a whole number from 1 to {MOST}, not {safe_repr(importance)}.")
         name = name_given(key, "a key of core memory")
         patterns = self._ground.settings.patterns
         # A name tells what is a secret too: {"db_password": "x"}.
@@ -288,7 +289,7 @@ class CoreMemory(Layer):
         wanted, room = too_large
         if room < 1:
             raise InvalidInput(NO_ROOM)
-        value = yield from self._ground.fitted(wanted.value, room, f"the core memory {wanted.key!r:.100}")
+        value = yield from self._ground.fitted(wanted.value, room, f"the core memory {safe_repr(wanted.key)}")
         return [each._replace(value=value) if each is wanted else each for each in settings]
 
     def _key(self, key: Any) -> str:
@@ -304,7 +305,7 @@ class CoreMemory(Layer):
             # Infinite, and what is no number, is not below the bound; nor is an int that no float can be.
             end = now + int(ttl * _SECOND) if abs(ttl) < _LAST / _SECOND else _LAST + 1
         else:
-            raise InvalidInput(f"ttl must be a number of seconds or a datetime, not {ttl!r:.100}.")
+            raise InvalidInput(f"ttl must be a number of seconds or a datetime, not {safe_repr(ttl)}.")
         if not now < end <= _LAST:
             raise InvalidInput(
                 "ttl must end in the future and before the year 10000: give seconds from now, a later time, or None to "

@@ -22,6 +22,7 @@ from langchain_agentmem.files import path_of_file, whole_file
 from langchain_agentmem.memory.context import in_order, on_one_line
 from langchain_agentmem.memory.resources.layer import RESOURCE_USED
 from langchain_agentmem.memory.values import Event, Record
+from langchain_agentmem.safe_repr import safe_repr
 
 if TYPE_CHECKING:
     from langchain_agentmem.memory.core import CoreEntry
@@ -106,11 +107,11 @@ def write_final(
     """
     folder = path_of_file(output_dir)
     if markdown_name == json_name:
-        raise InvalidInput(f"The text and the data of the final memory cannot both be called {json_name!r}.")
+        raise InvalidInput(f"The text and the data of the final memory cannot both be called {safe_repr(json_name)}.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidInput(f"The folder {str(folder)!r} cannot be made: {error}.") from error
+        raise InvalidInput(f"The folder {safe_repr(str(folder))} cannot be made: {error}.") from error
     markdown_path, json_path = folder / markdown_name, folder / json_name
     with whole_file(markdown_path) as text, whole_file(json_path) as data:
         text.write(final_markdown(final))

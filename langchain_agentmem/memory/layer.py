@@ -23,6 +23,7 @@ from langchain_agentmem.retrieval.index import Series
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.branches import Standpoint, family
 from langchain_agentmem.rewinding.rows import Draft, OnBranch, View
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.tracing import RunType
 from langchain_agentmem.work import Run, Shown, Work, aperform, perform
@@ -298,7 +299,7 @@ def name_given(value: Any, what: str) -> str:
     """
     if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME or _FORBIDDEN.search(value):
         raise InvalidInput(
-            f"{value!r:.100} cannot be {what}: that is a text of 1 to {LONGEST_NAME} characters without control "
+            f"{safe_repr(value)} cannot be {what}: that is a text of 1 to {LONGEST_NAME} characters without control "
             "characters."
         )
     return value
@@ -313,7 +314,7 @@ def limit_given(value: Any) -> int:
     if value is None:
         return ALL
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidInput(f"A limit is a whole number of 0 or more, or None for all, not {value!r:.100}.")
+        raise InvalidInput(f"A limit is a whole number of 0 or more, or None for all, not {safe_repr(value)}.")
     return min(value, ALL)
 
 

@@ -79,6 +79,7 @@ from langchain_agentmem.memory.resources.layer import ResourceMemory
 from langchain_agentmem.memory.settings import LayersConfig
 from langchain_agentmem.namespaces import Namespace, id_of, namespace_of, path_of, resolve
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.work import Work, aperform, perform
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class LayeredMemory:
         if settings is not None and not isinstance(settings, LayersConfig):
             raise InvalidInput(f"settings must be a LayersConfig, not {type(settings).__name__}.")
         if not isinstance(branch, str) and not hasattr(branch, "view"):
-            raise InvalidInput(f"A layered memory is that of a branch; give its name, not {branch!r:.100}.")
+            raise InvalidInput(f"A layered memory is that of a branch; give its name, not {safe_repr(branch)}.")
         database = database_of(memory)
         settings = settings or LayersConfig()
         point = BranchAt(path_of(resolve(namespace)), id_of(branch, "branch")) if isinstance(branch, str) else branch
@@ -163,7 +164,7 @@ class LayeredMemory:
         return self.settings.enabled
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, namespace={self.namespace!r})"
+        return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
 
     # -- everything at once ----------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from langchain_agentmem.memory.promotion import Conflict, LayerName, Prefer, Pro
 from langchain_agentmem.memory.values import CORE, EVENT, RECORD
 from langchain_agentmem.rewinding.branches import Standpoint
 from langchain_agentmem.rewinding.rows import Draft, Kept, View
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.work import Work
 
@@ -71,7 +72,7 @@ def merging(
         InvalidInput: The one is no child of the other, or an argument is wrong.
     """
     if prefer not in ("parent", "child"):
-        raise InvalidInput(f'prefer must be "parent" or "child", not {prefer!r:.100}.')
+        raise InvalidInput(f'prefer must be "parent" or "child", not {safe_repr(prefer)}.')
     named_branch(ground.point)
     named_branch(child)
 
@@ -80,7 +81,8 @@ def merging(
         base = _at_fork(change.view, theirs)
         if base is None:
             raise InvalidInput(
-                f"{child.name!r:.100} was not forked from {ground.point.name!r:.100}; only a fork can be merged."
+                f"{safe_repr(child.name)} was not forked from {safe_repr(ground.point.name)}; only a fork can "
+                "be merged."
             )
         facts = PromotedFacts([], [], [], [], [])
         if keys is None:

@@ -13,6 +13,7 @@ from langchain_agentmem.memory.layer import Change, Ground, as_step, changing, l
 from langchain_agentmem.memory.settings import LayersConfig
 from langchain_agentmem.memory.values import EVENT, RECORD
 from langchain_agentmem.rewinding.rows import View
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.work import Work
 
@@ -115,7 +116,7 @@ def relieving(ground: Ground, core: CoreMemory, level: Any = None) -> Work[Conso
         InvalidInput: There is no such level.
     """
     if level not in (None, *LEVELS):
-        raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {level!r:.100}.")
+        raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {safe_repr(level)}.")
     return (
         yield from as_step(
             ground, "layers.consolidate", _relieving(ground, core, level), level=level, outputs=report_shown

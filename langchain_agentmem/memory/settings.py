@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.secrets.redaction import DEFAULT, SecretPattern
+from langchain_agentmem.safe_repr import safe_repr
 
 PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
 """Keys of core memory that never leave it by themselves (document 004)."""
@@ -84,9 +85,9 @@ class LayersConfig:
             check_whole("archival_max_chars", self.archival_max_chars, 1)
         for each in fields(self):
             if each.type == "bool" and not isinstance(getattr(self, each.name), bool):
-                raise InvalidInput(f"{each.name} must be True or False, not {getattr(self, each.name)!r:.100}.")
+                raise InvalidInput(f"{each.name} must be True or False, not {safe_repr(getattr(self, each.name))}.")
         if self.oversize not in ("compress", "refuse"):
-            raise InvalidInput(f'oversize must be "compress" or "refuse", not {self.oversize!r:.100}.')
+            raise InvalidInput(f'oversize must be "compress" or "refuse", not {safe_repr(self.oversize)}.')
         _threshold(self.recall_consolidation_threshold)
         object.__setattr__(self, "protected_keys", _texts("protected_keys", self.protected_keys))
         object.__setattr__(self, "pressure_thresholds", _levels(self.pressure_thresholds))
@@ -128,19 +129,19 @@ def check_whole(name: str, value: Any, least: int = 0) -> None:
         InvalidInput: It is something else, or less than the least that it may be.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {value!r:.100}.")
+        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {safe_repr(value)}.")
 
 
 def _threshold(value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
-        raise InvalidInput(f"recall_consolidation_threshold must be a number of 1 or more, not {value!r:.100}.")
+        raise InvalidInput(f"recall_consolidation_threshold must be a number of 1 or more, not {safe_repr(value)}.")
 
 
 def _texts(name: str, values: Any) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence | set | frozenset):
-        raise InvalidInput(f"{name} must be a list of texts, not {values!r:.100}.")
+        raise InvalidInput(f"{name} must be a list of texts, not {safe_repr(values)}.")
     if wrong := [each for each in values if not isinstance(each, str)]:
-        raise InvalidInput(f"{name} must be a list of texts; {wrong[0]!r:.100} is none.")
+        raise InvalidInput(f"{name} must be a list of texts; {safe_repr(wrong[0])} is none.")
     return tuple(values)
 
 
@@ -152,15 +153,15 @@ def _levels(values: Any) -> tuple[float, ...]:
         or any(isinstance(each, bool) or not isinstance(each, int | float) for each in values)
         or not 0 < values[0] < values[1] < values[2] < math.inf
     ):
-        raise InvalidInput(f"pressure_thresholds must be three ascending numbers above 0, not {values!r:.100}.")
+        raise InvalidInput(f"pressure_thresholds must be three ascending numbers above 0, not {safe_repr(values)}.")
     return tuple(map(float, values))
 
 
 def _budgets(values: Any) -> Mapping[str, int]:
     if not isinstance(values, Mapping):
-        raise InvalidInput(f"section_budgets must map names of sections to numbers, not {values!r:.100}.")
+        raise InvalidInput(f"section_budgets must map names of sections to numbers, not {safe_repr(values)}.")
     for name, value in values.items():
-        check_whole(f"section_budgets[{name!r:.100}]", value, 0)
+        check_whole(f"section_budgets[{safe_repr(name)}]", value, 0)
     return MappingProxyType({**SECTION_BUDGETS, **values})
 
 
@@ -173,10 +174,10 @@ def patterns_given(values: Any) -> tuple[SecretPattern, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise InvalidInput("secret_patterns must be a list; make one with patterns_with([...]).")
     if wrong := [each for each in values if not isinstance(each, SecretPattern)]:
-        raise InvalidInput(f"{wrong[0]!r:.100} is no SecretPattern; make a list of them with patterns_with([...]).")
+        raise InvalidInput(f"{safe_repr(wrong[0])} is no SecretPattern; make a list of them with patterns_with([...]).")
     return tuple(values)
 
 
 def _file_name(name: str, value: Any) -> None:
     if not isinstance(value, str) or not value or value in (".", "..") or any(sign in value for sign in "/\\\x00"):
-        raise InvalidInput(f"{name} must be the name of a file without a folder, not {value!r:.100}.")
+        raise InvalidInput(f"{name} must be the name of a file without a folder, not {safe_repr(value)}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 MARK = "\u2026"
 """What stands where a text was cut."""
@@ -34,7 +35,7 @@ def truncated(text: str, max_chars: int, *, mark: str = MARK) -> str:
         InvalidInput: `max_chars` is no whole number, or negative.
     """
     if isinstance(max_chars, bool) or not isinstance(max_chars, int) or max_chars < 0:
-        raise InvalidInput(f"max_chars must be a whole number, 0 or more, not {max_chars!r:.100}.")
+        raise InvalidInput(f"max_chars must be a whole number, 0 or more, not {safe_repr(max_chars)}.")
     if len(text) <= max_chars:
         return text
     if len(mark) >= max_chars:

@@ -26,6 +26,7 @@ from langchain_agentmem.memory.recall import RecallMemory, events
 from langchain_agentmem.memory.values import RECORD, Record, event_of, record_of
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import Draft, View
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief
 from langchain_agentmem.work import Work
@@ -60,7 +61,7 @@ def reading(ground: Ground, scope: Any) -> Work[dict[str, Any]]:
         InvalidInput: There is no such scope.
     """
     if scope not in SCOPES:
-        raise InvalidInput(f"scope must be one of {', '.join(SCOPES)}, not {scope!r:.100}.")
+        raise InvalidInput(f"scope must be one of {', '.join(SCOPES)}, not {safe_repr(scope)}.")
 
     def look(view: View) -> Steps[dict[str, Any]]:
         found: dict[str, Any] = {}
@@ -241,8 +242,8 @@ def _settings(core: CoreMemory, values: Any) -> list[Setting]:
     for key, value in values.items():
         given = value if isinstance(value, Mapping) else {"value": value}
         if "value" not in given or (unknown := given.keys() - {"value", "importance", "ttl"}):
-            what = "no value" if "value" not in given else f"an unknown {min(map(str, unknown))!r:.100}"
-            raise InvalidInput(f"The value of {key!r:.100} has {what}; give text, or value, importance and ttl.")
+            what = "no value" if "value" not in given else f"an unknown {safe_repr(min(map(str, unknown)))}"
+            raise InvalidInput(f"The value of {safe_repr(key)} has {what}; give text, or value, importance and ttl.")
         setting = core.setting_of(key, **given)
         made[setting.key] = setting
     return list(made.values())
@@ -267,7 +268,7 @@ def _content(given: Any) -> tuple[Any, Any]:
 def _check_names(what: str, given: Mapping[Any, Any], known: Sequence[str]) -> None:
     """A misspelled name that is passed over in silence would look as if it had been obeyed."""
     if unknown := [name for name in given if name not in known]:
-        raise InvalidInput(f"{what} has no {unknown[0]!r:.100}; it has {', '.join(known)}.")
+        raise InvalidInput(f"{what} has no {safe_repr(unknown[0])}; it has {', '.join(known)}.")
 
 
 def _listed(given: Any) -> list[Any]:
@@ -276,7 +277,7 @@ def _listed(given: Any) -> list[Any]:
     if isinstance(given, str | Mapping):
         return [given]
     if not isinstance(given, Sequence) or not all(isinstance(each, str | Mapping) for each in given):
-        raise InvalidInput(f"Events and records are texts or mappings, or lists of them, not {given!r:.100}.")
+        raise InvalidInput(f"Events and records are texts or mappings, or lists of them, not {safe_repr(given)}.")
     return list(given)
 
 

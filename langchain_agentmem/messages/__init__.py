@@ -12,19 +12,25 @@ The values follow documents 001 and 003.
 
 from langchain_agentmem.messages.body import body_text, decode_body, encode_body, message_time, same_body
 from langchain_agentmem.messages.calls import AgentCallMsg, MessageContent, ToolCallMsg
-from langchain_agentmem.messages.translation import from_langchain, to_langchain
+from langchain_agentmem.messages.images import ImageFiles, PartOf, named_part
+from langchain_agentmem.messages.translation import from_langchain, has_images, to_langchain, with_images
 from langchain_agentmem.messages.value import Message
 
 __all__ = [
     "AgentCallMsg",
+    "ImageFiles",
     "Message",
     "MessageContent",
+    "PartOf",
     "ToolCallMsg",
     "body_text",
     "decode_body",
     "encode_body",
     "from_langchain",
+    "has_images",
     "message_time",
+    "named_part",
     "same_body",
     "to_langchain",
+    "with_images",
 ]

@@ -14,6 +14,7 @@ from langchain_core.messages import BaseMessage
 from langchain_agentmem.encoding import TAG, encode, read_plain, write_plain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages.value import Message, as_time, kept_fields
+from langchain_agentmem.safe_repr import safe_repr
 
 _TAGGED = f'"{TAG}"'.encode()
 
@@ -54,7 +55,7 @@ def decode_body(body: bytes, message_id: str) -> Message:
         fields["message_id"] = message_id
         return Message.from_dict(fields, tagged=_TAGGED in body)
     except InvalidInput as error:
-        which = f"The message {message_id!r:.100}" if message_id else "A message"
+        which = f"The message {safe_repr(message_id)}" if message_id else "A message"
         raise DatabaseUnreadable(f"{which} is damaged; verify() tells more. {error}") from error
 
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from langchain_agentmem.encoding import from_plain, to_plain
 from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.safe_repr import safe_repr
 
 NEXT_ACTIONS = ("call_tool", "invoke_agent", "final_response")
 
@@ -40,7 +41,7 @@ class ToolCallMsg:
         for field in ("id", "call_id", "type", "name"):
             value = getattr(self, field)
             if not isinstance(value, str):
-                raise MessageError(f"A tool call's {field!r} must be text, not {type(value).__name__}.")
+                raise MessageError(f"A tool call's {safe_repr(field)} must be text, not {type(value).__name__}.")
 
     def to_dict(self) -> dict[str, Any]:
         """Give the form of the OpenAI API: ``{"id", "type", "function": {"name", "arguments"}}``.
@@ -102,7 +103,7 @@ class AgentCallMsg:
 
     def __post_init__(self) -> None:
         if not _is_named(self.agent_name):
-            raise MessageError(f"An agent call needs the name of an agent, not {self.agent_name!r}.")
+            raise MessageError(f"An agent call needs the name of an agent, not {safe_repr(self.agent_name)}.")
 
     def __hash__(self) -> int:
         return hash(self.agent_name)
@@ -145,7 +146,7 @@ class MessageContent:
         if self.thought is not None and not isinstance(self.thought, str):
             raise MessageError(f"A thought must be text, not {type(self.thought).__name__}.")
         if self.next_action is not None and self.next_action not in NEXT_ACTIONS:
-            raise MessageError(f"next_action must be one of {NEXT_ACTIONS}, not {self.next_action!r}.")
+            raise MessageError(f"next_action must be one of {NEXT_ACTIONS}, not {safe_repr(self.next_action)}.")
         if self.action_input is not None and not isinstance(self.action_input, dict):
             raise MessageError(f"action_input must be a dictionary, not {type(self.action_input).__name__}.")
 

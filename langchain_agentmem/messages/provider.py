@@ -19,7 +19,7 @@ from langchain_core.messages import convert_to_openai_data_block
 from langchain_agentmem.blocks import kind_of
 from langchain_agentmem.encoding import to_plain
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.messages.images import image_part, standard_image_part
+from langchain_agentmem.messages.images import PartOf, image_part, standard_image_part
 
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _CAPTION_KEYS = ("caption", "alt", "title")
@@ -72,12 +72,13 @@ def _said(value: Any) -> Any:
 _CALL_TYPES = frozenset({"tool_use", "tool_call", "function_call"})
 
 
-def provider_content(content: Any, images: list[str] | None) -> str | list[Any]:
+def provider_content(content: Any, images: list[str] | None, part_of: PartOf = image_part) -> str | list[Any]:
     """Give content as text, or as a list of parts when there are images or parts in it.
 
     Args:
         content: What a message holds: text, a dictionary, a list of texts and blocks, or None.
         images: Paths and URLs that go with it.
+        part_of: What gives each of these as a part. Default: `image_part`.
 
     Returns:
         Text, or parts. A dictionary becomes JSON text. Blocks that are unknown here stay as they are.
@@ -92,7 +93,7 @@ def provider_content(content: Any, images: list[str] | None) -> str | list[Any]:
     else:
         text = content if isinstance(content, str) else "" if content is None else json_text(content)
         parts = [{"type": "text", "text": text}] if text else []
-    return parts + [image_part(image) for image in images or ()]
+    return parts + [part_of(image) for image in images or ()]
 
 
 def strict_content(content: str | list[Any] | None) -> str | list[Any] | None:

@@ -38,7 +38,7 @@ from langchain_core.messages import (
 from langchain_agentmem.encoding import encode
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.calls import ToolCallMsg
-from langchain_agentmem.messages.images import image_part, is_remote
+from langchain_agentmem.messages.images import PartOf, image_part, is_remote
 from langchain_agentmem.messages.langchain_calls import calls_from, calls_to
 from langchain_agentmem.messages.provider import json_text, tool_result
 from langchain_agentmem.messages.value import KEPT, Message
@@ -130,13 +130,14 @@ def from_langchain(message: BaseMessage) -> Message:
         raise MessageError("The message is nested too deeply, or refers to itself.") from None
 
 
-def to_langchain(message: Message, *, read_images: bool = False) -> BaseMessage:
+def to_langchain(message: Message, *, read_images: bool | PartOf = False) -> BaseMessage:
     """Turn our message into LangChain's.
 
     Args:
         message: Any message.
         read_images: Put local image files into the content as data URLs. Default False: only images with an
-            http, https or data URL are put there, so that a file that was moved makes no history unreadable.
+            http, https or data URL are put there. A function gives each image as a part of the content itself:
+            `ImageFiles` has one that gives a placeholder for what cannot be read.
 
     Returns:
         The class it came from, or the class of its role: `HumanMessage`, `AIMessage`, `SystemMessage`,
@@ -144,11 +145,11 @@ def to_langchain(message: Message, *, read_images: bool = False) -> BaseMessage:
         are its ``invalid_tool_calls``.
 
     Raises:
-        MessageError: ``read_images`` is set and an image cannot be read, or something is nested too deeply.
+        MessageError: ``read_images`` is True and an image cannot be read, or something is nested too deeply.
     """
     kind = _kind_of(message)
     try:
-        fields, extra = _fields_of(message, kind, read_images=read_images)
+        fields, extra = _fields_of(message, kind, read_images)
         if not _is_exact(message):
             note = _note(message, _from(fields, kind, extra))
             if note:
@@ -156,6 +157,26 @@ def to_langchain(message: Message, *, read_images: bool = False) -> BaseMessage:
     except RecursionError:
         raise MessageError("The message is nested too deeply, or refers to itself.") from None
     return kind.empty.model_copy(update={**extra, **fields} if extra else fields)
+
+
+def with_images(message: BaseMessage, part_of: PartOf) -> BaseMessage:
+    """Give what `to_langchain` made of a message that has images, with the images given by a function.
+
+    Args:
+        message: A LangChain message. One without images that are known by path or address is given back itself, and
+            so is one whose content was changed.
+        part_of: Gives each image as a part of the content.
+    """
+    if not has_images(message):
+        return message
+    made = from_langchain(message)
+    return to_langchain(made, read_images=part_of) if made.images else message
+
+
+def has_images(message: BaseMessage) -> bool:
+    """Whether `to_langchain` made a message of one that has images."""
+    note = message.additional_kwargs.get(NOTE)
+    return isinstance(note, dict) and "images" in (note.get("fields") or ())
 
 
 def _learn(message: Any) -> _Kind:
@@ -272,7 +293,11 @@ def _is_exact(message: Message) -> bool:
     )
 
 
-def _fields_of(message: Message, kind: _Kind, *, read_images: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _fields_of(
+    message: Message,
+    kind: _Kind,
+    read_images: bool | PartOf,  # noqa: FBT001 - passed on
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
     kept = message.langchain or _NONE
     fields: dict[str, Any] = {
         "content": message.content,
@@ -289,7 +314,7 @@ def _fields_of(message: Message, kind: _Kind, *, read_images: bool) -> tuple[dic
     elif kind.role == "function" and message.name is None:
         fields["name"] = ""
     if type(fields["content"]) is not str or message.images:
-        fields["content"] = _content(fields["content"], message.images or [], read_images=read_images)
+        fields["content"] = _content(fields["content"], message.images or [], read_images)
     for name in kind.lists:
         fields[name] = _copied(kept.get(name, []))
     for name in kind.singles:
@@ -313,8 +338,9 @@ def _kwargs_of(message: Message, kind: _Kind, kept: dict[str, Any]) -> dict[str,
     return kwargs
 
 
-def _content(content: Any, images: list[str], *, read_images: bool) -> str | list[Any]:
-    shown = [image_part(image) for image in images if read_images or is_remote(image)]
+def _content(content: Any, images: list[str], read_images: bool | PartOf) -> str | list[Any]:  # noqa: FBT001
+    part_of = read_images if callable(read_images) else image_part
+    shown = [part_of(image) for image in images if read_images or is_remote(image)]
     if isinstance(content, list):
         return [*_copied(content), *shown]
     text = "" if content is None else content if isinstance(content, str) else json_text(content)

@@ -13,6 +13,8 @@ from langchain_agentmem.encoding import MAX_DEPTH, from_plain, is_plain, to_plai
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages import provider, responses
 from langchain_agentmem.messages.calls import AgentCallMsg, ToolCallMsg
+from langchain_agentmem.messages.images import PartOf, image_part
+from langchain_agentmem.safe_repr import safe_repr
 
 
 def _fresh_id() -> str:
@@ -59,7 +61,7 @@ class Message:
     def __post_init__(self) -> None:
         role: Any = self.role
         if not isinstance(role, str) or not role:
-            raise MessageError(f"A message needs a role such as 'user' or 'assistant', not {role!r}.")
+            raise MessageError(f"A message needs a role such as 'user' or 'assistant', not {safe_repr(role)}.")
         if not self.message_id:
             object.__setattr__(self, "message_id", _fresh_id())
         content = self.content
@@ -68,7 +70,7 @@ class Message:
         for name in ("message_id", "name", "tool_call_id"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise MessageError(f"A message's {name!r} must be text, not {type(value).__name__}.")
+                raise MessageError(f"A message's {safe_repr(name)} must be text, not {type(value).__name__}.")
         for name, settle in _SETTLED:
             value = getattr(self, name)
             if value is not None:
@@ -134,11 +136,12 @@ class Message:
         except TypeError as error:
             raise MessageError(f"This does not describe a message: {error}") from error
 
-    def to_llm_dict(self, *, include_id: bool = False) -> dict[str, Any]:
+    def to_llm_dict(self, *, include_id: bool = False, part_of: PartOf = image_part) -> dict[str, Any]:
         """Give the message as a model reads it. ``Message(**d)`` accepts the result (document 001).
 
         Args:
             include_id: Add ``message_id``. Default False.
+            part_of: What gives each of `images` as a part of the content. Default: files are read, into data URLs.
 
         Returns:
             ``role`` and ``content``, and, where they are set, ``name``, ``tool_calls``, ``tool_call_id`` and
@@ -159,7 +162,7 @@ class Message:
         empty = content is None and not self.images and self.tool_calls
         data: dict[str, Any] = {
             "role": self.role,
-            "content": None if empty else provider.provider_content(content, self.images),
+            "content": None if empty else provider.provider_content(content, self.images, part_of),
         }
         if self.name is not None:
             data["name"] = self.name
@@ -314,13 +317,13 @@ def as_time(value: Any) -> datetime:
     try:
         moment = datetime.fromisoformat(value.isoformat() if isinstance(value, datetime) else value)
     except (TypeError, ValueError) as error:
-        raise MessageError(f"created_at must be a datetime or ISO 8601 text, not {value!r}.") from error
+        raise MessageError(f"created_at must be a datetime or ISO 8601 text, not {safe_repr(value)}.") from error
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _listed(name: str, value: Any) -> list[Any]:
     if not isinstance(value, list | tuple):
-        raise MessageError(f"A message's {name!r} must be a list, not {type(value).__name__}.")
+        raise MessageError(f"A message's {safe_repr(name)} must be a list, not {type(value).__name__}.")
     return list(value)
 
 
@@ -341,7 +344,7 @@ def _texts(name: str, value: Any) -> list[str]:
 
 def _mapped(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise MessageError(f"A message's {name!r} must be a dictionary, not {type(value).__name__}.")
+        raise MessageError(f"A message's {safe_repr(name)} must be a dictionary, not {type(value).__name__}.")
     return dict(value)
 
 

@@ -9,7 +9,6 @@ and to every query, so other languages lose nothing by it.
 from __future__ import annotations
 
 import re
-import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -20,6 +19,7 @@ from zlib import crc32
 
 from snowballstemmer.english_stemmer import EnglishStemmer
 
+from langchain_agentmem import forks
 from langchain_agentmem.retrieval.english import BASE_FORMS, STOP_WORDS, asks_for, tells
 
 VERSION = crc32(f"1 {unicodedata.unidata_version} {version('snowballstemmer')}".encode())
@@ -55,7 +55,7 @@ FEATURES = ("question", "first person", "time", "number", "proper noun")
 """What is kept of a text beside its terms: each is one bit, in this order."""
 
 _snowball = EnglishStemmer()  # not the one of PyStemmer that may be installed: every process must cut words alike
-_stemming = threading.Lock()  # a stemmer keeps the word it is at work on in itself
+_stemming = forks.lock()  # a stemmer keeps the word it is at work on in itself
 
 
 class Analysed(NamedTuple):

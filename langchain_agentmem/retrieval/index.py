@@ -20,6 +20,7 @@ from zlib import crc32
 
 from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.retrieval import analysis
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.queries import Query
 
@@ -262,7 +263,9 @@ def problems() -> Steps[list[str]]:
             f"are {counted['documents']}"
         )
     rows = yield query.wrong_series()
-    found += [f"the series {row['name']!r} counts {row['documents']} documents, not {row['found']}" for row in rows]
+    found += [
+        f"the series {safe_repr(row['name'])} counts {row['documents']} documents, not {row['found']}" for row in rows
+    ]
     rows = yield query.wrong_owners()
     found += [f"nothing owns the document {row['id']} of the search" for row in rows]
     return found

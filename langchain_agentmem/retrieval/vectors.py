@@ -11,14 +11,15 @@ counts the more when it is a question. numpy is needed only here, and loaded whe
 from __future__ import annotations
 
 import json
-import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from langchain_agentmem import forks
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.measures import Measures
 from langchain_agentmem.retrieval.index import PLACE_BITS
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def packed(vector: Sequence[float], dimensions: int) -> bytes:
     try:
         array = np.asarray(vector, dtype="<f4")
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"The embeddings gave {vector!r:.100} for a vector.") from error
+        raise InvalidInput(f"The embeddings gave {safe_repr(vector)} for a vector.") from error
     if array.shape != (dimensions,) or not np.isfinite(array).all():
         raise InvalidInput(f"The embeddings gave {array.shape} for a vector, not ({dimensions},), or no numbers.")
     length = float(np.linalg.norm(array))
@@ -300,7 +301,7 @@ class Shelf:
     def __init__(self, measures: Measures | None = None) -> None:
         self._measures = measures
         self._blocks: OrderedDict[tuple[Range, ...], _Block] = OrderedDict()
-        self._changing = threading.Lock()
+        self._changing = forks.lock()
 
     def within(self, ranges: Sequence[Range], dimensions: int, look: Look) -> Steps[None]:
         """Look at the numbers of the documents in some ranges with their vectors, part after part."""

@@ -28,6 +28,7 @@ from langchain_agentmem.rewinding.check import are_whole
 from langchain_agentmem.rewinding.rows import FINDABLE, FOREVER, rest, words_of
 from langchain_agentmem.rewinding.sealing import KIND as OF_THREADS
 from langchain_agentmem.rewinding.transfer import BRANCHES, THREAD, Moved, Record
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, content, query
 from langchain_agentmem.threads.lines import ThreadAt, find
 
@@ -151,7 +152,7 @@ class Arrival:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, InvalidInput):
                 raise
-            raise InvalidInput(f"A record of what is remembered is damaged: {error!r}.") from error
+            raise InvalidInput(f"A record of what is remembered is damaged: {safe_repr(error)}.") from error
 
     def finish(self) -> Steps[Moved]:
         """Write what had to wait for all records.
@@ -181,7 +182,9 @@ class Arrival:
     def _take_thread(self, at: ThreadAt, records: Sequence[Record]) -> Steps[None]:
         thread = yield from find(at, exact=True)
         if thread is None:
-            raise InvalidInput(f"The export remembers something of the thread {at.name!r}, but has no such thread.")
+            raise InvalidInput(
+                f"The export remembers something of the thread {safe_repr(at.name)}, but has no such thread."
+            )
         places = [record for record in records if record["record"] == "place"]
         for ns, group in groupby(places, key=lambda record: _text(record["ns"])):
             there = {_text(record["checkpoint"]): record for record in group}
@@ -302,7 +305,7 @@ class Arrival:
             created_at=branch.created_at,
         )
         if not rows:
-            raise InvalidInput(f"The export has the branch {branch.name!r} twice.")
+            raise InvalidInput(f"The export has the branch {safe_repr(branch.name)} twice.")
         if branch.parent is not None and branch.parent_position is not None:
             made[branch.parent].forks.append(branch.parent_position)
         new = _Made(rows[0]["id"], reach)
@@ -382,7 +385,8 @@ class Arrival:
         gone = not theirs and branch.ahead
         if gone and any((version.position or 0) <= fork < version.until for fork in branch.forks):
             raise InvalidInput(
-                f"The branch {told.name!r} has gone on here, and lost what a fork of the export needs. Import the file "
+                f"The branch {safe_repr(told.name)} has gone on here, and lost what a fork of the export needs. "
+                "Import the file "
                 "into another database."
             )
         if not gone and mine not in theirs:
@@ -450,7 +454,8 @@ class Arrival:
 
 def _other(branch: _Branch) -> InvalidInput:
     return InvalidInput(
-        f"There is a branch {branch.name!r} here with other content than the export's. Erase its namespace first, or "
+        f"There is a branch {safe_repr(branch.name)} here with other content than the export's. Erase its "
+        "namespace first, or "
         "import the file into another database."
     )
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding.rows import OnBranch, Place, View
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 
 KIND = "layers"
@@ -166,5 +167,5 @@ def fork(point: BranchAt, name: str, now: int) -> Steps[BranchAt]:
     branch, head = yield from point.locked(now)
     made = yield query.create_fork(branch=branch, position=head, kind=KIND, name=name, now=now)
     if not made:
-        raise InvalidInput(f"There is a branch {name!r:.100} already. Give the fork another name.")
+        raise InvalidInput(f"There is a branch {safe_repr(name)} already. Give the fork another name.")
     return point._replace(name=name)

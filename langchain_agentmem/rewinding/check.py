@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_agentmem.rewinding.rows import sources_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 
@@ -54,7 +55,7 @@ def lost_groups(found: list[str] | None = None) -> Steps[list[int]]:
     while page := (yield query.finished_after(thread=thread, task=task, limit=PAGE)):
         for row in page:
             if (groups := groups_of(row["groups"])) is None and found is not None:
-                found.append(f"what the task {row['task']!r} had written cannot be read")
+                found.append(f"what the task {safe_repr(row['task'])} had written cannot be read")
             unknown.difference_update(groups or ())
         thread, task = page[-1]["thread_id"], page[-1]["task"]
     after = 0

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import secrets
 import sys
-import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
+from langchain_agentmem import forks
 from langchain_agentmem.errors import InvalidInput, StepIsOver
 from langchain_agentmem.namespaces import id_of, path_of, resolve
 from langchain_agentmem.rewinding.rows import FOREVER
@@ -309,7 +309,7 @@ class Runs:
     """The runs of this process that use one database."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = forks.rlock()
         self._runs: dict[tuple[int, ThreadAt], Run] = {}
         self._newest: dict[str, Run] = {}
         self._graphs: dict[UUID, Run] = {}

@@ -11,6 +11,7 @@ from langchain_agentmem.rewinding import sealing
 from langchain_agentmem.rewinding.branches import view_of
 from langchain_agentmem.rewinding.rows import FOREVER, Place, View
 from langchain_agentmem.rewinding.runs import Runs, thread_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.threads.lines import OWN_LINE, ThreadAt, find
 
@@ -110,7 +111,8 @@ def thread_point(runs: Runs, given: Any) -> ThreadPoint:
     config = given if isinstance(given, Mapping) else getattr(given, "config", None) or running
     if not isinstance(config, Mapping) or not isinstance(config.get("configurable") or {}, Mapping):
         raise InvalidInput(
-            f"A thread is named by the config of a node, or by its runtime, not by {given!r:.100}. Outside of a run, "
+            f"A thread is named by the config of a node, or by its runtime, not by {safe_repr(given)}. Outside "
+            "of a run, "
             "and in threads that do not carry its context, give the config, or the name of a branch."
         )
     at = thread_of(config)

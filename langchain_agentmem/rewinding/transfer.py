@@ -18,6 +18,7 @@ from langchain_agentmem.namespaces import namespace_of
 from langchain_agentmem.rewinding.branches import KIND
 from langchain_agentmem.rewinding.check import bounds_of, groups_of
 from langchain_agentmem.rewinding.rows import FOREVER
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, content, query
 from langchain_agentmem.storage.steps import Row
 
@@ -79,7 +80,7 @@ def _dump_thread(thread: int, head: Record, tell: Tell) -> Steps[set[int]]:
         told = []
         for row in page:
             if (groups := groups_of(row["groups"])) is None:
-                raise _damaged(f"what the task {row['task']!r} had written")
+                raise _damaged(f"what the task {safe_repr(row['task'])} had written")
             mentioned |= set(groups)
             told.append({"record": "finished", **_fields(row), "groups": groups})
         _tell_page(tell, head, told)

@@ -8,17 +8,18 @@ begun is seen to its end before the cancellation is let through. No write is eve
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import contextvars
-import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from langchain_agentmem import forks
+from langchain_agentmem.apart import ended
 from langchain_agentmem.errors import MemoryClosed, StorageError
 from langchain_agentmem.storage.steps import Operation, Rehearsed, rehearsal
 
@@ -28,6 +29,11 @@ READER_THREADS = 4
 """Threads for reads that were awaited. Reads from the caller's own threads are not limited."""
 
 _THREADS = "agentmem-"
+
+FORKED = (
+    "The process was forked in the midst of a call on this memory, so this child cannot use it, nor open its file anew "
+    "without harm to what its parent writes. Fork when no call is under way, or start processes with 'spawn'."
+)
 
 
 class Sizes(NamedTuple):
@@ -66,14 +72,21 @@ class Engine(ABC):
     lasting: bool = True
     afterwards: Callable[[], object] | None = None
 
+    lost: ClassVar[list[Engine]] = []
+    """Those of the parent that were in the midst of something. They are kept: to close them would disturb it."""
+
     def __init__(self, *, writer_threads: int) -> None:
         self._writer_threads = writer_threads
-        self._threads: dict[bool, ThreadPoolExecutor] = {}
-        self._opening = threading.Lock()
-        self._ended = threading.Condition(threading.Lock())
-        self._running: list[int] = []  # the threads that are inside a call; one of them may stand here twice
+        self._opening = forks.lock()
+        self._ended = forks.condition()
         self._closed = False
-        self._process = os.getpid()
+        self._resting = self._at_rest = False  # while the process forks
+        self._begin()
+        forks.rests(self)
+
+    def _begin(self) -> None:
+        self._threads: dict[bool, ThreadPoolExecutor] = {}
+        self._running: list[int] = []  # the threads that are inside a call; one of them may stand here twice
 
     @abstractmethod
     def _run(self, make: Operation[T], *, write: bool) -> T:
@@ -86,6 +99,14 @@ class Engine(ABC):
     @abstractmethod
     def _close(self) -> None:
         """Let go of every connection."""
+
+    @abstractmethod
+    def _rest(self) -> None:
+        """The process is about to fork, and nothing is under way: leave no connection that the child must not have."""
+
+    @abstractmethod
+    def _renew(self) -> None:
+        """This is a child: forget the connections of the parent, without a word to whom they lead."""
 
     @property
     @abstractmethod
@@ -208,22 +229,16 @@ class Engine(ABC):
         self._check()
         run = contextvars.copy_context().run  # so that a step within is the caller's
         future: Future[Any] = self._executor(write=write).submit(run, function, *arguments)
-        try:
-            return await asyncio.shield(asyncio.wrap_future(future))
-        except asyncio.CancelledError:
-            if not future.cancel():
-                await _finished(future)
-            raise
+        return await ended(future)
 
     def close(self) -> None:
         """Wait for what runs, then close. Closing twice is harmless."""
-        if os.getpid() != self._process:
-            self._closed = True  # the connections are the parent's: to say goodbye on them would end its session
-            return
         with self._opening, self._ended:
             if self._closed:
                 return
             self._closed = True
+        if self in Engine.lost:
+            return
         # The last user of a database may let go of it in one of these very threads, which cannot join itself.
         inside = threading.current_thread().name.startswith(_THREADS)
         for executor in self._threads.values():
@@ -231,12 +246,16 @@ class Engine(ABC):
         this = threading.get_ident()
         with self._ended:
             self._ended.wait_for(lambda: inside or all(thread == this for thread in self._running))
-        self._close()
+            self._running.append(this)
+        try:
+            self._close()
+        finally:
+            self._leave()
 
     @property
     def usable(self) -> bool:
         """Whether the engine is open, in this process."""
-        return not self._closed and os.getpid() == self._process
+        return not self._closed and self not in Engine.lost
 
     def _executor(self, *, write: bool) -> ThreadPoolExecutor:
         with self._opening:
@@ -260,34 +279,46 @@ class Engine(ABC):
 
     def _enter(self) -> None:
         self._check()
+        this = threading.get_ident()
         with self._ended:
+            if self._resting and this not in self._running:
+                self._ended.wait_for(lambda: not self._resting)
             if self._closed:
                 raise MemoryClosed
-            self._running.append(threading.get_ident())
+            self._running.append(this)
 
     def _leave(self) -> None:
         with self._ended:
             self._running.remove(threading.get_ident())
-            if self._closed:
+            if self._closed or self._resting:
                 self._ended.notify_all()
 
     def _check(self) -> None:
         if self._closed:
             raise MemoryClosed
-        if os.getpid() != self._process:
-            raise StorageError(
-                "This memory was opened before the process was forked, and a connection cannot be shared "
-                "between processes. Open AgentMemory again in the new process."
-            )
+        if Engine.lost and self in Engine.lost:
+            raise StorageError(FORKED)
 
+    # -- forking -----------------------------------------------------------------------------------------------
 
-async def _finished(future: Future[Any]) -> None:
-    """Wait until a running call has ended, however often the waiting itself is cancelled."""
-    done = asyncio.wrap_future(future)
-    while not done.done():  # not `future`, which is done a moment before the loop hears of it
-        try:
-            await asyncio.wait({done})
-        except asyncio.CancelledError:  # the caller re-raises the first one
-            continue
-    if not done.cancelled():
-        done.exception()  # a failure that nobody is left to hear is not "never retrieved"
+    def rest(self, until: float) -> None:
+        """Let calls end and none begin, as the process is about to fork; see `forks`."""
+        this = threading.get_ident()
+        with self._ended:
+            self._resting = True
+            self._ended.wait_for(lambda: not self._running or this in self._running, max(0.0, until - time.monotonic()))
+            self._at_rest = not self._running
+        if self._at_rest and not self._closed:
+            self._rest()
+
+    def go_on(self, *, in_child: bool) -> None:
+        """Let calls begin again."""
+        if in_child and not self._closed:
+            self._begin()
+            if self._at_rest:
+                self._renew()
+            elif self not in Engine.lost:
+                Engine.lost.append(self)
+        with self._ended:
+            self._resting = False
+            self._ended.notify_all()

@@ -10,11 +10,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 from langchain_agentmem.errors import NewerDatabase
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import migrations
-from langchain_agentmem.storage.sqlite import APPLICATION_ID, CHECKPOINT_PAGES, OLDEST_SQLITE
+from langchain_agentmem.storage.sqlite import APPLICATION_ID, CHECKPOINT_PAGES, OLDEST_SQLITE, address_to_read
 
 Level = Literal["ok", "note", "problem"]
 
@@ -58,15 +59,6 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def file_of(database: str) -> Path:
-    """Where the file of a database is.
-
-    Args:
-        database: A path, or a "file:" URI such as `file:agent.db?mode=ro`.
-    """
-    return Path(unquote(urlsplit(database).path) if database.startswith("file:") else database)
-
-
 def sqlite_itself() -> Iterator[Finding]:
     """The library that Python brings."""
     version = sqlite3.sqlite_version
@@ -105,7 +97,8 @@ def sqlite_file(path: Path) -> Iterator[Finding]:
             "Move it to a local disk, or use PostgreSQL.",
         )
     try:
-        address = f"file:{quote(str(path.absolute()))}?mode=ro"
+        address = address_to_read(str(path)) if not os.access(path.absolute().parent, os.W_OK) else None
+        address = address or f"file:{quote(os.fsencode(path.absolute()))}?mode=ro"
         with contextlib.closing(sqlite3.connect(address, uri=True, timeout=0)) as connection:
             yield from _inside(path, connection)
     except sqlite3.Error as error:
@@ -137,7 +130,7 @@ def known_schema(dialect: str, applied: set[str]) -> Finding:
         return Finding(
             "schema",
             "note",
-            f"{len(pending)} schema changes are missing, the first is {pending[0].name!r}.",
+            f"{len(pending)} schema changes are missing, the first is {safe_repr(pending[0].name)}.",
             "The next program that opens the database makes them; older versions of the package cannot open it then.",
         )
     return Finding("schema", "ok", f"up to date: {len(applied)} changes")
@@ -257,7 +250,7 @@ def _locks(path: Path) -> Finding:
     """Whether anybody writes now, and who has the file open."""
     others = _holders(path)
     who = f" Open in: {', '.join(others)}." if others else ""
-    if not os.access(path, os.W_OK):
+    if not os.access(path, os.W_OK) or not os.access(path.absolute().parent, os.W_OK):
         return Finding("locks", "ok", f"not tried, as the file may only be read.{who}")
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:

@@ -12,6 +12,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from langchain_agentmem.errors import NewerDatabase
+from langchain_agentmem.safe_repr import safe_repr
 
 RECORD = """create table if not exists agentmem_migration (name text primary key, applied_at bigint not null)"""
 
@@ -47,7 +48,7 @@ def pending(dialect: str, applied: set[str]) -> list[Migration]:
     known = {migration.name for migration in migrations(dialect)}
     if unknown := sorted(applied - known):
         raise NewerDatabase(
-            f"The database has the schema change {unknown[0]!r}, which this version of langchain-agentmem "
+            f"The database has the schema change {safe_repr(unknown[0])}, which this version of langchain-agentmem "
             "does not know. Upgrade the package to open it."
         )
     return [migration for migration in migrations(dialect) if migration.name not in applied]

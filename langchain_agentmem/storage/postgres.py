@@ -28,6 +28,7 @@ from langchain_agentmem.errors import (
     MissingExtra,
     StorageError,
 )
+from langchain_agentmem.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.storage import migrations
 from langchain_agentmem.storage.engine import Engine, Sizes
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
@@ -93,7 +94,7 @@ class PostgresEngine(Engine):
     """One PostgreSQL database.
 
     Args:
-        url: A `postgresql://` connection URI.
+        url: A `postgresql://` URL, or a connection string such as "host=localhost dbname=app".
         busy_timeout: Seconds to wait for a lock or for a connection of the pool.
         schema: Where the tables are.
 
@@ -109,14 +110,14 @@ class PostgresEngine(Engine):
     def __init__(self, url: str, *, busy_timeout: float = 60.0, schema: str = SCHEMA) -> None:
         super().__init__(writer_threads=POOL_SIZE)
         self.schema = schema
-        self.path = without_password(url)
+        self.path = address_of(url)
         self._url = url
         self._sql = {name: _prepared(sql) for name, sql in load(self.dialect).items()}
         self._busy_timeout = busy_timeout
-        with self._translated(), self._connection() as connection:
+        with self._in_use(), self._translated(), self._connection() as connection:
             self._prepare(connection)
         self._wrote = False
-        self._pool = Pool(self._session, size=POOL_SIZE, timeout=busy_timeout)
+        self._renew()
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -136,7 +137,7 @@ class PostgresEngine(Engine):
     def _run_at_once(self, make: Operation[T]) -> T:
         session = self._pool.spare()
         if session is None:
-            raise DatabaseBusy(f"No connection to {self.path!r} is free.")
+            raise DatabaseBusy(f"No connection to {safe_repr(self.path)} is free.")
         with self._translated():
             try:
                 session.begin(write=True, patience=_AT_ONCE)
@@ -171,7 +172,8 @@ class PostgresEngine(Engine):
                 raise
             if decided and write:
                 raise StorageError(
-                    f"The connection to {self.path!r} broke in the commit: it is not known whether this was written. "
+                    f"The connection to {safe_repr(self.path)} broke in the commit: it is not known whether "
+                    "this was written. "
                     "Read, and write again what is missing: under the same id, a message is never stored twice."
                 ) from error
             raise _ConnectionLostError from error
@@ -246,7 +248,7 @@ class PostgresEngine(Engine):
             return set()
         if "agentmem_migration" not in tables:
             raise ForeignDatabase(
-                f"The schema {self.schema!r} in {self.path!r} holds another program's tables "
+                f"The schema {safe_repr(self.schema)} in {safe_repr(self.path)} holds another program's tables "
                 f"({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a database of its own."
             )
         names = connection.execute(f"select name from {self.schema}.agentmem_migration").fetchall()  # noqa: S608
@@ -254,6 +256,12 @@ class PostgresEngine(Engine):
 
     def _close(self) -> None:
         self._pool.close()
+
+    def _rest(self) -> None:
+        """Sessions stay: a child has no more than their descriptors, and libpq ends none from there."""
+
+    def _renew(self) -> None:
+        self._pool = Pool(self._session, size=POOL_SIZE, timeout=self._busy_timeout)
 
     # -- care --------------------------------------------------------------------------------------------------
 
@@ -346,8 +354,12 @@ def translated(path: str) -> Iterator[None]:
     except psycopg.Error as error:
         for kind, ours in _ERRORS:
             if isinstance(error, kind):
-                raise ours(f"{' '.join((ours.__doc__ or '').split())} ({path!r}: {error})") from error
-        raise StorageError(f"The database {path!r} failed: {error}.") from error
+                raise ours(f"{ours()} ({safe_repr(path)}: {_said(error)})") from error
+        raise StorageError(f"The database {safe_repr(path)} failed: {_said(error)}.") from error
+
+
+def _said(error: psycopg.Error) -> str:
+    return without_passwords(str(error))
 
 
 @cache
@@ -356,10 +368,32 @@ def _prepared(sql: str) -> Prepared:
     return Prepared(text.encode(), names, returns_rows(sql))
 
 
-def without_password(url: str) -> str:
-    """The connection string as it may appear in errors and logs."""
+def address_of(url: str) -> str:
+    """Check what names a database, and give it as errors and logs may show it.
+
+    Args:
+        url: A URL, or a connection string.
+
+    Raises:
+        InvalidInput: It cannot be understood, or only otherwise than it was meant.
+    """
+    told = without_passwords(url)
+    if (problem := _misunderstood(url, has_password=told != url)) is None:
+        return told
+    raise InvalidInput(
+        f"This is no address of a PostgreSQL database: {safe_repr(told)}{problem}. Write "
+        "postgresql://user:password@host:5432/database, and in the user and the password %40 for @, %2F for /, "
+        "%3A for :, %23 for #, %3F for ?, %25 for % and %20 for a space."
+    )
+
+
+def _misunderstood(url: str, *, has_password: bool) -> str | None:
+    """Why an address cannot be used, if it cannot: what the driver says of one with a password may tell some of it."""
     try:
-        hidden = {"password": "***"} if "password" in psycopg.conninfo.conninfo_to_dict(url) else {}
-        return psycopg.conninfo.make_conninfo(url, **hidden)
-    except psycopg.ProgrammingError as error:
-        raise InvalidInput(f"This is no PostgreSQL URL: {error}.") from error
+        parts = psycopg.conninfo.conninfo_to_dict(url)
+    except (psycopg.Error, ValueError) as error:
+        return "" if has_password else f" ({str(error).strip()})"
+    # A password that holds a / or @ which is not escaped ends there, and its rest is taken for a host or a name.
+    port, elsewhere = str(parts.get("port", "")), f"{parts.get('host', '')}{parts.get('dbname', '')}"
+    strayed = "@" in elsewhere and "://" in url and "%40" not in url
+    return "" if strayed or not all(number.isdecimal() or not number for number in port.split(",")) else None

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator
 
 from langchain_agentmem.errors import MissingExtra
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.health import Finding, clocks, known_schema, vectors
-from langchain_agentmem.storage.postgres import SCHEMA, translated, without_password
+from langchain_agentmem.storage.postgres import SCHEMA, address_of, translated
 from langchain_agentmem.storage.postgres_tables import STAGE
 
 try:
@@ -34,13 +35,13 @@ def server(url: str) -> Iterator[Finding]:
     """The server and the database, as far as this user may look.
 
     Args:
-        url: A `postgresql://` URL.
+        url: A `postgresql://` URL, or a connection string.
 
     Raises:
         DatabaseBusy: Somebody else has locked a table.
         StorageError: The server cannot be reached.
     """
-    path = without_password(url)
+    path = address_of(url)
     with (
         translated(path),
         psycopg.connect(url, autocommit=True, row_factory=dict_row, connect_timeout=10) as connection,
@@ -54,7 +55,7 @@ def server(url: str) -> Iterator[Finding]:
             yield Finding(
                 "schema",
                 "problem",
-                f"The schema {SCHEMA!r} is another program's.",
+                f"The schema {safe_repr(SCHEMA)} is another program's.",
                 "Give langchain-agentmem a database of its own.",
             )
         elif not tables:
@@ -94,14 +95,14 @@ def _itself(connection: psycopg.Connection[DictRow]) -> Iterator[Finding]:
         yield Finding(
             "permissions",
             "problem",
-            f"This user may not make the schema {SCHEMA!r}.",
+            f"This user may not make the schema {safe_repr(SCHEMA)}.",
             "Let an owner run: grant create on database ... to ...",
         )
     elif row["uses"] is False:
         yield Finding(
             "permissions",
             "problem",
-            f"This user may not use the schema {SCHEMA!r}.",
+            f"This user may not use the schema {safe_repr(SCHEMA)}.",
             f"Connect as the user who made it, or let that user run: grant all on schema {SCHEMA} to ...",
         )
     else:

@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from langchain_agentmem.errors import DatabaseBusy, ForeignDatabase, MissingExtra
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.engine import Engine
-from langchain_agentmem.storage.postgres import SCHEMA, PostgresEngine, translated, without_password
+from langchain_agentmem.storage.postgres import SCHEMA, PostgresEngine, address_of, translated
 from langchain_agentmem.storage.tables import (
     ALWAYS,
     FETCHED,
@@ -138,12 +139,12 @@ class PostgresPlace:
     """The schema of a database, which is made under another name.
 
     Args:
-        url: A `postgresql://` URL.
+        url: A `postgresql://` URL, or a connection string.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.name = without_password(url)
+        self.name = address_of(url)
 
     def check(self, *, force: bool) -> None:
         """See that a copy may come here."""
@@ -164,7 +165,7 @@ class PostgresPlace:
         with self._connection() as connection:
             [row] = connection.execute("select pg_try_advisory_lock(%s) as alone", (_COPYING,)).fetchall()
             if not row["alone"]:
-                raise DatabaseBusy(f"Somebody else is copying to {self.name!r}. Wait until that is done.")
+                raise DatabaseBusy(f"Somebody else is copying to {safe_repr(self.name)}. Wait until that is done.")
             yield
 
     def open(self) -> PostgresEngine:
@@ -198,7 +199,9 @@ def _check(connection: psycopg.Connection[DictRow], name: str, *, force: bool) -
     rows = connection.execute("select tablename from pg_tables where schemaname = %s", (SCHEMA,)).fetchall()
     there = {row["tablename"] for row in rows}
     if there and "agentmem_migration" not in there:
-        raise ForeignDatabase(f"The schema {SCHEMA!r} of {name!r} is another program's. Give us a database of our own.")
+        raise ForeignDatabase(
+            f"The schema {safe_repr(SCHEMA)} of {safe_repr(name)} is another program's. Give us a database of our own."
+        )
     if force:
         return
     for table in TABLES:
@@ -207,4 +210,6 @@ def _check(connection: psycopg.Connection[DictRow], name: str, *, force: bool) -
                 f"select exists (select from {SCHEMA}.{table.name}) as filled"  # noqa: S608 - our own names
             ).fetchall()
             if row["filled"]:
-                raise Occupied(f"{name!r} holds memories already. Name another database, or replace it (force).")
+                raise Occupied(
+                    f"{safe_repr(name)} holds memories already. Name another database, or replace it (force)."
+                )

@@ -15,6 +15,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.steps import Statement
 
 DIALECTS = ("sqlite", "postgres")
@@ -54,7 +55,7 @@ def load(dialect: str) -> Mapping[str, str]:
             continue
         for name, sql in _split(file.read_text(encoding="utf-8")):
             if name in target:
-                raise ValueError(f"{' '.join(name)!r} stands twice (the second time in {stem!r})")
+                raise ValueError(f"{safe_repr(' '.join(name))} stands twice (the second time in {safe_repr(stem)})")
             target[name] = sql
     every = shared | own
 
@@ -134,7 +135,7 @@ class _Queries:
         self.__dict__.update((name, Query(name)) for name in load(DIALECTS[0]))
 
     def __getattr__(self, name: str) -> Query:
-        raise AttributeError(f"there is no query named {name!r} in storage/queries")
+        raise AttributeError(f"there is no query named {safe_repr(name)} in storage/queries")
 
 
 query = _Queries()

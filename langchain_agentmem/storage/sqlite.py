@@ -11,12 +11,13 @@ import contextlib
 import os
 import re
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
+from langchain_agentmem import forks
 from langchain_agentmem.errors import (
     AgentMemoryError,
     DatabaseBusy,
@@ -27,9 +28,10 @@ from langchain_agentmem.errors import (
     InvalidInput,
     StorageError,
 )
-from langchain_agentmem.files import whole_copy
+from langchain_agentmem.files import file_of, made_private, whole_copy
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import migrations
-from langchain_agentmem.storage.engine import Engine, Sizes
+from langchain_agentmem.storage.engine import FORKED, Engine, Sizes
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
 
@@ -55,6 +57,8 @@ _PAGES_BY_TABLE = """
 """
 
 _MEMORY_URI = re.compile(r"file:(:memory:|.*[?&]mode=memory)")
+_MAKES_FILE = re.compile(r"(?!file:).*|file:[^?]*(\?(?!.*(mode=r[ow](&|$)|vfs=|immutable=)).*)?", re.DOTALL)
+"""A path, or a URI that does not ask for a file that is there."""
 
 _ERRORS: dict[int, type[StorageError]] = {
     sqlite3.SQLITE_BUSY: DatabaseBusy,
@@ -68,6 +72,9 @@ _ERRORS: dict[int, type[StorageError]] = {
 
 class SqliteEngine(Engine):
     """One SQLite database.
+
+    A new file may be read by its owner only. One in a folder that may not be written is read as it is when it is
+    opened.
 
     Args:
         path: A file, a `file:` URI, or ":memory:".
@@ -86,7 +93,7 @@ class SqliteEngine(Engine):
 
     def __init__(self, path: str, *, synchronous: str = "NORMAL", busy_timeout: float = 60.0) -> None:
         if synchronous not in {"NORMAL", "FULL"}:
-            raise InvalidInput(f"synchronous must be 'NORMAL' or 'FULL', not {synchronous!r}.")
+            raise InvalidInput(f"synchronous must be 'NORMAL' or 'FULL', not {safe_repr(synchronous)}.")
         super().__init__(writer_threads=1)
         self.path = path
         self._in_memory = path == ":memory:" or bool(_MEMORY_URI.match(path))
@@ -94,16 +101,17 @@ class SqliteEngine(Engine):
         self._synchronous = synchronous
         self._busy_timeout = busy_timeout
         self._sql = load(self.dialect)
-        self._writing = threading.RLock()
+        # Connections are opened when they are needed, wherever the process is by then.
+        self._file = path if path == ":memory:" or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100
+        self._writing = forks.rlock()
         self._idle: list[sqlite3.Connection] = []
-        with self._translated():
-            self._writer = self._connect()
-            try:
-                self._prepare(self._writer)
-            except BaseException:
-                self._writer.close()
-                raise
-        self._changes = self._writer.total_changes
+        self._address = self._file
+        self._opened: sqlite3.Connection | None = None
+        if self.lasting and self._file in {each._file for each in Engine.lost if isinstance(each, SqliteEngine)}:  # noqa: SLF001
+            raise StorageError(FORKED)
+        with self._in_use(), self._translated():
+            self._opened = self._first_opened()
+            self._changes = self._opened.total_changes
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -117,10 +125,10 @@ class SqliteEngine(Engine):
 
     def _run_at_once(self, make: Operation[T]) -> T:
         if not self._writing.acquire(blocking=False):
-            raise DatabaseBusy(f"Another thread is writing to {self.path!r}.")
+            raise DatabaseBusy(f"Another thread is writing to {safe_repr(self.path)}.")
         try:
             if self._writer.in_transaction:  # of this very thread, which was interrupted by a finalizer
-                raise DatabaseBusy(f"This thread is writing to {self.path!r}.")
+                raise DatabaseBusy(f"This thread is writing to {safe_repr(self.path)}.")
             with self._translated(), self._not_waiting() as connection:
                 return self._transaction(connection, make, "begin immediate")
         finally:
@@ -129,7 +137,7 @@ class SqliteEngine(Engine):
     @property
     def wrote(self) -> bool:
         """Whether any row was written since the engine was opened."""
-        return self._writer.total_changes != self._changes
+        return (0 if self._opened is None else self._opened.total_changes) != self._changes
 
     def rehearse(self, make: Operation[T]) -> T:
         """Run an operation that writes, and take back all that it did."""
@@ -181,13 +189,42 @@ class SqliteEngine(Engine):
 
     # -- opening and closing -----------------------------------------------------------------------------------
 
+    @property
+    def _writer(self) -> sqlite3.Connection:
+        """The connection that writes."""
+        if self._opened is None:
+            self._opened = self._connect()
+        return self._opened
+
+    def _first_opened(self) -> sqlite3.Connection:
+        """The connection that writes, on a file that is ours and up to date."""
+        if _MAKES_FILE.fullmatch(self.path) and not self._in_memory:
+            made_private(file_of(self._file))
+        try:
+            return self._prepared()
+        except sqlite3.OperationalError as error:
+            address = None if self._in_memory else address_to_read(self._file)
+            if address is None or _code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+                raise
+            self._address = address
+            return self._prepared()
+
+    def _prepared(self) -> sqlite3.Connection:
+        connection = self._connect()
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self.path,
+            self._address,
             timeout=self._busy_timeout,
             isolation_level=None,
             check_same_thread=False,
-            uri=self.path.startswith("file:"),
+            uri=self._address.startswith("file:"),
             cached_statements=256,
         )
         connection.row_factory = sqlite3.Row
@@ -243,16 +280,16 @@ class SqliteEngine(Engine):
             raise
 
     def _applied(self, connection: sqlite3.Connection) -> set[str]:
-        tables = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
+        tables = {str(name) for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
         if not tables:
             return set()
         owner = connection.execute("pragma application_id").fetchone()[0]
         if owner != APPLICATION_ID or "agentmem_migration" not in tables:
             raise ForeignDatabase(
-                f"{self.path!r} holds another program's tables ({', '.join(sorted(tables)[:3])}). "
+                f"{safe_repr(self.path)} holds another program's tables ({', '.join(sorted(tables)[:3])}). "
                 "Give langchain-agentmem a file of its own."
             )
-        return {name for (name,) in connection.execute("select name from agentmem_migration")}
+        return {str(name) for (name,) in connection.execute("select name from agentmem_migration")}
 
     def _patiently(self, attempt: Callable[[], object]) -> None:
         """Changing the journal mode ignores the busy timeout, so two processes that create one file must wait here."""
@@ -270,9 +307,26 @@ class SqliteEngine(Engine):
     def _close(self) -> None:
         """Close what nobody uses. A reader that is at work closes its connection itself when it comes back."""
         with self._writing:
-            self._writer.close()
+            if self._opened is not None:
+                self._opened.close()
             while self._idle:
                 self._idle.pop().close()
+
+    def _rest(self) -> None:
+        """Close all connections but those of a database in memory, of which the child has a copy.
+
+        What a child opens anew beside a connection that it has from its parent would share that one's locks, which the
+        system does not count as the child's: when the parent closed its own, the child's writes would be lost.
+        """
+        if self._in_memory:
+            return
+        if self._opened is not None:
+            self._changes -= self._opened.total_changes
+        self._close()
+        self._opened = None
+
+    def _renew(self) -> None:
+        """There is no connection of the parent left."""
 
     # -- care --------------------------------------------------------------------------------------------------
 
@@ -403,7 +457,7 @@ class SqliteEngine(Engine):
         with self._in_use(), self._translated(), self._reader() as source:
             own = source.execute("select file from pragma_database_list where name = 'main'").fetchone()[0]
             if own and path.exists() and path.samefile(own):
-                raise InvalidInput(f"{str(path)!r} is the database itself: give the copy a name of its own.")
+                raise InvalidInput(f"{safe_repr(str(path))} is the database itself: give the copy a name of its own.")
             with whole_copy(path) as copy, contextlib.closing(sqlite3.connect(copy)) as target:
                 source.backup(target)
         return True
@@ -427,6 +481,8 @@ class SqliteEngine(Engine):
             yield
         except sqlite3.Error as error:
             raise self._translate(error) from error
+        except UnicodeDecodeError as error:
+            raise DatabaseUnreadable(f"{DatabaseUnreadable()} ({safe_repr(self.path)}: {error})") from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidInput(f"A value cannot be stored in the database: {error}.") from error
 
@@ -434,14 +490,45 @@ class SqliteEngine(Engine):
         code = _code(error)
         if code == sqlite3.SQLITE_CANTOPEN:
             if Path(self.path).is_dir():
-                return DatabaseUnreadable(f"{self.path!r} is a folder. Name a file in it.")
-            folder = Path(os.path.abspath(self.path)).parent  # noqa: PTH100 - the path may be a URI
+                return DatabaseUnreadable(f"{safe_repr(self.path)} is a folder. Name a file in it.")
+            folder = file_of(self.path).absolute().parent
+            if has_log(file_of(self.path)):
+                return DatabaseUnreadable(
+                    f"{safe_repr(self.path)} cannot be read here: its log holds what was written last, and SQLite "
+                    f"needs to write beside it. Allow that in the folder {safe_repr(str(folder))}, or have a program "
+                    "that may write there open it and close it again."
+                )
             return DatabaseUnreadable(
-                f"{self.path!r} cannot be opened. Check that the folder {str(folder)!r} exists and may be used."
+                f"{safe_repr(self.path)} cannot be opened. Check that the folder {safe_repr(str(folder))} "
+                "exists and may be used."
             )
         if kind := _ERRORS.get(code):
-            return kind(f"{' '.join((kind.__doc__ or '').split())} ({self.path!r}: {error})")
-        return StorageError(f"The database {self.path!r} failed: {error}.")
+            return kind(f"{kind()} ({safe_repr(self.path)}: {error})")
+        return StorageError(f"The database {safe_repr(self.path)} failed: {error}.")
+
+
+def has_log(file: Path) -> bool:
+    """Whether the last commits to a database are not in its file yet, but in a log beside it."""
+    return any(log.exists() and log.stat().st_size for log in (Path(f"{file}-wal"), Path(f"{file}-journal")))
+
+
+def address_to_read(path: str) -> str | None:
+    """How a file is read in a folder that may not be written, where SQLite cannot make what it shares with others.
+
+    It is read as if nobody ever wrote it.
+
+    Args:
+        path: Its path or `file:` URI.
+
+    Returns:
+        A URI. None where there is no such file, or a log beside it that would be overlooked.
+    """
+    file = file_of(path)
+    if not file.is_file() or has_log(file):
+        return None
+    if path.startswith("file:"):
+        return f"{path}{'&' if '?' in path else '?'}immutable=1"
+    return f"file:{quote(os.fsencode(file.absolute()))}?immutable=1"
 
 
 def _code(error: sqlite3.Error) -> int:

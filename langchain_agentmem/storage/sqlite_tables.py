@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from langchain_agentmem.errors import DatabaseBusy, ForeignDatabase, InvalidInput
-from langchain_agentmem.files import path_of_file
+from langchain_agentmem.files import made_private, path_of_file
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.engine import Engine
-from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine
+from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine, has_log
 from langchain_agentmem.storage.tables import (
     ALWAYS,
     FETCHED,
@@ -134,9 +135,9 @@ def copied_file(file: Path, place: Path) -> None:
     Raises:
         InvalidInput: It cannot be read, or not written there.
     """
-    logs = [Path(f"{file}{suffix}") for suffix in ("-wal", "-journal")]
     try:
-        if any(log.exists() and log.stat().st_size for log in logs):
+        made_private(place)
+        if has_log(file):
             with (
                 contextlib.closing(sqlite3.connect(file)) as source,
                 contextlib.closing(sqlite3.connect(place)) as made,
@@ -145,7 +146,7 @@ def copied_file(file: Path, place: Path) -> None:
         else:
             shutil.copyfile(file, place)
     except (OSError, sqlite3.Error) as error:
-        raise InvalidInput(f"{str(file)!r} cannot be copied to {str(place)!r}: {error}.") from error
+        raise InvalidInput(f"{safe_repr(str(file))} cannot be copied to {safe_repr(str(place))}: {error}.") from error
 
 
 class SqlitePlace:
@@ -160,14 +161,16 @@ class SqlitePlace:
 
     def __init__(self, path: str) -> None:
         if path == ":memory:" or path.startswith("file:"):
-            raise InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {path!r}.")
+            raise InvalidInput(
+                f"A copy goes to the path of a file or to a postgresql:// URL, not to {safe_repr(path)}."
+            )
         self._target = path_of_file(path)
         self._made = Path(f"{self._target}.copying")
         self.name = str(self._target)
         if self._target.is_dir():
-            raise InvalidInput(f"{self.name!r} is a folder. Name a file in it.")
+            raise InvalidInput(f"{safe_repr(self.name)} is a folder. Name a file in it.")
         if not self._target.absolute().parent.is_dir():
-            raise InvalidInput(f"The folder of {self.name!r} does not exist.")
+            raise InvalidInput(f"The folder of {safe_repr(self.name)} does not exist.")
 
     def check(self, *, force: bool) -> None:
         """See that a copy may come here."""
@@ -179,12 +182,16 @@ class SqlitePlace:
         with self._target.open("rb") as file:
             begins = file.read(_OWNER.stop)
         if not begins.startswith(_HEADER) or int.from_bytes(begins[_OWNER]) != APPLICATION_ID:
-            raise ForeignDatabase(f"{self.name!r} is not ours to replace: it is no database of langchain-agentmem.")
+            raise ForeignDatabase(
+                f"{safe_repr(self.name)} is not ours to replace: it is no database of langchain-agentmem."
+            )
         if force:  # whatever is in it; it may be damaged
             return
         with contextlib.closing(SqliteEngine(self.name)) as engine, reading(engine) as rows:
             if any(rows.count(table) for table in TABLES if table.name not in ALWAYS):
-                raise Occupied(f"{self.name!r} holds memories already. Name another file, or replace it (force).")
+                raise Occupied(
+                    f"{safe_repr(self.name)} holds memories already. Name another file, or replace it (force)."
+                )
 
     def is_of(self, engine: Engine) -> bool:
         """Whether this is where an open database is."""
@@ -199,6 +206,7 @@ class SqlitePlace:
         """SQLite's own lock on a file that holds nothing: the system lets go of it when the process dies."""
         lock = Path(f"{self._made}-lock")
         with self._written():
+            made_private(lock)
             connection = sqlite3.connect(lock, timeout=0, isolation_level=None)
         with contextlib.closing(connection):
             with self._written():
@@ -224,13 +232,17 @@ class SqlitePlace:
         self.check(force=force)
         log = Path(f"{self._target}-wal")
         if log.exists() and log.stat().st_size and not force:
-            raise InvalidInput(f"{self.name!r} is in use: its write-ahead log holds commits. Close it and go on.")
+            raise InvalidInput(
+                f"{safe_repr(self.name)} is in use: its write-ahead log holds commits. Close it and go on."
+            )
         beside = Path(f"{self._made}-wal")
         if beside.exists() and beside.stat().st_size:
-            raise DatabaseBusy(f"{str(self._made)!r} is in use. Close whatever reads it and go on.")
+            raise DatabaseBusy(f"{safe_repr(str(self._made))} is in use. Close whatever reads it and go on.")
         with self._written():
             with self._made.open("rb+") as file:
                 os.fsync(file.fileno())
+            if self._target.exists():
+                shutil.copymode(self._target, self._made)
             # Older logs go first, or SQLite would take them for the new file's.
             for suffix in _BESIDE:
                 Path(f"{self._target}{suffix}").unlink(missing_ok=True)
@@ -243,5 +255,9 @@ class SqlitePlace:
             yield
         except (OSError, sqlite3.OperationalError) as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-                raise DatabaseBusy(f"Somebody else is copying to {self.name!r}. Wait until that is done.") from error
-            raise InvalidInput(f"{self.name!r} cannot be written: {error}. Check who may use its folder.") from error
+                raise DatabaseBusy(
+                    f"Somebody else is copying to {safe_repr(self.name)}. Wait until that is done."
+                ) from error
+            raise InvalidInput(
+                f"{safe_repr(self.name)} cannot be written: {error}. Check who may use its folder."
+            ) from error

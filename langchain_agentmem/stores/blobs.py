@@ -26,9 +26,11 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.stores import BaseStore
 
 from langchain_agentmem import blobs
+from langchain_agentmem.apart import aside
 from langchain_agentmem.database import Database, Outputs, database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import Namespace, namespace_of, path_of, resolve
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Operation
 from langchain_agentmem.tracing import Thunk, brief
 
@@ -68,7 +70,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         return namespace_of(self._path)
 
     def __repr__(self) -> str:
-        return f"AgentMemoryByteStore({self._database.engine.path!r}, {self.namespace!r})"
+        return f"AgentMemoryByteStore({safe_repr(self._database.engine.path)}, {safe_repr(self.namespace)})"
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -89,7 +91,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     async def amget(self, keys: Sequence[str]) -> list[bytes | None]:
         """`mget`, awaited."""
-        wanted = _keys(keys)
+        wanted = await aside(_keys, keys)
         return await self._database.aread("bytes.get", self._getting(wanted), self._shown(wanted), _found)
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
@@ -127,7 +129,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     async def amset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
         """`mset`, awaited."""
-        values = _pairs(key_value_pairs)
+        values = await aside(_pairs, key_value_pairs)
         await self._database.awrite("bytes.set", self._putting(values), self._shown(values), _written(values))
 
     def mdelete(self, keys: Sequence[str]) -> None:
@@ -145,7 +147,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     async def amdelete(self, keys: Sequence[str]) -> None:
         """`mdelete`, awaited."""
-        given = _keys(keys)
+        given = await aside(_keys, keys)
         await self._database.awrite("bytes.delete", self._removing(given), self._shown(given), _removed(given))
 
     # -- plumbing ----------------------------------------------------------------------------------------------
@@ -217,7 +219,7 @@ def _keys(keys: Any) -> list[str]:
 
 def _key(key: Any) -> str:
     if not isinstance(key, str):
-        raise InvalidInput(f"A key is a string, not {type(key).__name__} ({key!r:.100}).")
+        raise InvalidInput(f"A key is a string, not {type(key).__name__} ({safe_repr(key)}).")
     return key
 
 
@@ -227,10 +229,12 @@ def _pairs(pairs: Any) -> dict[str, bytes]:
     values: dict[str, bytes] = {}
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004 - a pair
-            raise InvalidInput(f"Keys and values come as pairs, (key, value), not as {pair!r:.100}.")
+            raise InvalidInput(f"Keys and values come as pairs, (key, value), not as {safe_repr(pair)}.")
         key, value = pair
         if not isinstance(value, bytes):
-            raise InvalidInput(f"The value of {key!r:.100} must be bytes, not {type(value).__name__}: encode it first.")
+            raise InvalidInput(
+                f"The value of {safe_repr(key)} must be bytes, not {type(value).__name__}: encode it first."
+            )
         values[_key(key)] = value
     return values
 

@@ -72,13 +72,23 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.model import Retention
 from langchain_agentmem.namespaces import id_of, path_of, range_of, resolve, running_config
 from langchain_agentmem.rewinding import whole as memories
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.stores import checkpoint_steps, history
 from langchain_agentmem.stores.adopting import Adoption
 from langchain_agentmem.stores.checkpoint_steps import CheckpointStep, CheckpointSteps
 from langchain_agentmem.stores.classes import serializer
 from langchain_agentmem.stores.coding import Coding, Rows, in_order
-from langchain_agentmem.stores.configs import Ready, address, config_of, listed, readable, text_of
+from langchain_agentmem.stores.configs import (
+    Ready,
+    address,
+    check_checkpoint,
+    check_writes,
+    config_of,
+    listed,
+    readable,
+    text_of,
+)
 from langchain_agentmem.stores.history import CheckpointHistory
 from langchain_agentmem.stores.importing import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.stores.listing import Listing
@@ -154,7 +164,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         self.database: Database = database_of(memory)
         self.retention = retention if retention is not None else getattr(memory, "retention", None)
         if not isinstance(self.retention, Retention | None):
-            raise InvalidInput(f"retention must be a Retention, not {self.retention!r:.100}.")
+            raise InvalidInput(f"retention must be a Retention, not {safe_repr(self.retention)}.")
         self._followers = tuple(followers)
         self._coding = Coding(self.database.measures)
         self.database.remembering.add(self._coding)
@@ -305,7 +315,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         found = await self.database.aread(
             "thread.history", lambda: history.looking(wanted), lambda: history.given(wanted), history.shown
         )
-        return history.told(found, wanted, self.serde)
+        told: CheckpointHistory = await self._in_thread(history.told, found, wanted, self.serde)
+        return told
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -317,7 +328,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             channels: The names of the channels.
         """
         at, ns, name = address(config)
-        wanted = tuple(dict.fromkeys(channels))
+        wanted = tuple(dict.fromkeys(text_of(each, "channel") for each in listed(channels, "channel")))
         if not wanted:
             return {}
         led = self._read(lambda: log.delta_history(at, ns, name, wanted, self._coding.prototypes.take), at, name)
@@ -566,8 +577,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     def _pruning(self, thread_ids: Sequence[str], strategy: str, removed: Removed) -> Sequence[Callable[[], bool]]:
         """What a pruning does, in functions that say whether they must be called again."""
-        if strategy not in {"keep_latest", "delete"}:
-            raise InvalidInput(f"There is no strategy {strategy!r}; there are 'keep_latest' and 'delete'.")
+        if not isinstance(strategy, str) or strategy not in {"keep_latest", "delete"}:
+            raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
         low, high = range_of(resolve(None))
         jobs: Jobs = []
         for name in [id_of(thread_id, "thread") for thread_id in listed(thread_ids, "thread")]:
@@ -602,6 +613,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         LangGraph goes on while a checkpoint is being stored, and the next node may change what is in it.
         """
         at, ns, parent = address(config)
+        check_checkpoint(checkpoint, metadata, new_versions)
         told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
         given = checkpoint["channel_values"]
         values = {text_of(name, "channel"): given[name] for name in new_versions if name in given}
@@ -643,6 +655,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         at, ns, name = address(config)
         if name is None:
             raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
+        check_writes(writes)
         rows: Rows = [
             {
                 "task": text_of(task_id, "task"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -11,7 +10,9 @@ from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from langchain_agentmem import forks
 from langchain_agentmem.measures import Measures
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.stores.configs import config_of, readable, storable, text_of
 from langchain_agentmem.threads import log
 from langchain_agentmem.threads.head import fold, unfold, versions_of, written
@@ -46,7 +47,7 @@ class Coding:
         self._measures = measures
         self._stamps = Stamps()
         self._places: dict[ThreadAt, Place] = {}
-        self._remembering = threading.Lock()
+        self._remembering = forks.lock()
 
     def plan(
         self,
@@ -76,7 +77,7 @@ class Coding:
             draft = Draft(serde, self._stamps, place, listing=listing)
             recipes = []
             for channel, value in values:
-                with storable(at, f"channel {channel!r}"):
+                with storable(at, f"channel {safe_repr(channel)}"):
                     recipes.append(draft.recipe(value))
             return log.Planned(draft, rows, recipes)
 

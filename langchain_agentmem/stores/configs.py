@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
-from langchain_agentmem.namespaces import CONFIG_KEY, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.namespaces import CONFIG_KEY, config_given, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.stores import classes
 from langchain_agentmem.threads.lines import OWN_LINE, ThreadAt
 from langchain_agentmem.threads.recipe import Damaged
@@ -38,6 +39,9 @@ class Answer(int):
         return self._value
 
 
+_PAIR = 2
+
+
 class readable:  # noqa: N801 - it reads as a function
     """A block in which damage becomes an error that names the thread and the checkpoint.
 
@@ -60,9 +64,10 @@ class readable:  # noqa: N801 - it reads as a function
         classes.reading.ours = False
         if isinstance(error, Exception if self._decoding else Damaged) and not isinstance(error, AgentMemoryError):
             name = self._name or getattr(error, "checkpoint", None)
-            which = "newest checkpoint" if name is None else f"checkpoint {name!r}"
+            which = "newest checkpoint" if name is None else f"checkpoint {safe_repr(name)}"
             raise CheckpointUnreadable(
-                f"The {which} of the thread {self._at.name!r} cannot be read: it is damaged, or was written with "
+                f"The {which} of the thread {safe_repr(self._at.name)} cannot be read: it is damaged, or was "
+                "written with "
                 f"another serializer ({type(error).__name__}: {error})."
             ) from error
 
@@ -86,7 +91,7 @@ class storable:  # noqa: N801 - it reads as a function
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, AgentMemoryError):
             raise InvalidInput(
-                f"The {self._what} of the thread {self._at.name!r} holds what cannot be stored "
+                f"The {self._what} of the thread {safe_repr(self._at.name)} holds what cannot be stored "
                 f"({type(error).__name__}: {error})."
             ) from error
 
@@ -101,7 +106,7 @@ def address(config: RunnableConfig, *, whole_thread: bool = False) -> tuple[Thre
     Raises:
         InvalidInput: It names no thread, or something that cannot be an id.
     """
-    configurable = (config or {}).get("configurable") or {}
+    configurable = (config_given(config) or {}).get("configurable") or {}
     if "thread_id" not in configurable:
         raise InvalidInput('A checkpointer needs config["configurable"]["thread_id"].')
     at = ThreadAt(path_of(resolve(None, config)), id_of(configurable["thread_id"], "thread"))
@@ -119,8 +124,37 @@ def text_of(value: Any, what: str, *, empty: bool = False) -> str:
         InvalidInput: It is no text, or one that no database can keep.
     """
     if not isinstance(value, str) or "\0" in value or not (value or empty):
-        raise InvalidInput(f"{value!r:.100} cannot be the id of a {what}.")
+        raise InvalidInput(f"{safe_repr(value)} cannot be the id of a {what}.")
     return value
+
+
+def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
+    """Check what a checkpointer is to put.
+
+    Raises:
+        InvalidInput: It is no checkpoint, or what goes with it is no dictionary.
+    """
+    for what, given in (("checkpoint", checkpoint), ("metadata", metadata), ("new_versions", new_versions)):
+        if not isinstance(given, Mapping):
+            raise InvalidInput(f"{what} must be a dictionary, not {safe_repr(given)}.")
+    text_of(checkpoint.get("id"), "checkpoint")
+    for what in ("channel_values", "channel_versions"):
+        if not isinstance(checkpoint.get(what), Mapping):
+            raise InvalidInput(f"A checkpoint has a dictionary of {what}, not {safe_repr(checkpoint.get(what))}.")
+
+
+def check_writes(writes: Any) -> None:
+    """Check what a task is said to have written.
+
+    Raises:
+        InvalidInput: It is no list of pairs.
+    """
+    if not isinstance(writes, list | tuple) or not all(
+        isinstance(each, list | tuple) and len(each) == _PAIR for each in writes
+    ):
+        raise InvalidInput(
+            f"writes must be a list of channels with values, [(channel, value)], not {safe_repr(writes)}."
+        )
 
 
 def listed(values: Any, what: str) -> list[Any]:
@@ -130,7 +164,7 @@ def listed(values: Any, what: str) -> list[Any]:
         InvalidInput: It is no list, or a single text, each letter of which would be taken for one of them.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidInput(f"Give a list of {what}s, not {values!r:.100}.")
+        raise InvalidInput(f"Give a list of {what}s, not {safe_repr(values)}.")
     return list(values)
 
 

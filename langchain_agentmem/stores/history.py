@@ -13,6 +13,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations.log import ALL
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.stores.coding import value_of
@@ -67,7 +68,7 @@ def asked(config: RunnableConfig, limit: int | None) -> Asked:
         InvalidInput: The config names no thread, or the limit is no number.
     """
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise InvalidInput(f"limit must be a whole number, 0 or more, not {limit!r:.100}.")
+        raise InvalidInput(f"limit must be a whole number, 0 or more, not {safe_repr(limit)}.")
     at, ns, _ = address(config)
     return Asked(at, ns, ALL if limit is None else limit)
 

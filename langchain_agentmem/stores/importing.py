@@ -9,6 +9,9 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.events import listener_given
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.stores.configs import listed
 
 
@@ -44,6 +47,7 @@ def import_checkpoints(
         thread_ids: Only these threads; None for all.
         progress: Is told how far it is.
     """
+    _check_saver(saver)
     count = _Count(progress)
     for config in _configs(thread_ids):
         for found in saver.list(config):
@@ -58,6 +62,7 @@ async def aimport_checkpoints(
     progress: Progress,
 ) -> ImportReport:
     """`import_checkpoints`, awaited."""
+    _check_saver(saver)
     count = _Count(progress)
     for config in _configs(thread_ids):
         async for found in saver.alist(config):
@@ -65,9 +70,14 @@ async def aimport_checkpoints(
     return count.report()
 
 
+def _check_saver(given: Any) -> None:
+    if not callable(getattr(given, "list", None)) or not callable(getattr(given, "alist", None)):
+        raise InvalidInput(f"Threads are imported from another checkpointer, not from {safe_repr(given)}.")
+
+
 class _Count:
     def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+        self._progress = listener_given(progress, "progress")
         self._threads: set[str] = set()
         self._counts = {True: 0, False: 0}
 

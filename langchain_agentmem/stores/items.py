@@ -45,6 +45,7 @@ from langchain_agentmem.items import store
 from langchain_agentmem.items.shared import Items, SharedItems
 from langchain_agentmem.items.store import PAGE
 from langchain_agentmem.items.values import ttl_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.stores.configs import Answer, Ready
 from langchain_agentmem.stores.serving import ItemStore
 from langchain_agentmem.stores.sweeping import Ending, Sweeper
@@ -119,7 +120,7 @@ class AgentMemoryStore(Closing, ItemStore):
             self.database.close()
 
     def __repr__(self) -> str:
-        return f"AgentMemoryStore({self.database.engine.path!r})"
+        return f"AgentMemoryStore({safe_repr(self.database.engine.path)})"
 
     # -- expiry ------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.items.filters import under
-from langchain_agentmem.namespaces import range_of, resolve
+from langchain_agentmem.namespaces import config_given, range_of, resolve
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.stores.checkpoint_steps import CheckpointStep
 from langchain_agentmem.stores.coding import Coding, value_of
@@ -72,11 +73,11 @@ class Listing:
         self._given = config["configurable"]["thread_id"] if config else None
         self._low, self._high = range_of(resolve(None, config))
         self._wanted = wanted or {}
-        self._before = ((before or {}).get("configurable") or {}).get("checkpoint_id")
+        self._before = ((config_given(before) or {}).get("configurable") or {}).get("checkpoint_id")
         if not isinstance(self._wanted, Mapping):
-            raise InvalidInput(f"filter must be a dictionary, not {wanted!r:.100}.")
+            raise InvalidInput(f"filter must be a dictionary, not {safe_repr(wanted)}.")
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
-            raise InvalidInput(f"limit must be a whole number, not {limit!r:.100}.")
+            raise InvalidInput(f"limit must be a whole number, not {safe_repr(limit)}.")
         self._limit = limit
 
     def pages(self) -> Iterator[Sequence[CheckpointTuple]]:

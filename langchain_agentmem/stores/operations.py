@@ -33,6 +33,7 @@ from langchain_agentmem.items.store import Draft, Place, Stored
 from langchain_agentmem.items.values import key_of, plain_view, read, text_of, ttl_of, whole_text, written
 from langchain_agentmem.namespaces import Namespace, namespace_of, path_of, range_of
 from langchain_agentmem.retrieval.vectors import Near
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.stores import telling
 
@@ -79,6 +80,8 @@ class Batch:
         self._lists: dict[int, tuple[ListNamespacesOp, str, str]] = {}
         self._changes: dict[Place, Draft | None] = {}
         self._ops: list[Op] = []
+        if not isinstance(ops, Iterable):
+            raise InvalidInput(f"A batch is of several operations, not {safe_repr(ops)}.")
         for number, op in enumerate(ops):
             self._add(number, op)
             self._ops.append(op)
@@ -175,7 +178,7 @@ class Batch:
             place = Place(_path(op.namespace), key_of(op.key))
             self._changes[place] = None if op.value is None else self._draft(op)
         else:
-            raise InvalidInput(f"Unknown operation {op!r:.100}: give GetOp, SearchOp, PutOp or ListNamespacesOp.")
+            raise InvalidInput(f"Unknown operation {safe_repr(op)}: give GetOp, SearchOp, PutOp or ListNamespacesOp.")
 
     def _refresh(self, given: bool | None) -> bool:  # noqa: FBT001 - as LangGraph has it
         return self._ttl.get("refresh_on_read", True) if given is None else bool(given)
@@ -209,7 +212,9 @@ def checked_fields(name: str, fields: Any) -> Fields | None:
     """
     paths = (fields,) if isinstance(fields, str) else fields
     if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
-        raise InvalidInput(f"{name} must be a list of paths such as 'title' or 'parts[*].text', not {fields!r:.100}.")
+        raise InvalidInput(
+            f"{name} must be a list of paths such as 'title' or 'parts[*].text', not {safe_repr(fields)}."
+        )
     return None if tuple(paths) == (WHOLE,) else tuple(paths)
 
 
@@ -254,7 +259,7 @@ def _listed(op: ListNamespacesOp) -> tuple[str, str]:
     low, high = range_of(())
     for condition in op.match_conditions or ():
         if not isinstance(condition, MatchCondition) or condition.match_type not in {"prefix", "suffix"}:
-            raise InvalidInput(f"Unsupported match {condition!r:.100}: match_type is 'prefix' or 'suffix'.")
+            raise InvalidInput(f"Unsupported match {safe_repr(condition)}: match_type is 'prefix' or 'suffix'.")
         with _namespaces():
             path_of(condition.path)
         if condition.match_type == "prefix":
@@ -284,7 +289,7 @@ def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
 
 def _number(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
-        raise InvalidInput(f"{name} must be a whole number from 0 to {MOST}, not {value!r:.100}.")
+        raise InvalidInput(f"{name} must be a whole number from 0 to {MOST}, not {safe_repr(value)}.")
     return value
 
 

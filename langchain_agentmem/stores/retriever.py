@@ -53,8 +53,10 @@ from pydantic import Field, ValidationError
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import Message
+from langchain_agentmem.namespaces import config_given
 from langchain_agentmem.retrieval.ranking import Weights
 from langchain_agentmem.retrieval.search import Recollection
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.searches import Asked, sought
 
 _LANGCHAINS = {"verbose", "run_id"}
@@ -97,7 +99,7 @@ class AgentMemoryRetriever(BaseRetriever):
 
     def __init__(self, **given: Any) -> None:
         if unknown := sorted(given.keys() - type(self).model_fields - {"k"}):
-            raise InvalidInput(f"A retriever takes no {unknown[0]!r}; it takes {', '.join(_ARGUMENTS)}.")
+            raise InvalidInput(f"A retriever takes no {safe_repr(unknown[0])}; it takes {', '.join(_ARGUMENTS)}.")
         memory: Any = given.get("memory")
         if not isinstance(getattr(memory, "database", None), Database) or not hasattr(memory, "search"):
             raise InvalidInput(f"memory must be an AgentMemory, not {type(memory).__name__}: use memory.retriever(…).")
@@ -145,7 +147,7 @@ class AgentMemoryRetriever(BaseRetriever):
 
     def _own(self, config: RunnableConfig | None) -> RunnableConfig:
         """The config of a search, with the tags and the metadata of the retriever."""
-        complete = ensure_config(config)
+        complete = ensure_config(config_given(config))
         tags = [*(complete.get("tags") or ()), *(self.tags or ())]
         metadata = {**(complete.get("metadata") or {}), **self._get_ls_params(), **(self.metadata or {})}
         return merge_configs(complete, {"tags": tags, "metadata": metadata})
@@ -154,7 +156,7 @@ class AgentMemoryRetriever(BaseRetriever):
         """What to search with, in this call."""
         changed = {name: value for name, value in _with_limit(changes).items() if name not in _LANGCHAINS}
         if unknown := sorted(changed.keys() - set(_ARGUMENTS)):
-            raise InvalidInput(f"A search takes no {unknown[0]!r}; it takes {', '.join(_ARGUMENTS)}.")
+            raise InvalidInput(f"A search takes no {safe_repr(unknown[0])}; it takes {', '.join(_ARGUMENTS)}.")
         return {name: getattr(self, name) for name in _ARGUMENTS} | changed
 
 

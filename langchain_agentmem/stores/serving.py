@@ -9,11 +9,13 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig, ensure_embeddings
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.items.shared import Items
 from langchain_agentmem.items.values import ttl_of
 from langchain_agentmem.retrieval.search import inquiry
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.stores import telling
 from langchain_agentmem.stores.operations import Batch, Fields, checked_fields
 from langchain_agentmem.tracing import RunType, Step
@@ -80,7 +82,7 @@ class ItemStore(BaseStore):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """`batch`, awaited."""
-        batch, opened = self._batch(ops), self._opened()
+        batch, opened = await aside(self._batch, ops), self._opened()
         now, tail = self.database.now(), self.database.tail
         async with self._step(batch) as step:
             if (embedder := self.database.embedder) is not None and batch.asks:
@@ -95,7 +97,7 @@ class ItemStore(BaseStore):
         if found.touched and not batch.writes:
             with contextlib.suppress(DatabaseReadOnly, StepIsOver):
                 await self.database.engine.awrite(lambda: opened().touch(found.touched, now=now, tail=tail))
-        return batch.answers(found)
+        return await aside(batch.answers, found)
 
     def _opened(self) -> Callable[[], Items]:
         """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""
@@ -120,10 +122,10 @@ def _index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
     if index is None:
         return None, None
     if not isinstance(index, Mapping):
-        raise InvalidInput(f"index must be a dictionary such as {{'fields': ['text']}}, not {index!r:.100}.")
+        raise InvalidInput(f"index must be a dictionary such as {{'fields': ['text']}}, not {safe_repr(index)}.")
     dims = index.get("dims")
     if dims is not None and (isinstance(dims, bool) or not isinstance(dims, int) or dims < 1):
-        raise InvalidInput(f"index['dims'] must be a positive whole number, not {dims!r:.100}.")
+        raise InvalidInput(f"index['dims'] must be a positive whole number, not {safe_repr(dims)}.")
     fields = checked_fields("index['fields']", index.get("fields") or index.get("text_fields") or ["$"])
     config = IndexConfig(**{**index, "fields": list(fields or ("$",))})  # type: ignore[typeddict-item]
     return config, fields
@@ -146,7 +148,7 @@ def _ttl(ttl: Any) -> TTLConfig | None:
     if ttl is None:
         return None
     if not isinstance(ttl, Mapping):
-        raise InvalidInput(f"ttl must be a dictionary such as {{'default_ttl': 60}}, not {ttl!r:.100}.")
+        raise InvalidInput(f"ttl must be a dictionary such as {{'default_ttl': 60}}, not {safe_repr(ttl)}.")
     ttl_of(ttl.get("default_ttl"))
     ttl_of(ttl.get("sweep_interval_minutes"))
     return TTLConfig(**ttl)  # type: ignore[typeddict-item]

@@ -19,6 +19,8 @@ from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_ev
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.storage import is_postgres, name_of
 
 PAGE = 100
 """Checkpoints that are asked of a PostgresSaver at once: it keeps all that it was asked for in memory."""
@@ -31,7 +33,7 @@ def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[BaseCheck
     """Open what a stock saver wrote, to be read.
 
     Args:
-        source: The file of a SqliteSaver, or the `postgresql://` URL of a PostgresSaver.
+        source: The file of a SqliteSaver, or the URL or connection string of a PostgresSaver.
         allow: Classes to import, as "module.Class".
 
     Raises:
@@ -40,8 +42,8 @@ def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[BaseCheck
         MissingExtra: The saver's package is not installed.
     """
     serde = JsonPlusSerializer(allowed_msgpack_modules=[_class_named(name) for name in allow] or None)
-    postgres = source.startswith(("postgresql://", "postgres://"))
-    name = "this PostgreSQL database" if postgres else repr(source)  # a URL may hold a password
+    postgres = is_postgres(name_of(source))
+    name = _address_of(source) if postgres else safe_repr(source)
     with contextlib.ExitStack() as stack, _refusals() as refused:
         with _told(name):  # it fails here rather than when something was made of it
             saver = stack.enter_context(_postgres(source, serde) if postgres else _sqlite(source, serde))
@@ -85,7 +87,8 @@ class _Source(BaseCheckpointSaver[Any]):
                 if self._refused:
                     thread, classes = each.config["configurable"]["thread_id"], sorted(self._refused)
                     raise InvalidInput(
-                        f"The thread {thread!r} holds objects of the class {classes[0]}, which would come as plain "
+                        f"The thread {safe_repr(thread)} holds objects of the class {classes[0]}, which would "
+                        "come as plain "
                         f"data. If you trust what the database says, add: --allow {' --allow '.join(classes)}"
                     )
                 yield each
@@ -151,7 +154,8 @@ def _class_named(name: str) -> tuple[str, str]:
         getattr(importlib.import_module(module), last)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInput(
-            f"There is no class {name!r} to allow: give it as module.Class, where Python finds it, with PYTHONPATH for "
+            f"There is no class {safe_repr(name)} to allow: give it as module.Class, where Python finds it, "
+            "with PYTHONPATH for "
             f"instance ({error})."
         ) from error
     return module, last
@@ -164,7 +168,7 @@ def _sqlite(path: str, serde: JsonPlusSerializer) -> Iterator[BaseCheckpointSave
     except ImportError as error:
         raise MissingExtra("Importing from a SqliteSaver", "import") from error
     if not Path(path).is_file():
-        raise InvalidInput(f"There is no file at {path!r}.")
+        raise InvalidInput(f"There is no file at {safe_repr(path)}.")
     with SqliteSaver.from_conn_string(path) as saver:
         saver.serde = serde
         saver.is_setup = True  # it would make its tables in whatever file it was given
@@ -175,6 +179,14 @@ def _sqlite(path: str, serde: JsonPlusSerializer) -> Iterator[BaseCheckpointSave
                 raise
             saver._has_task_path = False  # noqa: SLF001 - tables of an old version, which it would have altered
         yield saver
+
+
+def _address_of(url: str) -> str:
+    try:
+        from langchain_agentmem.storage.postgres import address_of  # noqa: PLC0415 - an extra
+    except MissingExtra as error:
+        raise MissingExtra("Importing from a PostgresSaver", "import") from error
+    return address_of(url)
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ from langchain_agentmem.items.rewound import RewoundItems
 from langchain_agentmem.items.shared import Items
 from langchain_agentmem.namespaces import running_config
 from langchain_agentmem.rewinding.threads import thread_point
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.stores.serving import ItemStore
 
 
@@ -76,7 +77,7 @@ class AgentMemoryThreadStore(ItemStore):
         return type(self)(self.database, index=self.index_config, ttl=self.ttl_config, config=config)
 
     def __repr__(self) -> str:
-        return f"AgentMemoryThreadStore({self.database.engine.path!r})"
+        return f"AgentMemoryThreadStore({safe_repr(self.database.engine.path)})"
 
     def _opened(self) -> Callable[[], Items]:
         if self._given is None:

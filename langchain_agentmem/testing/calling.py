@@ -22,6 +22,8 @@ from langgraph.store.base import (
     SearchOp,
 )
 
+from langchain_agentmem.safe_repr import safe_repr
+
 Way: TypeAlias = Literal["sync", "async"]
 Namespace: TypeAlias = tuple[str, ...]
 
@@ -70,7 +72,7 @@ class Calls:
     async def existing(self, namespace: Namespace, key: str) -> Item:
         """The item, which must be there."""
         item = await self.get(namespace, key)
-        assert item is not None, f"the item {key!r} in {namespace!r} must be there"
+        assert item is not None, f"the item {safe_repr(key)} in {safe_repr(namespace)} must be there"
         return item
 
     async def delete(self, namespace: Namespace, key: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from langgraph.store.base import BaseStore, SearchItem
 
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.testing.calling import Calls, Contract, Namespace, PutOp, Way
 from langchain_agentmem.testing.embeddings import WordEmbeddings
 
@@ -102,7 +103,9 @@ class IndexedStoreContract(Contract):
         """Nested fields, and one or all elements of a list."""
         calls = calls_of(field)
         await calls.put_all(("a",), {"elsewhere": {"other": "apple"}, "named": {**value, "more": "gravel"}})
-        assert (await calls.keys(("a",), query="fruit"))[:1] == ["named"], f"{field!r} must name what is indexed"
+        assert (await calls.keys(("a",), query="fruit"))[:1] == ["named"], (
+            f"{safe_repr(field)} must name what is indexed"
+        )
 
     async def test_a_put_may_name_its_own_fields(self, calls_of: MakeCalls) -> None:
         """`index=[…]` goes before the configuration."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from langgraph.store.base import Item
 
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.testing.calling import Calls, Contract, Way
 
 KEYS = [
@@ -85,7 +86,7 @@ class KeepingContract(Contract):
         [found] = await calls.search(("a",))
         for moment in (item.created_at, item.updated_at, found.created_at, found.updated_at):
             assert isinstance(moment, datetime), f"times must be datetimes, not {type(moment).__name__}"
-            assert moment.utcoffset() == timedelta(0), f"times must be in UTC and say so, unlike {moment!r}"
+            assert moment.utcoffset() == timedelta(0), f"times must be in UTC and say so, unlike {safe_repr(moment)}"
         assert item.created_at <= item.updated_at, "an item cannot be updated before it was created"
 
     async def test_what_is_deleted_is_gone(self, calls: Calls) -> None:
@@ -157,7 +158,7 @@ class KeepingContract(Contract):
     async def test_what_is_not_json_is_refused(self, calls: Calls, wrong: object) -> None:
         """What is no data at all raises a TypeError or ValueError, and nothing is stored."""
         for value in ({"wrong": wrong}, {"deep": [{"wrong": wrong}]}):
-            assert not await _accepts(calls, value), f"put() of {value!r} must raise a TypeError or ValueError"
+            assert not await _accepts(calls, value), f"put() of {safe_repr(value)} must raise a TypeError or ValueError"
         assert await calls.get(("a",), "k") is None, "a refused value must not be stored"
 
     @pytest.mark.parametrize("data", BEYOND_JSON.values(), ids=BEYOND_JSON.keys())
@@ -166,8 +167,8 @@ class KeepingContract(Contract):
         for value in ({"data": data}, {"deep": [{"data": data}]}):
             if await _accepts(calls, value):
                 kept = (await calls.existing(("a",), "k")).value
-                assert kept == value, f"{value!r} must be refused, or come back as it was put"
-                assert repr(kept) == repr(value), f"{value!r} must be refused, or come back with its types"
+                assert kept == value, f"{safe_repr(value)} must be refused, or come back as it was put"
+                assert repr(kept) == repr(value), f"{safe_repr(value)} must be refused, or come back with its types"
             else:
                 assert await calls.get(("a",), "k") is None, "a refused value must not be stored"
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from langgraph.store.base import InvalidNamespaceError
 
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.testing.calling import (
     Calls,
     Contract,
@@ -89,10 +90,12 @@ class NamespaceContract(Contract):
         others = [("abc",), ("a",), ("zzz",), (label + "x",), ("x" + label,)]
         await calls.batch([PutOp((*name, "below"), "k", {"n": 1}) for name in [(label,), *others]])
         found = [item.namespace for item in await calls.search((label,), limit=100)]
-        assert found == [(label, "below")], f"search() below {label!r} must find that namespace and no other"
+        assert found == [(label, "below")], f"search() below {safe_repr(label)} must find that namespace and no other"
         if label != "*":
             listed = await calls.namespaces(prefix=(label,))
-            assert listed == [(label, "below")], f"list_namespaces(prefix=({label!r},)) must give that one and no other"
+            assert listed == [(label, "below")], (
+                f"list_namespaces(prefix=({safe_repr(label)},)) must give that one and no other"
+            )
 
     async def test_every_namespace_with_items_is_listed_in_order(self, calls: Calls, names: list[Namespace]) -> None:
         """Sorted, each once, as tuples."""

@@ -49,6 +49,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langchain_agentmem.safe_repr import safe_repr
+
 _Problem: TypeAlias = tuple[int, str]
 """The place of a message, from 0, and a sentence about it."""
 
@@ -133,26 +135,30 @@ def _of_calls(said: Sequence[_Said]) -> Iterator[_Problem]:
                 open_calls.remove(answer)
                 answered.add(answer)
             elif answer and answer in answered:
-                yield place, f"answers call {answer!r} a second time"
+                yield place, f"answers call {safe_repr(answer)} a second time"
             else:
-                yield place, f"answers {answer!r}, and the assistant message before it makes no such call"
+                yield place, f"answers {safe_repr(answer)}, and the assistant message before it makes no such call"
             continue
-        yield from ((caller, f"makes call {call!r}, which is not answered right after it") for call in open_calls)
+        yield from (
+            (caller, f"makes call {safe_repr(call)}, which is not answered right after it") for call in open_calls
+        )
         caller, answered = place, set()
         open_calls = [call.id for call in message.calls if isinstance(call.id, str) and call.id]
         if len(open_calls) < len(message.calls):
             yield place, "makes a call without an id"
         for call, times in Counter(open_calls).items():
             if times > 1:
-                yield place, f"makes {times} calls of the id {call!r}"
+                yield place, f"makes {times} calls of the id {safe_repr(call)}"
         open_calls = [*dict.fromkeys(open_calls)]
         yield from (
-            (place, f"makes call {call!r}, whose id an earlier call has") for call in open_calls if call in made
+            (place, f"makes call {safe_repr(call)}, whose id an earlier call has")
+            for call in open_calls
+            if call in made
         )
         made.update(open_calls)
         for call_name in [call.name for call in message.calls if not _is_name(call.name)]:
-            yield place, f"makes a call of a tool named {call_name!r}: letters, digits, '_' and '-' only"
-    yield from ((caller, f"makes call {call!r}, which is not answered right after it") for call in open_calls)
+            yield place, f"makes a call of a tool named {safe_repr(call_name)}: letters, digits, '_' and '-' only"
+    yield from ((caller, f"makes call {safe_repr(call)}, which is not answered right after it") for call in open_calls)
 
 
 def _of_contents(said: Sequence[_Said]) -> Iterator[_Problem]:
@@ -167,7 +173,7 @@ def _of_contents(said: Sequence[_Said]) -> Iterator[_Problem]:
         if message.role in {"system", "assistant"} and not _IMAGES.isdisjoint(kinds):
             yield place, "shows an image, which only users and tools may"
         if message.role != "tool" and message.name is not None and not _is_name(message.name):
-            yield place, f"is named {message.name!r}: letters, digits, '_' and '-' only"
+            yield place, f"is named {safe_repr(message.name)}: letters, digits, '_' and '-' only"
         if not _REASONING.isdisjoint(kinds):
             yield from ((place, problem) for problem in _of_reasoning(message, kinds))
 

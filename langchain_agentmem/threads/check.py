@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads.recipe import Damaged, Range, covered, opened, ranges_of, unpack
@@ -52,7 +53,9 @@ def _line(line: int, thread: str, found: list[str]) -> Steps[list[Range]]:
             try:
                 opened(row[name], beside)
             except Damaged as error:
-                found.append(f"the {name} of the checkpoint {row['name']!r} of the thread {thread!r}: {error}")
+                found.append(
+                    f"the {name} of the checkpoint {safe_repr(row['name'])} of the thread {safe_repr(thread)}: {error}"
+                )
     values = yield query.line_values(line=line)
     writes = yield query.line_writes(line=line)
     return [*_needed(values, thread, found), *_needed(writes, thread, found)]
@@ -64,5 +67,7 @@ def _needed(rows: Iterable[Row], thread: str, found: list[str]) -> list[Range]:
         try:
             needed += ranges_of(unpack(row["recipe"]))
         except (Damaged, TypeError, ValueError, IndexError) as error:
-            found.append(f"a value of the channel {row['channel']!r} of the thread {thread!r}: {error}")
+            found.append(
+                f"a value of the channel {safe_repr(row['channel'])} of the thread {safe_repr(thread)}: {error}"
+            )
     return needed

@@ -7,11 +7,13 @@ column of their own, so that values can be found and collected without the seria
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Callable
 from typing import Any
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.threads.recipe import Damaged
 
 WIDTH = 32
@@ -31,12 +33,14 @@ def next_version(current: str | float | None) -> str:
     """
     distinct = secrets.token_urlsafe(_DISTINCT_BYTES)
     if not isinstance(current, str):
+        if current is not None and (not isinstance(current, int | float) or not math.isfinite(current)):
+            raise InvalidInput(f"No version can follow {safe_repr(current)}: a version is a text or a number.")
         return f"{int(current or 0) + 1:0{WIDTH}}.{distinct}"
     number = current.partition(".")[0]
     following = f"{int(number) + 1:0{len(number)}}.{distinct}" if number.isdecimal() else ""
     if following <= current:
         raise InvalidInput(
-            f"No version can follow {current!r:.100}: a version begins with its number, with leading zeros."
+            f"No version can follow {safe_repr(current)}: a version begins with its number, with leading zeros."
         )
     return following
 

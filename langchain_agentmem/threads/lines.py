@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.namespaces import namespace_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.threads.shelf import LOOSE, Place
 
@@ -50,7 +51,7 @@ def find(at: ThreadAt, ns: str = OWN_LINE, *, exact: bool = False) -> Steps[Thre
     if len(rows) > 1 and row["path"]:
         homes = ", ".join(repr(namespace_of(each["path"])) for each in rows[:3])
         raise InvalidInput(
-            f"There is a thread {at.name!r} in several namespaces ({homes}, …): say which, with "
+            f"There is a thread {safe_repr(at.name)} in several namespaces ({homes}, …): say which, with "
             'config["configurable"]["agentmem_namespace"].'
         )
     place = Place(row["shelf_id"], row["swept"])

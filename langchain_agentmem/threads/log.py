@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from langchain_agentmem.model import Retention
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads import head
@@ -441,4 +442,4 @@ def _recipe(row: Row) -> Recipe:
     try:
         return unpack(row["recipe"])
     except Damaged as error:
-        raise Damaged(f"the value of the channel {row['channel']!r}: {error}") from error
+        raise Damaged(f"the value of the channel {safe_repr(row['channel'])}: {error}") from error

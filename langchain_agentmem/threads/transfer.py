@@ -13,6 +13,7 @@ from typing import Any
 
 from langchain_agentmem.errors import CheckpointUnreadable, InvalidInput
 from langchain_agentmem.namespaces import namespace_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.threads import shelf as shelves
 from langchain_agentmem.threads.head import read, written
@@ -43,7 +44,9 @@ def dump(at: ThreadAt) -> Steps[list[dict[str, Any]]]:
     parts = yield from shelves.fetch(thread.place.shelf, recipes, shelves.nothing_known)
     needed = sum(high - low for low, high in covered(each for recipe in recipes for each in ranges_of(recipe)))
     if len(parts) < needed or any(zlib.crc32(part.body) != part.checksum for part in parts.values()):
-        raise CheckpointUnreadable(f"The thread {at.name!r} is damaged and cannot be exported; verify() tells more.")
+        raise CheckpointUnreadable(
+            f"The thread {safe_repr(at.name)} is damaged and cannot be exported; verify() tells more."
+        )
     return [
         {"record": "thread", "namespace": namespace_of(at.path), "id": at.name, "delta": thread.delta},
         *(
@@ -80,7 +83,7 @@ def restore(at: ThreadAt, delta: bool, records: Sequence[Record], *, now: int) -
         parts = {record["number"]: _part(record) for record in records if record["record"] == "part"}
         rows = [_row(record) for record in records if record["record"] != "part"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidInput(f"A record of the thread {at.name!r} is damaged: {error!r}.") from error
+        raise InvalidInput(f"A record of the thread {safe_repr(at.name)} is damaged: {safe_repr(error)}.") from error
     thread = yield from find(at, exact=True)
     if thread is None:
         thread = yield from make_thread(at.path, at.name, now, delta=delta)
@@ -107,7 +110,7 @@ def _told(row: Any) -> dict[str, Any]:
 def _part(record: Record) -> Part:
     number, form, name = record["number"], record["form"], record["name"]
     if not isinstance(number, int) or not isinstance(form, str) or not isinstance(name, str | None):
-        raise InvalidInput(f"The part {number!r:.100} is damaged.")
+        raise InvalidInput(f"The part {safe_repr(number)} is damaged.")
     body = b64decode(record["body"], validate=True)
     if zlib.crc32(body) != record["checksum"]:
         raise InvalidInput(f"The part {number} is damaged.")
@@ -139,7 +142,7 @@ def _row(record: Record) -> dict[str, Any]:
             opened(row[name], row["versions"] if name == "head" else "")
     for name, kind in fields.items():
         if not isinstance(row[name], kind) or (isinstance(row[name], str) and "\0" in row[name]):
-            raise InvalidInput(f"{name} cannot be {row[name]!r:.100}")
+            raise InvalidInput(f"{name} cannot be {safe_repr(row[name])}")
     return row
 
 
@@ -149,7 +152,7 @@ def _placed(row: dict[str, Any], line: int, numbers: Mapping[int, int], at: Thre
         try:
             placed["recipe"] = pack(moved(unpack(placed["recipe"]), numbers.__getitem__))
         except (Damaged, KeyError, TypeError, ValueError, IndexError) as error:
-            raise InvalidInput(f"A value of the thread {at.name!r} is damaged: {error!r}.") from error
+            raise InvalidInput(f"A value of the thread {safe_repr(at.name)} is damaged: {safe_repr(error)}.") from error
     return placed
 
 

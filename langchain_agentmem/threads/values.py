@@ -28,6 +28,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
 from langchain_agentmem.messages.lean import Prototype, body_of, message_of, prototype_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.threads.prototypes import Prototypes
 from langchain_agentmem.threads.recipe import (
     DICT,
@@ -340,7 +341,7 @@ class Reading:
             return Send(recipe[1], self.value(recipe[2]), **timeout)
         if kind == SNAPSHOT:
             return _DeltaSnapshot(self.value(recipe[1]))
-        raise Damaged(f"recipes of kind {kind!r} are not known")
+        raise Damaged(f"recipes of kind {safe_repr(kind)} are not known")
 
     def _list(self, recipe: Recipe) -> list[Any]:
         value: list[Any] = []
@@ -379,7 +380,7 @@ class Reading:
             rows = zip(typed[::3], typed[1::3], typed[2::3], strict=True)
             return [(key, self._serde.loads_typed((kind, data))) for key, kind, data in rows]
         if not form.startswith(VALUE):
-            raise Damaged(f"parts of the form {form!r} are not known")
+            raise Damaged(f"parts of the form {safe_repr(form)} are not known")
         value = self._serde.loads_typed((form.removeprefix(VALUE), body))
         if isinstance(value, BaseMessage):
             self._stamps.put(value, self._shelf, number, fingerprint(value))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.model import Retention
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads import shelf as shelves
@@ -242,7 +243,8 @@ def _refuse_others(thread: Thread, ours: _Rows, target: Thread, theirs: _Rows) -
         other = yield from shelves.resolved(target.place.shelf, unpack(theirs[version]["recipe"]))
         if mine != other:
             raise InvalidInput(
-                f"The channel {version[0]!r} has another value under the same version in the other thread: copy "
+                f"The channel {safe_repr(version[0])} has another value under the same version in the other "
+                "thread: copy "
                 "the thread to an id that is free."
             )
 

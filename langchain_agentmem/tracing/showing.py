@@ -14,6 +14,7 @@ from datetime import date
 from typing import Any, TypeAlias
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 Content: TypeAlias = bool | Callable[[str], str]
 """How content is shown: as it is, not at all, or as a function gives it."""
@@ -88,7 +89,7 @@ class Showing:
         if not isinstance(content, bool) and not callable(content):
             raise InvalidInput(
                 "trace_content must be True, False or a function from text to text, "
-                f"not {type(content).__name__}: {content!r:.100}"
+                f"not {type(content).__name__}: {safe_repr(content)}"
             )
         self._content = content
 

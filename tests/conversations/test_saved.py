@@ -111,6 +111,21 @@ class TestFiles:
         assert await do(memory.session("other"), "load_from_file", path) == {}
         assert everything(memory, "other") == before
 
+    async def test_a_managed_conversation_and_a_plain_one_take_each_others_files(self, memory, do, tmp_path: Path):
+        path = tmp_path / "memory.json"
+        await do(fill(memory), "save_to_file", path, {"step": 1})
+        before = everything(memory)
+        managed = memory.managed_conversation("managed")
+        assert await do(managed, "load_from_file", path) == {"step": 1}
+        assert everything(memory, "managed") == before
+        assert [message.id for message in managed.messages if message.id in "1234"] == ["1", "2", "3", "4"]
+        await do(managed, "save_to_file", path)
+        await do(memory.conversation("plain"), "load_from_file", path)
+        assert everything(memory, "plain") == before
+        for other in (memory.session("session"), memory.facts("facts")):
+            with pytest.raises(InvalidInput, match="'managed_conversation' memory, not"):
+                other.load_from_file(path)
+
     async def test_an_empty_memory_is_saved_too(self, memory, do, tmp_path: Path):
         path = tmp_path / "memory.json"
         await do(memory.conversation("empty"), "save_to_file", path)

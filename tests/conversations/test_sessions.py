@@ -419,6 +419,17 @@ class TestFiles:
             assert await do(other, "import_", source) == before
             assert (await do(other, "to_conversation")).rounds == before.rounds
 
+    async def test_the_path_of_a_file_may_be_a_text(self, memory, talk, do, tmp_path: Path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        before = talk.to_conversation()
+        for number, source in enumerate(("s.yaml", str(tmp_path / "s.YML"), "named otherwise")):
+            await do(talk, "export", source)
+            assert await do(memory.session(f"other{number}"), "import_", source) == before
+        for missing in ("missing.yaml", "../missing.yml", "x" * 5_000 + ".yaml", "\0.yaml", "\ud800.json"):
+            with pytest.raises(InvalidInput, match="cannot be read"):
+                await do(talk, "import_", missing)
+        assert await do(memory.session("inline"), "import_", "{id: x, rounds: []}") == Conversation.create(id="x")
+
     async def test_importing_twice_adds_nothing(self, memory, talk, do):
         memory.conversation("task").add_messages([HumanMessage("plain"), AIMessage("answer")])
         text = talk.export()

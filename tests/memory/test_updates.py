@@ -129,6 +129,27 @@ class TestBlocks:
         assert update.text.startswith("I write `")
         assert update.text.endswith("` when I want to remember. Shall I?")
 
+    @pytest.mark.parametrize(
+        "malformed",
+        [
+            '<memory_update"mem_core_set":{"user_name":"Ada"}}/>',
+            '<memory_update"mem_core_set":{"user_name":"Ada"}}>',
+            '<memory_update {"mem_core_set":{"user_name":"Ada"}}/>',
+            '<memory_update{"mem_core_set":{"user_name":"Ada"}}</memory_update>',
+            '<memory_update\n{"mem_core_set":{"user_name":"Ada"}}>',
+            '<memory_update "mem_core_set": {"user_name": "' + "Ada " * 200 + '"}}/>',
+            '<memory_update as="json" {"mem_core_set": {"user_name": "Ada"}}',
+        ],
+    )
+    def test_a_mark_that_is_not_ended_before_its_json_is_told_as_a_problem(self, malformed):
+        update = parse(f"Hi. {malformed}\nBye.")
+        assert update.requests == ()
+        [problem] = update.problems
+        assert "memory_update" in problem
+        assert len(problem) < 250
+        assert "Ada" not in update.text
+        assert update.text.split() == ["Hi.", "Bye."]
+
     @pytest.mark.parametrize("end", ["<mem", "<memory_up", "</memory_update", "<memory_results"])
     def test_a_mark_that_was_cut_off_is_taken_out(self, end):
         assert parse(f"Hi. {end}").text == "Hi."

@@ -366,33 +366,6 @@ class TestClosing:
 
 
 class TestProcesses:
-    def test_a_memory_from_before_a_fork_is_refused(self, url):
-        run_python(
-            """
-            import os, sys
-            from langchain_agentmem import AgentMemory
-            from langchain_agentmem.errors import StorageError
-
-            memory = AgentMemory(sys.argv[1])
-            memory.conversation("c").add(role="user", content="before")
-            child = os.fork()
-            if child == 0:
-                try:
-                    memory.conversation("c").add(role="user", content="child")
-                except StorageError as error:
-                    assert "forked" in str(error), error
-                    with AgentMemory(sys.argv[1]) as own:
-                        own.conversation("c").add(role="user", content="child")
-                    os._exit(0)
-                os._exit(1)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-            memory.conversation("c").add(role="user", content="after")
-            assert len(memory.conversation("c")) == 3
-            assert memory.verify().ok
-            """,
-            url,
-        )
-
     def test_a_child_that_closes_or_ends_does_not_disturb_its_parent(self, url):
         run_python(
             """

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.conversations.audit import records, telling
 from langchain_agentmem.conversations.audit.document import MARKS
 from langchain_agentmem.conversations.audit.entry import EXCHANGE, OPEN, REFERENCE, REFLECTION, TODO, AuditEntry, Kind
@@ -20,6 +21,7 @@ from langchain_agentmem.database import Database, Outputs, database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.files import path_of_file
 from langchain_agentmem.namespaces import id_of, path_of, resolve
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tracing import Thunk, brief
 from langchain_agentmem.work import Do, Run, Shown, Work, aperform, perform
 
@@ -83,7 +85,7 @@ class Adding:
 
     async def aadd(self, prompt: str | None, reply: str | None, conversation_id: str | None = None) -> AuditEntry:
         """`add`, awaited."""
-        path, draft = self._drafted(EXCHANGE, prompt, reply, conversation_id)
+        path, draft = await aside(self._drafted, EXCHANGE, prompt, reply, conversation_id)
         await self._database.awrite("audit.add", partial(records.add, path, [draft]), *_told(draft))
         return draft.entry
 
@@ -99,7 +101,7 @@ class Adding:
 
     async def aadd_self_reflection(self, summary: str | None) -> AuditEntry:
         """`add_self_reflection`, awaited."""
-        path, draft = self._drafted(REFLECTION, STATUS_REPORT, summary, SELF_REFLECTION)
+        path, draft = await aside(self._drafted, REFLECTION, STATUS_REPORT, summary, SELF_REFLECTION)
         await self._database.awrite("audit.add", partial(records.add, path, [draft]), *_told(draft))
         return draft.entry
 
@@ -240,7 +242,7 @@ class Adding:
 
     def _referring(self, source: Any, title: Any, conversation: str | None) -> Work[AuditEntry]:
         if title is not None and (not isinstance(title, str) or not title.strip()):
-            raise InvalidInput(f"The title of a reference is a text, not {title!r:.100}.")
+            raise InvalidInput(f"The title of a reference is a text, not {safe_repr(title)}.")
         text, name = yield Do(partial(_read, source))
         if (called := title or name) is None:
             raise InvalidInput("A reference that is no file needs a title: add_reference(text, title=…).")
@@ -278,7 +280,7 @@ def _read(source: Any) -> tuple[str, str | None]:
     try:
         return path.read_bytes().decode("utf-8-sig", "replace"), path.name
     except OSError as error:
-        raise InvalidInput(f"{str(path)!r} cannot be read: {error.strerror or error}.") from error
+        raise InvalidInput(f"{safe_repr(str(path))} cannot be read: {error.strerror or error}.") from error
 
 
 def _is_file(source: Any) -> bool:

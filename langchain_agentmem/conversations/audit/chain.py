@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.encoding import write_plain
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 LINK_BYTES = 32
 SALT_BYTES = 16
@@ -58,7 +59,7 @@ class Head(NamedTuple):
         except ValueError:
             head = cls(-1, b"")
         if not colon or head.sequence < 0 or len(head.link) != LINK_BYTES:
-            raise InvalidInput(f"{text!r:.100} is no head of an audit trail: a head is '<number>:<64 hex digits>'.")
+            raise InvalidInput(f"{safe_repr(text)} is no head of an audit trail: a head is '<number>:<64 hex digits>'.")
         return head
 
 

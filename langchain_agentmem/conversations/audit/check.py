@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from langchain_agentmem.clock import moment
 from langchain_agentmem.conversations.audit import chain, rows, shelf
 from langchain_agentmem.conversations.audit.entry import STATUSES, TODO
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, content, query
 from langchain_agentmem.storage.steps import Row
 
@@ -70,7 +71,7 @@ def _look_at(walk: chain.Walk, row: Row, said: dict[int, dict[int, tuple[bytes, 
     sequence, stored = int(row["sequence"]), bytes(row["digest"])
     called = f"number {sequence} of the audit trail"
     if not erased and row["key"] is not None:
-        called = f"the entry {row['key']!r:.100} ({called[: -len(' of the audit trail')]})"
+        called = f"the entry {safe_repr(row['key'])} ({called[: -len(' of the audit trail')]})"
     walk.pass_by(sequence, bytes(row["link"]), stored, called=called, erased=erased)
     if erased:
         if left := [name for name in _ERASED if row[name] is not None]:
@@ -128,11 +129,11 @@ def _messages() -> Steps[list[str]]:
     shelves = yield query.audit_shelves()
     for each in shelves:
         if each["last"] >= each["next"]:
-            found.append(f"the messages of {each['name']!r:.100} in the audit trail count fewer than there are")
+            found.append(f"the messages of {safe_repr(each['name'])} in the audit trail count fewer than there are")
         after = 0
         while page := (yield query.audit_shelf_bodies(shelf=each["id"], after=after, limit=MESSAGES)):
             found += [
-                f"message {row['number']} of {each['name']!r:.100} in the audit trail is not what was stored"
+                f"message {row['number']} of {safe_repr(each['name'])} in the audit trail is not what was stored"
                 for row in page
                 if content.digest(bytes(row["body"])) != bytes(row["hash"])
             ]

@@ -25,6 +25,7 @@ from langchain_agentmem.clock import EPOCH
 from langchain_agentmem.conversations.audit.entry import Kind
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.files import path_of_file, whole_file
+from langchain_agentmem.safe_repr import safe_repr
 
 MARKS: Mapping[Kind, tuple[str, str]] = {
     "todo": ("[TODO]", "todo-capture"),
@@ -106,7 +107,7 @@ def read_document(path: str | os.PathLike[str]) -> Loaded:
     try:
         data = source.read_bytes()
     except OSError as error:
-        raise InvalidInput(f"{str(source)!r} cannot be read: {error}.") from error
+        raise InvalidInput(f"{safe_repr(str(source))} cannot be read: {error}.") from error
     reader = _Reader(data)
     del data
     reader.read()
@@ -130,7 +131,7 @@ def put_aside(path: str | os.PathLike[str], now: datetime) -> Path:
     """
     source = path_of_file(path)
     if not isinstance(now, datetime) or now.utcoffset() is None:
-        raise InvalidInput(f"A time is a datetime with a zone, not {now!r:.100}.")
+        raise InvalidInput(f"A time is a datetime with a zone, not {safe_repr(now)}.")
     name = f"{source.name}.corrupt-{now.astimezone(UTC):%Y%m%d-%H%M%S}"
     number = 1
     try:
@@ -151,7 +152,7 @@ def put_aside(path: str | os.PathLike[str], now: datetime) -> Path:
                 target.unlink(missing_ok=True)
                 raise
     except OSError as error:
-        raise InvalidInput(f"{str(source)!r} cannot be put aside: {error}.") from error
+        raise InvalidInput(f"{safe_repr(str(source))} cannot be put aside: {error}.") from error
     return target
 
 
@@ -525,7 +526,7 @@ def _as_text(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    return f"{_as_text(value)[:80]!r}"
+    return f"{safe_repr(_as_text(value)[:80])}"
 
 
 def _is_shallow(value: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import Message
 from langchain_agentmem.namespaces import Namespace
+from langchain_agentmem.safe_repr import safe_repr
 
 Kind: TypeAlias = Literal["exchange", "call", "todo", "reflection", "reference", "digest"]
 """What an entry is: a prompt with its reply, a model call that was captured, something to do, what an agent says of its
@@ -96,9 +97,11 @@ class AuditEntry:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise InvalidInput(f"There is no kind of entry {self.kind!r:.100}; there are {', '.join(KINDS)}.")
+            raise InvalidInput(f"There is no kind of entry {safe_repr(self.kind)}; there are {', '.join(KINDS)}.")
         if (self.status in STATUSES) != (self.kind == TODO):
-            raise InvalidInput(f"A todo is 'open' or 'done', and nothing else has a status: not {self.status!r:.100}.")
+            raise InvalidInput(
+                f"A todo is 'open' or 'done', and nothing else has a status: not {safe_repr(self.status)}."
+            )
         for names, types, what in _FIELDS:
             for name in names:
                 kind = type(value := getattr(self, name))

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 import weakref
 from collections import deque
@@ -29,12 +28,14 @@ from typing import Any, NamedTuple, Self
 
 from langchain_core.callbacks import BaseCallbackHandler
 
+from langchain_agentmem import forks
 from langchain_agentmem.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.conversations.audit import capture, redacting
 from langchain_agentmem.conversations.audit.entry import AuditEntry
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import FirstFailures
 from langchain_agentmem.namespaces import running_config
+from langchain_agentmem.safe_repr import safe_repr
 
 MOST_OPEN = 10_000
 """How many calls may be under way at once. Of more, the oldest is taken for one that will never end."""
@@ -128,11 +129,11 @@ class AuditHandler(BaseCallbackHandler):
         most_open: int = MOST_OPEN,
     ) -> None:
         if not callable(record):
-            raise InvalidInput(f"{record!r:.100} cannot record calls. Give a function that takes an AuditEntry.")
+            raise InvalidInput(f"{safe_repr(record)} cannot record calls. Give a function that takes an AuditEntry.")
         if not isinstance(redact, bool) and not callable(redact):
-            raise InvalidInput(f"redact is True, False, or a function from text to text, not {redact!r:.100}.")
+            raise InvalidInput(f"redact is True, False, or a function from text to text, not {safe_repr(redact)}.")
         if type(most_open) is not int or most_open < 1:
-            raise InvalidInput(f"most_open is a number of calls, from 1, not {most_open!r:.100}.")
+            raise InvalidInput(f"most_open is a number of calls, from 1, not {safe_repr(most_open)}.")
         self._record = record
         self._new_id = new_id
         self._clock = clock
@@ -140,7 +141,12 @@ class AuditHandler(BaseCallbackHandler):
         self._most_open = most_open
         self._clean = redacting.cleaner_of(redact)
         self._failures = FirstFailures(logger)
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
+        self.renew()
+        forks.renewed(self)
+
+    def renew(self) -> None:
+        """Begin with nothing: the calls that are under way are the parent's."""
         self._open: dict[str, _Open] = {}
         self._cancelled: set[str] = set()
         # Filled where garbage is collected, which may be anywhere: nothing may be written there, nor any lock taken.

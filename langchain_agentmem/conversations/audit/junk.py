@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from langchain_agentmem.conversations.audit.entry import EXCHANGE, KINDS, Kind
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 Field: TypeAlias = Literal["prompt", "reply", "both", "either"]
 
@@ -50,12 +51,12 @@ class JunkRule:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidInput(f"A junk rule has a name, a text, not {self.name!r:.100}.")
+            raise InvalidInput(f"A junk rule has a name, a text, not {safe_repr(self.name)}.")
         if self.field not in _FIELDS:
-            raise InvalidInput(f"{self._place('field')} is one of {', '.join(_FIELDS)}, not {self.field!r:.100}.")
+            raise InvalidInput(f"{self._place('field')} is one of {', '.join(_FIELDS)}, not {safe_repr(self.field)}.")
         kinds: Any = (self.kinds,) if isinstance(self.kinds, str) else self.kinds
         if not isinstance(kinds, Iterable) or not (kinds := tuple(kinds)) or any(kind not in KINDS for kind in kinds):
-            raise InvalidInput(f"{self._place('kinds')} are some of {', '.join(KINDS)}, not {self.kinds!r:.100}.")
+            raise InvalidInput(f"{self._place('kinds')} are some of {', '.join(KINDS)}, not {safe_repr(self.kinds)}.")
         object.__setattr__(self, "kinds", kinds)
         object.__setattr__(self, "_find", self._compiled("pattern", self.pattern))
         stays = None if self.unless is None else self._compiled("unless", self.unless)
@@ -89,11 +90,11 @@ class JunkRule:
             return re.compile(pattern, re.IGNORECASE)
         except (re.error, OverflowError, RecursionError) as error:
             raise InvalidInput(
-                f"{self._place(name)} is no regular expression: {error}, in {pattern!r:.200}."
+                f"{self._place(name)} is no regular expression: {error}, in {safe_repr(pattern)}."
             ) from error
 
     def _place(self, name: str) -> str:
-        return f"{name!r} of the junk rule {self.name!r:.100}"
+        return f"{safe_repr(name)} of the junk rule {safe_repr(self.name)}"
 
 
 def reasons(
@@ -114,7 +115,7 @@ def reasons(
         InvalidInput: There is no such kind, or the prompt or reply is no text.
     """
     if kind not in KINDS:
-        raise InvalidInput(f"The kind of an entry is one of {', '.join(KINDS)}, not {kind!r:.100}.")
+        raise InvalidInput(f"The kind of an entry is one of {', '.join(KINDS)}, not {safe_repr(kind)}.")
     if not (prompt is None or isinstance(prompt, str)) or not (reply is None or isinstance(reply, str)):
         raise InvalidInput("The prompt and the reply of an entry are texts, or None.")
     asked, answered = _seen(prompt or ""), _seen(reply or "")

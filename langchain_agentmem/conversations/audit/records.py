@@ -21,6 +21,7 @@ from langchain_agentmem.conversations.audit.entry import DIGEST, REFERENCE, STAT
 from langchain_agentmem.conversations.audit.rows import JUNK, REPLACED, SHOWN, Draft
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.retrieval import index
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 
@@ -198,7 +199,7 @@ def set_status(path: str, ids: Iterable[str], status: str) -> Steps[int]:
         How many this changes.
     """
     if status not in STATUSES:
-        raise InvalidInput(f"A todo is 'open' or 'done', not {status!r:.100}.")
+        raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(status)}.")
     yield from _settled(path)
     found = yield query.audit_named(path=path, keys=json.dumps(list(ids)))
     changed = [row["sequence"] for row in found if row["status"] not in (None, status)]

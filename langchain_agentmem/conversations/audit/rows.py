@@ -16,6 +16,7 @@ from langchain_agentmem.encoding import from_plain, is_plain, read_plain, to_pla
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
 from langchain_agentmem.messages import Message
 from langchain_agentmem.namespaces import namespace_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.steps import Row
 
@@ -217,7 +218,7 @@ def _body(entry: AuditEntry) -> bytes:
     try:
         return write_plain(fields)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"The entry {entry.id!r:.100} cannot be stored: {error}.") from error
+        raise InvalidInput(f"The entry {safe_repr(entry.id)} cannot be stored: {error}.") from error
 
 
 def _places(entry: AuditEntry) -> tuple[int | None, int | None]:
@@ -321,6 +322,7 @@ def _made(row: Row, body: Mapping[str, Any], prompt: str, reply: str, messages: 
 
 def _damaged(row: Row) -> DatabaseUnreadable:
     return DatabaseUnreadable(
-        f"The entry {row['key']!r:.100} of the audit trail, number {row['sequence']}, is damaged. Restore it from a "
+        f"The entry {safe_repr(row['key'])} of the audit trail, number {row['sequence']}, is damaged. Restore "
+        "it from a "
         "backup, or erase its conversation or namespace."
     )

@@ -45,6 +45,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from langchain_agentmem.apart import apart
 from langchain_agentmem.clock import micros, moment
 from langchain_agentmem.conversations.audit import check, keeping, reading, records, telling
 from langchain_agentmem.conversations.audit.adding import Adding, text_given
@@ -69,6 +70,7 @@ from langchain_agentmem.database import Outputs
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import id_of, path_of, range_of, resolve
 from langchain_agentmem.retrieval.search import Recollection, Walls, inquiry
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.tracing import Thunk
 from langchain_agentmem.work import Do, Find, Run, Shown, Work, aperform, perform
@@ -280,7 +282,7 @@ class AuditTrail(Adding):
 
     async def areport(self) -> Health:
         """`report`, awaited."""
-        return await aperform(self._examining(), self._database)
+        return await aperform(await apart(self._examining), self._database)
 
     def insights(self, *, timezone: tzinfo = UTC) -> Insights:
         """What the trail tells of its use, here and below: topics, success, busiest hours, models. No model is asked.
@@ -292,7 +294,7 @@ class AuditTrail(Adding):
 
     async def ainsights(self, *, timezone: tzinfo = UTC) -> Insights:
         """`insights`, awaited."""
-        return await aperform(self._learning(timezone), self._database)
+        return await aperform(await apart(partial(self._learning, timezone)), self._database)
 
     def digest(
         self,
@@ -327,7 +329,8 @@ class AuditTrail(Adding):
         model: Any = None,
     ) -> AuditEntry | None:
         """`digest`, awaited."""
-        return await aperform(self._digesting(conversation_id, since, until, model), self._database)
+        work = await apart(partial(self._digesting, conversation_id, since, until, model))
+        return await aperform(work, self._database)
 
     # -- files --------------------------------------------------------------------------------------------------
 
@@ -391,7 +394,7 @@ class AuditTrail(Adding):
         self, n: Any, conversation_id: Any, kinds: Any, *, include_junk: bool
     ) -> Callable[[], Steps[list[AuditEntry]]]:
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-            raise InvalidInput(f"How many entries is a whole number of 0 or more, not {n!r:.100}.")
+            raise InvalidInput(f"How many entries is a whole number of 0 or more, not {safe_repr(n)}.")
         return partial(
             reading.last,
             self._path(),
@@ -430,7 +433,7 @@ class AuditTrail(Adding):
         low = self._path()
         walls = Walls(low, low + _AND_NOT_BELOW, kinds=(records.KIND,), conversations=conversations)
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise InvalidInput(f"limit must be a whole number of 0 or more, not {limit!r:.100}.")
+            raise InvalidInput(f"limit must be a whole number of 0 or more, not {safe_repr(limit)}.")
         found: list[Recollection] = yield Find(
             "audit.search",
             inquiry(text_given(query, "A query"), self._database.now()),
@@ -454,7 +457,7 @@ class AuditTrail(Adding):
         path = self._path()
         there = yield Run("audit.find_todo", partial(reading.get, path, [wanted]), shown=False)
         if wanted not in there or there[wanted].kind != TODO:
-            raise InvalidInput(f"There is no todo {wanted!r}. todos() lists them, with their ids.")
+            raise InvalidInput(f"There is no todo {safe_repr(wanted)}. todos() lists them, with their ids.")
         make = partial(records.set_status, path, [wanted], status)
         count: int = yield Run("audit.set_status", make, write=True, shown=False)
         return count
@@ -494,7 +497,7 @@ class AuditTrail(Adding):
 
     def _learning(self, timezone: Any) -> Work[Insights]:
         if not isinstance(timezone, tzinfo):
-            raise InvalidInput(f"timezone is a tzinfo, such as ZoneInfo('Europe/Berlin'), not {timezone!r:.100}.")
+            raise InvalidInput(f"timezone is a tzinfo, such as ZoneInfo('Europe/Berlin'), not {safe_repr(timezone)}.")
         from langchain_agentmem.conversations.audit.insights import learning  # noqa: PLC0415 - who needs it pays
 
         work = learning(*range_of(resolve(self._namespace)), timezone=timezone)
@@ -544,7 +547,7 @@ def _verifying(since: Head | str | None) -> tuple[Operation[ChainReport], Thunk,
 
 def _status(given: Any) -> str:
     if given not in (OPEN, DONE):
-        raise InvalidInput(f"A todo is 'open' or 'done', not {given!r:.100}.")
+        raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(given)}.")
     return str(given)
 
 
@@ -553,7 +556,7 @@ def _kinds(given: Any) -> tuple[str, ...] | None:
         return None
     kinds = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     if unknown := [each for each in kinds if each not in KINDS]:
-        raise InvalidInput(f"There is no kind of entry {unknown[0]!r:.100}; there are {', '.join(KINDS)}.")
+        raise InvalidInput(f"There is no kind of entry {safe_repr(unknown[0])}; there are {', '.join(KINDS)}.")
     return kinds
 
 

@@ -20,6 +20,7 @@ from langchain_agentmem.encoding import read_plain, write_plain
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
 from langchain_agentmem.messages import decode_body
 from langchain_agentmem.namespaces import id_of, namespace_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, content, query
 from langchain_agentmem.storage.steps import Row
 
@@ -181,7 +182,7 @@ def _told(row: Row) -> dict[str, Any]:
         body = read_plain(rows.plain_body(row["body"]))
         ranges = None if row["messages"] is None else shelf.read(row["messages"])
     except (ValueError, AgentMemoryError) as error:
-        raise DatabaseUnreadable(f"The entry {row['key']!r:.100} of the audit trail is damaged.") from error
+        raise DatabaseUnreadable(f"The entry {safe_repr(row['key'])} of the audit trail is damaged.") from error
     return {
         "record": ENTRY,
         "id": row["key"],
@@ -201,4 +202,4 @@ def _told(row: Row) -> dict[str, Any]:
 
 
 def _damaged(record: Record) -> InvalidInput:
-    return InvalidInput(f"The record of the audit trail's {record.get('id')!r:.100} is damaged.")
+    return InvalidInput(f"The record of the audit trail's {safe_repr(record.get('id'))} is damaged.")

@@ -6,7 +6,6 @@ fails, or says nothing that can be understood, the words decide.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
+from langchain_agentmem import forks
 from langchain_agentmem.memory.experience.answers import Reading, selected
 from langchain_agentmem.memory.experience.experience import Experience
 from langchain_agentmem.memory.experience.lexical import THRESHOLD, UNSURE, Judged, judged
@@ -246,7 +246,7 @@ class _Remembered:
 
     def __init__(self) -> None:
         self._readings: OrderedDict[bytes, Reading] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def get(self, key: bytes) -> Reading | None:
         with self._lock:

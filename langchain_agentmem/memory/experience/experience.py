@@ -14,6 +14,7 @@ from typing import Any, Self
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import id_of
 from langchain_agentmem.portable import Portable, fields_of
+from langchain_agentmem.safe_repr import safe_repr
 
 LONGEST = 100_000
 """Characters that a condition or an instruction may have."""
@@ -49,10 +50,13 @@ class Experience(Portable):
         for name in ("when", "what"):
             text: Any = getattr(self, name)
             if not isinstance(text, str) or not text.strip():
-                raise InvalidInput(f"The experience {self.exp_id!r} has no {name!r}: write it as a text.")
+                raise InvalidInput(
+                    f"The experience {safe_repr(self.exp_id)} has no {safe_repr(name)}: write it as a text."
+                )
             if len(text) > LONGEST:
                 raise InvalidInput(
-                    f"{name!r} of the experience {self.exp_id!r} has {len(text):,} characters; {LONGEST:,} are allowed."
+                    f"{safe_repr(name)} of the experience {safe_repr(self.exp_id)} has {len(text):,} "
+                    f"characters; {LONGEST:,} are allowed."
                 )
 
     def is_for(self, role: str | None) -> bool:
@@ -83,7 +87,7 @@ class Experience(Portable):
         when, what = (legacy if fields.get(name) is None else fields[name] for name in ("when", "what"))
         if when is None or what is None:
             missing = "when" if when is None else "what"
-            raise InvalidInput(f"Experience: {missing!r} is missing from {sorted(map(str, data))!r:.200}.")
+            raise InvalidInput(f"Experience: {safe_repr(missing)} is missing from {safe_repr(sorted(map(str, data)))}.")
         return cls(fields["exp_id"], fields.get("who") or (), when, what)
 
 

@@ -11,15 +11,16 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from threading import Lock
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
 
+from langchain_agentmem import forks
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.measures import Measures
 from langchain_agentmem.memory.experience.experience import Experience
+from langchain_agentmem.safe_repr import safe_repr
 
 CACHE = "files of experiences"
 """What the measures call them."""
@@ -92,7 +93,7 @@ class Folder:
         self._measures = measures
         self._subfolders = subfolders
         self._read: dict[str, _Read] = {}
-        self._lock = Lock()
+        self._lock = forks.lock()
 
     def look(self) -> Shelf:
         """What it holds now. Only files that have changed since the last look are read."""
@@ -147,7 +148,8 @@ def _shelf(read: dict[str, _Read]) -> Shelf:
             continue
         exp_id = each.found.exp_id
         if exp_id in experiences:
-            reason = f"The exp_id {exp_id!r} is that of {files[exp_id]!r} already, which counts. Give it another."
+            first = safe_repr(files[exp_id])
+            reason = f"The exp_id {safe_repr(exp_id)} is that of {first} already, which counts. Give it another."
             problems.append(Problem(name, reason))
             continue
         experiences[exp_id], files[exp_id] = each.found, name
@@ -161,7 +163,7 @@ def _shelf(read: dict[str, _Read]) -> Shelf:
 def _unfit(path: Path, about: os.stat_result) -> str:
     """Why a file is not even read; "" if it is."""
     if not path.name.endswith(SUFFIX):
-        return f"It is not read, since its name does not end with {SUFFIX!r}. Rename it."
+        return f"It is not read, since its name does not end with {safe_repr(SUFFIX)}. Rename it."
     if not stat.S_ISREG(about.st_mode):
         return "It is no file."
     return f"It has {about.st_size:,} bytes; {LARGEST:,} are allowed." if about.st_size > LARGEST else ""
@@ -192,7 +194,7 @@ class _Texts(yaml.SafeLoader):
         seen: set[str] = set()
         for key in (each.value for each, _ in node.value if isinstance(each.value, str)):
             if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{key!r:.100} stands twice", node.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"{safe_repr(key)} stands twice", node.start_mark)
             seen.add(key)
         return dict(super().construct_mapping(node, deep))
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
+from langchain_agentmem import forks
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.files import path_of_file
 from langchain_agentmem.memory.experience.files import Folder, Shelf
+from langchain_agentmem.safe_repr import safe_repr
 
 
 class Folders:
@@ -30,13 +31,13 @@ class Folders:
         self.directory = path_of_file(directory)
         if not os.path.isdir(self.directory):  # noqa: PTH112 - the method of a path raises where it is too long
             raise InvalidInput(
-                f"There is no folder {str(self.directory)!r:.200} with experiences. Make it, or name another."
+                f"There is no folder {safe_repr(str(self.directory))} with experiences. Make it, or name another."
             )
         if not isinstance(subfolders, bool):
-            raise InvalidInput(f"subfolders must be True or False, not {subfolders!r:.100}.")
+            raise InvalidInput(f"subfolders must be True or False, not {safe_repr(subfolders)}.")
         self._subfolders = subfolders
         self._folders: dict[str, Folder] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def look(self, sub_path: str | None = None) -> Shelf:
         """What a folder holds now.
@@ -62,7 +63,7 @@ class Folders:
         path = path_of_file(sub_path)
         inside = (self.directory / path).resolve()
         if path.is_absolute() or not inside.is_relative_to(self.directory.resolve()):
-            raise InvalidInput(f"The folder {str(path)!r:.200} is not below {str(self.directory)!r}.")
+            raise InvalidInput(f"The folder {safe_repr(str(path))} is not below {safe_repr(str(self.directory))}.")
         if not os.path.isdir(inside):  # noqa: PTH112 - see above
-            raise InvalidInput(f"There is no folder {str(path)!r:.200} below {str(self.directory)!r}.")
+            raise InvalidInput(f"There is no folder {safe_repr(str(path))} below {safe_repr(str(self.directory))}.")
         return inside

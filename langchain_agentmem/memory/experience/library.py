@@ -66,6 +66,7 @@ from langchain_agentmem.memory.experience.selector import ExperienceSelector
 from langchain_agentmem.memory.experience.writing import write_new
 from langchain_agentmem.memory.seen import listed
 from langchain_agentmem.namespaces import id_of, namespace_of, path_of, range_of, resolve, running_config
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tracing import Step, brief
 from langchain_agentmem.work import aperform, perform, usable_model
 
@@ -155,7 +156,7 @@ class ExperienceLibrary:
         self.namespace = namespace
 
     def __repr__(self) -> str:
-        return f"ExperienceLibrary({str(self.directory)!r})"
+        return f"ExperienceLibrary({safe_repr(str(self.directory))})"
 
     @property
     def directory(self) -> Path:
@@ -223,7 +224,9 @@ class ExperienceLibrary:
             raise InvalidInput(f"A library holds experiences, not {type(experience).__name__}.")
         with self._database.tracing.step("memory.experience.add", inputs=partial(_shown, experience)) as step:
             if (file := self.folders.look().files.get(experience.exp_id)) is not None:
-                raise InvalidInput(f"The library has {experience.exp_id!r} already, in {file!r}. Change it there.")
+                raise InvalidInput(
+                    f"The library has {safe_repr(experience.exp_id)} already, in {safe_repr(file)}. Change it there."
+                )
             path = write_new(self.directory, PREFIX, experience.exp_id, experience.to_yaml())
             step.finish(lambda: {"file": path.name})
         return path
@@ -335,7 +338,7 @@ class ExperienceLibrary:
 
     def _said(self, exp_id: Any, helped: Any, note: Any, conversation_id: Any) -> tuple[str, Feedback]:
         if not isinstance(helped, bool):
-            raise InvalidInput(f"helped must be True or False, not {helped!r:.100}.")
+            raise InvalidInput(f"helped must be True or False, not {safe_repr(helped)}.")
         if not isinstance(note, str):
             raise InvalidInput(f"A note is a text, not {type(note).__name__}.")
         if conversation_id is None:
@@ -354,7 +357,8 @@ class ExperienceLibrary:
         if exp_id not in shelf.files and exp_id not in self.folders.look_below().files:
             known = ", ".join(map(repr, shelf.files)) or "none"
             raise InvalidInput(
-                f"There is no experience {exp_id!r} in {str(self.directory)!r}. There are: {known:.300}."
+                f"There is no experience {safe_repr(exp_id)} in {safe_repr(str(self.directory))}. There are: "
+                f"{known:.300}."
             )
 
     def _reporting(self) -> Step:

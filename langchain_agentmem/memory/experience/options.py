@@ -13,6 +13,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.experience.choosing import STRATEGIES, Strategy
 from langchain_agentmem.memory.experience.template import DEFAULT, SelectionTemplate
 from langchain_agentmem.namespaces import id_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.work import usable_model
 
 SELECTION_PROMPT, ALIAS, SWITCH = "experience.selection_prompt_path", "experience.llm_alias", "use_experience"
@@ -27,7 +28,7 @@ def check_number(name: str, value: Any, most: float = math.inf) -> None:
         InvalidInput: It is something else, or more than the most that it may be.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise InvalidInput(f"{name} must be a number from 0 to {most:g}, not {value!r:.100}.")
+        raise InvalidInput(f"{name} must be a number from 0 to {most:g}, not {safe_repr(value)}.")
 
 
 def check_session(session: Any) -> None:
@@ -52,7 +53,7 @@ def role_of(role: Any) -> str | None:
         InvalidInput: It is no text.
     """
     if role is not None and not isinstance(role, str):
-        raise InvalidInput(f"A role is named by a text, not by {role!r:.100}.")
+        raise InvalidInput(f"A role is named by a text, not by {safe_repr(role)}.")
     return (role or "").strip() or None
 
 
@@ -68,7 +69,7 @@ def is_on(enabled: Any, role: str | None) -> bool:
     """
     on = enabled.get(role, True) if isinstance(enabled, Mapping) else enabled
     if not isinstance(on, bool):
-        raise InvalidInput(f"enabled must be True or False, or that by role, not {enabled!r:.100}.")
+        raise InvalidInput(f"enabled must be True or False, or that by role, not {safe_repr(enabled)}.")
     return on
 
 
@@ -84,7 +85,7 @@ def model_of(model: Any, models: Mapping[str, Any] | None, alias: Any) -> Any:
         return usable_model(model)
     if not isinstance(alias, str) or alias not in (models or {}):
         known = ", ".join(map(repr, models or {})) or "none"
-        raise InvalidInput(f"There is no model called {alias!r:.100}. models= has: {known:.200}.")
+        raise InvalidInput(f"There is no model called {safe_repr(alias)}. models= has: {known:.200}.")
     return usable_model((models or {})[alias])
 
 
@@ -96,9 +97,9 @@ def strategy_of(strategy: Any, model: Any) -> Strategy:
     """
     chosen: Strategy = strategy or ("lexical" if model is None else "model")
     if chosen not in STRATEGIES:
-        raise InvalidInput(f"strategy must be one of {', '.join(STRATEGIES)}, not {strategy!r:.100}.")
+        raise InvalidInput(f"strategy must be one of {', '.join(STRATEGIES)}, not {safe_repr(strategy)}.")
     if chosen != "lexical" and model is None:
-        raise InvalidInput(f"To select by the strategy {chosen!r} a model is needed: give model=.")
+        raise InvalidInput(f"To select by the strategy {safe_repr(chosen)} a model is needed: give model=.")
     return chosen
 
 
@@ -127,11 +128,11 @@ def configured(config: Any, role: Any) -> dict[str, Any]:
     switch = f"{_called(name)}.{SWITCH}"
     path, alias = config.get(SELECTION_PROMPT) or None, config.get(ALIAS) or ""
     if not isinstance(config.get(switch, False), bool):
-        raise InvalidInput(f"{switch!r} must be true or false, not {config[switch]!r:.100}.")
+        raise InvalidInput(f"{safe_repr(switch)} must be true or false, not {safe_repr(config[switch])}.")
     if not isinstance(alias, str):
-        raise InvalidInput(f"{ALIAS!r} must be the alias of a model, not {alias!r:.100}.")
+        raise InvalidInput(f"{safe_repr(ALIAS)} must be the alias of a model, not {safe_repr(alias)}.")
     if path is not None and not isinstance(path, str | os.PathLike):
-        raise InvalidInput(f"{SELECTION_PROMPT!r} must be the path of a file, not {path!r:.100}.")
+        raise InvalidInput(f"{safe_repr(SELECTION_PROMPT)} must be the path of a file, not {safe_repr(path)}.")
     return {
         "enabled": config.get(switch, False),
         "llm_alias": alias,

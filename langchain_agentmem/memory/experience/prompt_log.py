@@ -16,6 +16,7 @@ from langchain_core.messages import BaseMessage
 from langchain_agentmem.compaction.shape import role_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.files import whole_file
+from langchain_agentmem.safe_repr import safe_repr
 
 MAIN, OURS = "prompt_log", "experience_selection_log"
 _LONGEST_NAME = 60
@@ -31,7 +32,9 @@ def beside(main: Path) -> Path:
         InvalidInput: It has not, and so would be overwritten.
     """
     if MAIN not in main.name or OURS in main.name:
-        raise InvalidInput(f"The log of a prompt is a file with {MAIN!r} in its name, not {main.name!r:.100}.")
+        raise InvalidInput(
+            f"The log of a prompt is a file with {safe_repr(MAIN)} in its name, not {safe_repr(main.name)}."
+        )
     return main.with_name(main.name.replace(MAIN, OURS))
 
 
@@ -62,6 +65,6 @@ def dump_prompt_file(messages: Sequence[BaseMessage], path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidInput(f"The folder of {str(path)!r} cannot be made: {error}.") from error
+        raise InvalidInput(f"The folder of {safe_repr(str(path))} cannot be made: {error}.") from error
     with whole_file(path) as file:
         json.dump(told, file, indent=2)

@@ -19,6 +19,7 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_agentmem.clock import moment
+from langchain_agentmem.conversations.history import ConversationMemory
 from langchain_agentmem.conversations.sessions import SessionMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.experience.drafting import (
@@ -40,6 +41,7 @@ from langchain_agentmem.model import Conversation
 from langchain_agentmem.namespaces import running_config
 from langchain_agentmem.replies import read_json
 from langchain_agentmem.retrieval.english import STOP_WORDS
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tracing import brief
 from langchain_agentmem.work import Ask, Do, Shown, Work
 
@@ -141,7 +143,9 @@ def _proposing(folders: Folders, source: Any, exp_id: str | None, who: Any, mode
     if exp_id is not None:
         exp_id = Experience(exp_id, who, "…", "…").exp_id
         if (file := shelf.files.get(exp_id)) is not None:
-            raise InvalidInput(f"The library has {exp_id!r} already, in {file!r}. Propose it by another exp_id.")
+            raise InvalidInput(
+                f"The library has {safe_repr(exp_id)} already, in {safe_repr(file)}. Propose it by another exp_id."
+            )
     draft, name, how = origin.draft or drafted(origin.said), "", ["It is as an agent wrote it."]
     if origin.draft is None:
         how = [_LISTED]
@@ -167,19 +171,24 @@ def _proposing(folders: Folders, source: Any, exp_id: str | None, who: Any, mode
 def _origin(source: Any) -> Work[Origin]:
     if isinstance(source, Draft):
         thread = ((running_config() or {}).get("configurable") or {}).get("thread_id")
-        where = "" if thread is None else f" in the thread {str(thread)!r:.600}"
+        where = "" if thread is None else f" in the thread {safe_repr(str(thread), 600)}"
         return Origin(f"an agent{where}", draft=_checked(source))
     if isinstance(source, str):
         return Origin("a text", of_text(source))
     if isinstance(source, SessionMemory):
         conversation = yield Do(source.to_conversation, source.ato_conversation)
-        return Origin(f"the session {source.session_id!r:.600}", of_conversation(conversation))
+        return Origin(f"the session {safe_repr(source.session_id, 600)}", of_conversation(conversation))
     if isinstance(source, Conversation):
-        return Origin(f"the session {source.id!r:.600}", of_conversation(source))
+        return Origin(f"the session {safe_repr(source.id, 600)}", of_conversation(source))
     if isinstance(source, BaseChatMessageHistory):
-        messages = yield Do(lambda: source.messages, source.aget_messages)
+        if isinstance(source, ConversationMemory):  # a managed conversation's `messages` are less
+            messages = yield Do(lambda: source.raw_messages, source.araw_messages)
+        else:
+            messages = yield Do(lambda: source.messages, source.aget_messages)
         name = getattr(source, "conversation_id", None)
-        return Origin("a chat history" if name is None else f"the conversation {name!r:.600}", of_messages(messages))
+        return Origin(
+            "a chat history" if name is None else f"the conversation {safe_repr(name, 600)}", of_messages(messages)
+        )
     if isinstance(source, BaseMessage) or not isinstance(source, Sequence):
         raise InvalidInput(
             "An experience is proposed from a ConversationMemory, a SessionMemory, a list of messages or a text, not "
@@ -192,9 +201,9 @@ def _origin(source: Any) -> Work[Origin]:
 def _checked(draft: Draft) -> Draft:
     for name, text in draft._asdict().items():
         if not isinstance(text, str) or not text.strip():
-            raise InvalidInput(f"A proposal needs {name!r}: write it as a text.")
+            raise InvalidInput(f"A proposal needs {safe_repr(name)}: write it as a text.")
         if len(text) > LONGEST:
-            raise InvalidInput(f"{name!r} has {len(text):,} characters; {LONGEST:,} are allowed.")
+            raise InvalidInput(f"{safe_repr(name)} has {len(text):,} characters; {LONGEST:,} are allowed.")
     return draft
 
 
@@ -284,7 +293,9 @@ def _write(folder: Path, exp_id: str, text: str) -> Path:
             if _undated(path.read_text(encoding="utf-8", errors="replace")) == _undated(text):
                 return path  # an agent that is run again proposes the same again
     except OSError as error:
-        raise InvalidInput(f"{str(folder)!r} cannot be used for proposals: {error.strerror or error}.") from error
+        raise InvalidInput(
+            f"{safe_repr(str(folder))} cannot be used for proposals: {error.strerror or error}."
+        ) from error
     return write_new(folder, PROPOSED, exp_id, text)
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.clock import is_time, micros, moment
 from langchain_agentmem.errors import BranchMoved, DatabaseUnreadable, InvalidInput
 from langchain_agentmem.namespaces import id_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query, spaces
 from langchain_agentmem.storage.steps import Row
 
@@ -165,13 +166,15 @@ def keep(namespace: int, fields: dict[str, Any]) -> Steps[bool]:
     if not there:
         raise BranchMoved  # it was erased between the two: begin again
     if any(there[0][name] != value for name, value in fields.items()):
-        raise InvalidInput(f"There is other feedback under the id {fields['feedback_id']!r:.100}: give it a new one.")
+        raise InvalidInput(
+            f"There is other feedback under the id {safe_repr(fields['feedback_id'])}: give it a new one."
+        )
     return False
 
 
 def fault_of_feedback(row: Row) -> str | None:
     """What is wrong with a row of feedback, if anything is."""
-    about = f"the feedback {row['feedback_id']!r:.100}"
+    about = f"the feedback {safe_repr(row['feedback_id'])}"
     if not row["exp_id"] or not row["feedback_id"] or row["conversation_id"] == "":
         return f"{about} has an empty id"
     if row["helped"] not in (0, 1):
@@ -211,11 +214,11 @@ def stored(feedback: Feedback) -> dict[str, Any]:
     """
     said, note, conversation_id = feedback.created_at, feedback.note, feedback.conversation_id
     if not isinstance(feedback.helped, bool):
-        raise InvalidInput(f"An experience helped or not: give True or False, not {feedback.helped!r:.100}.")
+        raise InvalidInput(f"An experience helped or not: give True or False, not {safe_repr(feedback.helped)}.")
     if not isinstance(note, str):
         raise InvalidInput(f"A note is a text, not {type(note).__name__}.")
     if not isinstance(said, datetime) or said.tzinfo is None or not is_time(micros(said)):
-        raise InvalidInput(f"The time of feedback is a datetime with a time zone, not {said!r:.100}.")
+        raise InvalidInput(f"The time of feedback is a datetime with a time zone, not {safe_repr(said)}.")
     return {
         "feedback_id": id_of(feedback.feedback_id, "feedback"),
         "exp_id": id_of(feedback.exp_id, "experience"),

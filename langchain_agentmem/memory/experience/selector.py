@@ -23,6 +23,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.files import path_of_file
 from langchain_agentmem.memory.experience.choosing import Chooser, Selection, Strategy
@@ -44,7 +45,8 @@ from langchain_agentmem.memory.experience.template import SelectionTemplate
 from langchain_agentmem.memory.injection.forms import Form, Insertion, Keys, check_keys, form_of
 from langchain_agentmem.memory.injection.weaving import last_said
 from langchain_agentmem.memory.settings import check_whole
-from langchain_agentmem.namespaces import resolve
+from langchain_agentmem.namespaces import config_given, resolve
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tracing import Step, brief, within
 from langchain_agentmem.work import aperform, perform
 
@@ -132,6 +134,8 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         output_messages_key: str = "llm_input_messages",
         experiences_key: str = "experiences",
     ) -> None:
+        if not hasattr(library, "folders"):
+            raise InvalidInput(f"Experiences are selected from an ExperienceLibrary, not from {safe_repr(library)}.")
         asked = model_of(model, models, llm_alias)
         if max_selected is not None:
             check_whole("max_selected", max_selected, 1)
@@ -219,6 +223,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         Raises:
             InvalidInput: Nothing can be put into this, or the state of the graph has no room for it.
         """
+        config = config_given(config)
         if self._selecting.database.tracing.shows_content:
             return self._call_with_config(self._inject, input, config, **kwargs)
         with within(config) as complete:  # LangChain would show all of it
@@ -226,6 +231,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """`invoke`, awaited."""
+        config = config_given(config)
         if self._selecting.database.tracing.shows_content:
             return await self._acall_with_config(self._ainject, input, config, **kwargs)
         with within(config) as complete:
@@ -238,8 +244,9 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
 
     async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         del run_manager, kwargs
-        form = self._form(given, config)
-        return self._closed(form, await self._aselected(self._request(given, form.messages, config)))
+        form = await aside(self._form, given, config)
+        request = await aside(self._request, given, form.messages, config)
+        return await aside(self._closed, form, await self._aselected(request))
 
     # -- as what document 000 calls retrieve_experience ---------------------------------------------------------
 
@@ -274,7 +281,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         prompt_log_path: str | os.PathLike[str] | None = None,
     ) -> Selection:
         """`select`, awaited."""
-        return await self._aselected(self._asked(query, context, config, prompt_log_path))
+        return await self._aselected(await aside(self._asked, query, context, config, prompt_log_path))
 
     # -- as an example selector ---------------------------------------------------------------------------------
 
@@ -341,7 +348,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         if context is not None and not isinstance(context, str):
             raise InvalidInput(f"The context of a query is a text, not {type(context).__name__}.")
         messages = form_of(query, {}, self._keys, self._messages_key).messages
-        return self._request(query, messages, ensure_config(config))._replace(
+        return self._request(query, messages, ensure_config(config_given(config)))._replace(
             context=context, main_log=None if main_log is None else path_of_file(main_log)
         )
 

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 _PLACES = ("experiences", "user_query", "context")
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -54,7 +55,7 @@ class SelectionTemplate:
         return hash(self._text)
 
     def __repr__(self) -> str:
-        return f"SelectionTemplate({self._text!r})"
+        return f"SelectionTemplate({safe_repr(self._text)})"
 
     def fill(self, *, experiences: str, user_query: str, context: str) -> str:
         """Write the prompt.
@@ -108,7 +109,7 @@ def _parts(text: str) -> list[tuple[str, str]]:
             found.append((literal, place))
         else:
             line = text.count("\n", 0, brace.start()) + 1
-            what = f"{mark!r:.80} is no place" if place is not None else f"{mark!r} stands alone"
+            what = f"{safe_repr(mark, 80)} is no place" if place is not None else f"{safe_repr(mark)} stands alone"
             raise InvalidInput(f"In line {line} of a selection template, {what}. {_ADVICE}")
     return [*found, (text[at:], "")]
 

@@ -23,6 +23,7 @@ from langchain_agentmem.memory.operations.offering import tool_of
 from langchain_agentmem.memory.operations.table import Operation
 from langchain_agentmem.memory.operations.telling import passage
 from langchain_agentmem.memory.operations.whose import Whose
+from langchain_agentmem.safe_repr import safe_repr
 
 _SHOWN = 200
 """How much of a name a sentence shows, in characters."""
@@ -70,13 +71,13 @@ def experience_tools(library: Any, include: Iterable[str] | None = None) -> list
 def _propose(library: Any, given: ExperiencePropose) -> Calls[str]:
     named = {"exp_id": (given.exp_id or "").strip() or None, "who": given.who or ()}
     path: Path = yield Call(library, "propose", (Draft(given.when, given.what),), named)
-    return f"It is proposed, in {f'{FOLDER}/{path.name}'!r}. It is not in use until a person has reviewed it."
+    return f"It is proposed, in {safe_repr(f'{FOLDER}/{path.name}')}. It is not in use until a person has reviewed it."
 
 
 def _feedback(library: Any, given: ExperienceFeedback) -> Calls[str]:
     yield Call(library, "feedback", (given.exp_id.strip(), given.helped, given.note))
     verdict = "helped" if given.helped else "did not help"
-    return f"It is noted that {passage(given.exp_id.strip(), most=_SHOWN)!r} {verdict}."
+    return f"It is noted that {safe_repr(passage(given.exp_id.strip(), most=_SHOWN))} {verdict}."
 
 
 OPERATIONS: tuple[Operation, ...] = (

@@ -16,6 +16,7 @@ from langchain_agentmem.memory.experience.records import (
     stored,
 )
 from langchain_agentmem.namespaces import id_of, namespace_of
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query, spaces
 from langchain_agentmem.storage.steps import Row
 
@@ -81,7 +82,7 @@ def restore(path: str, records: Iterable[Mapping[str, Any]]) -> Steps[int]:
             else:
                 said.append(_read_feedback(record))
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"A record of what became of experiences is damaged: {error!r}.") from error
+            raise InvalidInput(f"A record of what became of experiences is damaged: {safe_repr(error)}.") from error
     if not tallies and not said:
         return 0
     namespace = yield from spaces.number_of(path)
@@ -134,9 +135,10 @@ def _fault_of_tally(tally: Mapping[str, Any]) -> str | None:
         return "the tally of an experience has an empty id"
     numbers = all(isinstance(each, int) and not isinstance(each, bool) for each in (considered, chosen))
     if not numbers or not 0 <= chosen <= considered <= _MOST:
-        return f"the experience {exp_id!r:.100} cannot have been chosen {chosen!r:.20} times of {considered!r:.20}"
+        times = f"{safe_repr(chosen, 20)} times of {safe_repr(considered, 20)}"
+        return f"the experience {safe_repr(exp_id)} cannot have been chosen {times}"
     if not ((is_time(first) and is_time(last) and first <= last) if chosen else first is last is None):
-        return f"the experience {exp_id!r:.100} cannot have been chosen when its tally says"
+        return f"the experience {safe_repr(exp_id)} cannot have been chosen when its tally says"
     return None
 
 
@@ -158,6 +160,6 @@ def _record(said: Feedback) -> dict[str, Any]:
 
 def _read_feedback(record: Mapping[str, Any]) -> dict[str, Any]:
     if not is_time(record["created_at"]):
-        raise InvalidInput(f"{record['created_at']!r:.100} is not a time.")
+        raise InvalidInput(f"{safe_repr(record['created_at'])} is not a time.")
     told = {each.name: record[each.name] for each in fields(Feedback)}
     return stored(Feedback(**told | {"created_at": moment(record["created_at"])}))

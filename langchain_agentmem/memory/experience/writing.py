@@ -11,6 +11,7 @@ from pathlib import Path
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.experience.files import SUFFIX
+from langchain_agentmem.safe_repr import safe_repr
 
 _LONGEST_NAME = 120
 """Bytes of an id that the name of a file shows."""
@@ -59,8 +60,10 @@ def write_new(folder: Path, prefix: str, exp_id: str, text: str) -> Path:
         finally:
             Path(name).unlink(missing_ok=True)
     except OSError as error:
-        raise InvalidInput(f"No file can be written in {str(folder)!r}: {error.strerror or error}.") from error
-    raise InvalidInput(f"There are too many files called {prefix + name_for(exp_id)!r} in {str(folder)!r}.")
+        raise InvalidInput(f"No file can be written in {safe_repr(str(folder))}: {error.strerror or error}.") from error
+    raise InvalidInput(
+        f"There are too many files called {safe_repr(prefix + name_for(exp_id))} in {safe_repr(str(folder))}."
+    )
 
 
 def _claimed(file: Path, path: Path) -> bool:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.conversations.saved import additional_in, document_of, read_document, write_document
 from langchain_agentmem.events import MemoryResetEvent
 from langchain_agentmem.memory.facts import documents, edits
@@ -76,7 +77,7 @@ class AddedFacts(LearningFacts):
         tool_call_id: str | None = None,
     ) -> str:
         """`add`, awaited."""
-        said = self._said(message, role, content, name, tool_calls, agent_calls, images, tool_call_id)
+        said = await aside(self._said, message, role, content, name, tool_calls, agent_calls, images, tool_call_id)
         await self._ado(edits.keeping(self._ground, [said], description=self._description))
         self._attendant.notify()
         return said.message_id
@@ -167,7 +168,7 @@ class AddedFacts(LearningFacts):
 
     async def aretrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """`retrieve_all`, awaited."""
-        return self._dicts(await self._ado(self._everything()), include_ids)
+        return await aside(self._dicts, await self._ado(self._everything()), include_ids)
 
     def get_messages(self) -> list[dict[str, Any]]:
         """The same as `retrieve_all`."""
@@ -191,7 +192,7 @@ class AddedFacts(LearningFacts):
 
     async def aretrieve_recent(self, n: int = 1, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """`retrieve_recent`, awaited."""
-        return self._dicts(await self._ado(documents.shown(self._ground, limit=n)), include_ids)
+        return await aside(self._dicts, await self._ado(documents.shown(self._ground, limit=n)), include_ids)
 
     def retrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
         """What was said, or the fact, under an id; None where there is none.
@@ -225,7 +226,7 @@ class AddedFacts(LearningFacts):
     ) -> list[dict[str, Any]]:
         """`retrieve_by_role`, awaited."""
         work = documents.shown(self._ground, limit=n, role=edits.role_given(role))
-        return self._dicts(await self._ado(work), include_ids)
+        return await aside(self._dicts, await self._ado(work), include_ids)
 
     def save_to_file(self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None) -> None:
         """Write this memory to a JSON file, whole or not at all: facts with their history, and what waits.
@@ -243,7 +244,8 @@ class AddedFacts(LearningFacts):
         self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
     ) -> None:
         """`save_to_file`, awaited."""
-        document = document_of(TYPE, await self._ado(documents.dumping(self._ground)), additional_state)
+        there = await self._ado(documents.dumping(self._ground))
+        document = await aside(document_of, TYPE, there, additional_state)
         await asyncio.to_thread(write_document, path, document)
 
     def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:

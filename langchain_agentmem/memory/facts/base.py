@@ -29,6 +29,7 @@ from langchain_agentmem.messages import Message
 from langchain_agentmem.namespaces import Namespace, id_of, namespace_of, path_of, resolve
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.rows import View
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief
 from langchain_agentmem.work import Work, aperform, perform, usable_model
@@ -62,7 +63,7 @@ class LearningFacts(Told):
         if settings is not None and not isinstance(settings, FactsConfig):
             raise InvalidInput(f"settings must be a FactsConfig, not {type(settings).__name__}.")
         if not isinstance(branch, str) and not hasattr(branch, "view"):
-            raise InvalidInput(f"Facts are those of a branch; give its name, not {branch!r:.100}.")
+            raise InvalidInput(f"Facts are those of a branch; give its name, not {safe_repr(branch)}.")
         if description is not None:
             text_given(description, "A description")
         self._database = database_of(memory)
@@ -95,7 +96,7 @@ class LearningFacts(Told):
         return moment(self._ground.now())
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, namespace={self.namespace!r})"
+        return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
 
     # -- extraction ------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from langchain_agentmem.memory.facts import account, reading, records
 from langchain_agentmem.memory.facts.fact import sentence
 from langchain_agentmem.memory.facts.reading import FACT, FORMER
 from langchain_agentmem.rewinding import rows
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 
 PAGE = 500
@@ -50,7 +51,7 @@ def refuse(told: Iterable[Mapping[str, Any]]) -> None:
         if record["kind"] in records.CHECKED and record["body"] is not None:
             trouble = _trouble(record, _body(b64decode(record["body"])), record["extra"])
             if trouble is not None:
-                raise InvalidInput(f"A record of what is remembered is damaged: {record['key']!r:.100} {trouble}.")
+                raise InvalidInput(f"A record of what is remembered is damaged: {safe_repr(record['key'])} {trouble}.")
 
 
 def _trouble(row: Any, body: str | None, extra: Any) -> str | None:

@@ -14,7 +14,7 @@ from langchain_agentmem.memory.layer import as_step, looking
 from langchain_agentmem.memory.seen import listed
 from langchain_agentmem.rewinding.rows import View
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.work import Work
+from langchain_agentmem.work import Do, Work
 
 T = TypeVar("T")
 
@@ -290,4 +290,6 @@ class ConnectedFacts(LearningFacts):
     ) -> Work[T]:
         work = graph.shown(self._ground, entity, depth, valid=valid, recorded=recorded)
         asked: dict[str, Any] = {"entity": entity, "depth": depth, "valid": valid, "recorded": recorded}
-        return draw((yield from as_step(self._ground, "facts.draw", work, outputs=telling.listed, **asked)))
+        facts = yield from as_step(self._ground, "facts.draw", work, outputs=telling.listed, **asked)
+        drawn: T = yield Do(partial(draw, facts))  # it may have to load what draws
+        return drawn

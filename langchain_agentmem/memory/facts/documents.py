@@ -17,11 +17,13 @@ from langchain_agentmem.memory.facts.records import KINDS, draft_of, record_of
 from langchain_agentmem.memory.layer import Change, as_step, changing, looking, text_given
 from langchain_agentmem.memory.seen import listed
 from langchain_agentmem.memory.settings import check_whole
-from langchain_agentmem.messages import Message
+from langchain_agentmem.messages import ImageFiles, Message
+from langchain_agentmem.namespaces import namespace_of
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import View
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.work import Work
+from langchain_agentmem.work import Do, Work
 
 _SPEAKERS = ("user", "assistant", "system")
 
@@ -55,8 +57,22 @@ def _shown(ground: FactsGround, limit: int | None, role: str | None) -> Work[lis
     else:
         every = yield from asking.listing(ground, wanted=lambda fact: fact.role == role)
         facts = every if limit is None else every[max(0, len(every) - limit) :]
+    return (yield from _given(ground, facts))
+
+
+def _given(ground: FactsGround, facts: list[Fact]) -> Work[list[Given]]:
     messages: dict[str, Message] = yield from _messages(ground, [fact.id for fact in facts if fact.raw])
-    return [Given(fact.id, as_dict(fact, messages.get(fact.id))) for fact in facts]
+    images = ImageFiles()
+
+    def given() -> list[Given]:
+        return [Given(fact.id, as_dict(fact, messages.get(fact.id), images)) for fact in facts]
+
+    if not any(message.images for message in messages.values()):
+        return given()
+    found: list[Given] = yield Do(given)  # files are read, and not on an event loop
+    for event in images.events(namespace_of(ground.point.path), ground.point.name):
+        ground.database.hooks.emit(event)
+    return found
 
 
 def everything(ground: FactsGround) -> Work[list[Given]]:
@@ -79,8 +95,7 @@ def _one(ground: FactsGround, key: str) -> Work[list[Given]]:
     fact = yield from asking.getting(ground, key, shown=False)
     if fact is None:
         return []
-    messages: dict[str, Message] = yield from _messages(ground, [fact.id] if fact.raw else [])
-    return [Given(fact.id, as_dict(fact, messages.get(fact.id)))]
+    return (yield from _given(ground, [fact]))
 
 
 def at_index(ground: FactsGround, idx: int) -> Work[str]:
@@ -90,7 +105,7 @@ def at_index(ground: FactsGround, idx: int) -> Work[str]:
         MessageError: Nothing does.
     """
     if isinstance(idx, bool) or not isinstance(idx, int):
-        raise InvalidInput(f"An index is a whole number, not {idx!r:.100}.")
+        raise InvalidInput(f"An index is a whole number, not {safe_repr(idx)}.")
     there = yield from _everything(ground)
     if not -len(there) <= idx < len(there):
         raise MessageError(f"There is nothing at the index {idx}; there are {len(there)} messages and facts.")
@@ -99,15 +114,16 @@ def at_index(ground: FactsGround, idx: int) -> Work[str]:
     return there[idx].key
 
 
-def as_dict(fact: Fact, message: Message | None = None) -> dict[str, Any]:
+def as_dict(fact: Fact, message: Message | None, images: ImageFiles) -> dict[str, Any]:
     """A fact, or what was said, as a provider is given it.
 
     Args:
         fact: It.
         message: What was said, if it is that.
+        images: Reads the image files that it names.
     """
     if message is not None:
-        return message.to_llm_dict()
+        return message.to_llm_dict(part_of=images.of(fact.id))
     until = "" if fact.valid_to is None else f" (until {fact.valid_to:%Y-%m-%d})"
     role = fact.role if fact.role in _SPEAKERS else "user"
     return {"role": role, "content": f"Fact ({fact.role}): {fact.text.rstrip('.')}{until}."}

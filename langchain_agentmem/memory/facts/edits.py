@@ -25,6 +25,7 @@ from langchain_agentmem.messages import Message
 from langchain_agentmem.namespaces import id_of
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import Draft, View, body_of, message_source
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.work import Work
 
@@ -173,7 +174,7 @@ def updating(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> Work[
             return True
         kept = yield from stating.there(change.view, key)
         if account.state(kept.extra) is None:
-            raise MessageError(f"The fact {key!r:.100} was taken back. Call undo() to have it again first.")
+            raise MessageError(f"The fact {safe_repr(key)} was taken back. Call undo() to have it again first.")
         book.correct(kept, _corrections(ground, kept.extra, changes))
         return False
 
@@ -269,7 +270,8 @@ def merging_names(ground: FactsGround, name: str, into: str) -> Work[None]:
             if entity_key(name) == entity_key(into) or agreed.canonical(name) != entity_key(name):
                 return False  # it is so already
             raise InvalidInput(
-                f"{into!r:.100} is merged into {name!r:.100}. Take that back with unmerge({into!r:.100}) first."
+                f"{safe_repr(into)} is merged into {safe_repr(name)}. Take that back with "
+                f"unmerge({safe_repr(into)}) first."
             )
         change.drafts.append(named_alike(Alias(name=name, into=into, merged=True), change.now))
         return True
@@ -317,7 +319,7 @@ def role_given(role: Any) -> str:
         InvalidInput: It is no text, or empty.
     """
     if not isinstance(role, str) or not role.strip():
-        raise InvalidInput(f'A role is text such as "user", not {role!r:.100}.')
+        raise InvalidInput(f'A role is text such as "user", not {safe_repr(role)}.')
     return role
 
 
@@ -333,7 +335,7 @@ def _sources(source: Any) -> list[tuple[str, str | None]]:
     if not isinstance(key, str):
         raise InvalidInput(
             "A source is the id of a message, a message that has one, a pair of the ids of a message and its "
-            f"conversation, or a list of such, not {source!r:.100}."
+            f"conversation, or a list of such, not {safe_repr(source)}."
         )
     return [(id_of(key, "message", MessageError), None)]
 
@@ -342,7 +344,7 @@ def _sure(confidence: Any) -> float | None:
     if confidence is None:
         return None
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
-        raise InvalidInput(f"A confidence is a number from 0 to 1, not {confidence!r:.100}.")
+        raise InvalidInput(f"A confidence is a number from 0 to 1, not {safe_repr(confidence)}.")
     return float(confidence)
 
 
@@ -354,7 +356,7 @@ def _in_order(start: int | None, end: int | None) -> None:
 def _corrections(ground: FactsGround, extra: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Changes that somebody wants of a fact, as fields of its state."""
     if not changes or (unknown := [name for name in changes if name not in _FACT_FIELDS]):
-        what = f"{unknown[0]!r:.100} is none of them" if changes else "none is given"
+        what = f"{safe_repr(unknown[0])} is none of them" if changes else "none is given"
         raise MessageError(f"What can be changed of a fact is {', '.join(_FACT_FIELDS)}; {what}.")
     known = reading.state_of(extra)
     fields: dict[str, Any] = {}

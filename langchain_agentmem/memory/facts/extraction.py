@@ -20,6 +20,7 @@ from langchain_agentmem.memory.facts.names import entity_key, name_of
 from langchain_agentmem.memory.facts.texts import Due
 from langchain_agentmem.replies import read_json, read_row
 from langchain_agentmem.retrieval.dates import spans
+from langchain_agentmem.safe_repr import safe_repr
 
 SCHEMA: Mapping[str, Any] = {
     "title": "facts",
@@ -312,7 +313,7 @@ def _fact(item: Any, some: Sequence[Due]) -> Told:
     if isinstance(item, list | tuple) and len(item) == _TRIPLE:
         item = dict(zip(("subject", "predicate", "object"), item, strict=True))
     if not isinstance(item, Mapping):
-        raise InvalidInput(f"it is no object with a subject, a predicate and an object: {item!r:.100}.")
+        raise InvalidInput(f"it is no object with a subject, a predicate and an object: {safe_repr(item)}.")
     subject = name_of(_spelled(_first(item, _SUBJECT)), "The subject")
     predicate = name_of(_spelled(_first(item, _PREDICATE)), "The predicate")
     obj = name_of(_spelled(_first(item, _OBJECT)), "The object")

@@ -13,6 +13,7 @@ from langchain_agentmem.memory.facts.names import name_of
 from langchain_agentmem.memory.secrets.redaction import DEFAULT, SecretPattern
 from langchain_agentmem.memory.settings import check_whole, patterns_given
 from langchain_agentmem.retrieval.search import Why
+from langchain_agentmem.safe_repr import safe_repr
 
 SINGLE_VALUED = ("lives in", "works at")
 """The predicates that have one value at a time unless something else is said."""
@@ -62,7 +63,7 @@ class FactsConfig:
         if self.timeout is not None and (
             isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float) or not self.timeout > 0
         ):
-            raise InvalidInput(f"timeout is a number of seconds, or None, not {self.timeout!r:.100}.")
+            raise InvalidInput(f"timeout is a number of seconds, or None, not {safe_repr(self.timeout)}.")
         if not isinstance(self.instructions, str):
             raise InvalidInput(f"instructions are text, not {type(self.instructions).__name__}.")
         object.__setattr__(self, "secret_patterns", patterns_given(self.secret_patterns))

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.safe_repr import safe_repr
 
 LONGEST = 2_000
 """Most characters of a subject, predicate or object."""
@@ -38,7 +39,7 @@ def name_of(value: Any, what: str) -> str:
         raise InvalidInput(f"{what} of a fact is text, not {type(value).__name__}.")
     name = _SPACE.sub(" ", _HALVES.sub("\ufffd", value)).strip()
     if not entity_key(name):
-        raise InvalidInput(f"{what} of a fact cannot be empty: {value!r:.100}.")
+        raise InvalidInput(f"{what} of a fact cannot be empty: {safe_repr(value)}.")
     if len(name) > LONGEST:
         raise InvalidInput(
             f"{what} of a fact has {len(name)} characters, and may have {LONGEST}. Keep long texts with add(), or in "

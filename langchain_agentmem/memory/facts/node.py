@@ -27,9 +27,10 @@ from langchain_agentmem.memory.facts.texts import Due
 from langchain_agentmem.memory.injection.weaving import converted
 from langchain_agentmem.memory.layer import as_step, texts_given
 from langchain_agentmem.messages import Message, from_langchain
-from langchain_agentmem.namespaces import id_of, path_of, resolve
+from langchain_agentmem.namespaces import config_given, id_of, path_of, resolve
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.threads import thread_point
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.content import digest
 from langchain_agentmem.tracing import within
 from langchain_agentmem.work import Work, aperform, perform, usable_model
@@ -83,7 +84,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         if settings is not None and not isinstance(settings, FactsConfig):
             raise InvalidInput(f"settings must be a FactsConfig, not {type(settings).__name__}.")
         if not isinstance(messages_key, str) or not messages_key:
-            raise InvalidInput(f"messages_key must be the name of a key, not {messages_key!r:.100}.")
+            raise InvalidInput(f"messages_key must be the name of a key, not {safe_repr(messages_key)}.")
         self._database = database_of(memory)
         self._teacher = Teacher(usable)
         self._branch = branch
@@ -106,6 +107,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         Raises:
             InvalidInput: There are no messages in this, or no thread and no branch is named.
         """
+        config = config_given(config)
         del kwargs
         if self._database.tracing.shows_content:
             return self._call_with_config(self._remember, input, config)
@@ -119,6 +121,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         **kwargs: Any,
     ) -> dict[str, Any]:
         """`invoke`, awaited."""
+        config = config_given(config)
         del kwargs
         if self._database.tracing.shows_content:
             return await self._acall_with_config(self._aremember, input, config)
@@ -179,7 +182,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             found = [found]
         if isinstance(found, str) or not isinstance(found, Sequence):
             raise InvalidInput(
-                f"There are no messages in this: {given!r:.100}. Give messages, or a state with {key!r}."
+                f"There are no messages in this: {safe_repr(given)}. Give messages, or a state with {safe_repr(key)}."
             )
         return converted(found)
 

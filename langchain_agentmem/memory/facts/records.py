@@ -18,6 +18,7 @@ from langchain_agentmem.memory.facts.rules import RULE
 from langchain_agentmem.messages import decode_body
 from langchain_agentmem.rewinding.rows import SAID, Draft, Kept, body_of, text_of
 from langchain_agentmem.rewinding.sources import SET, UNDO
+from langchain_agentmem.safe_repr import safe_repr
 
 KINDS = (RULE, TEXT, DUE, FACT, FORMER)
 """What is kept in a file."""
@@ -48,7 +49,9 @@ def draft_of(record: Any) -> Draft:
     try:
         return _draft(record)
     except (AttributeError, DatabaseUnreadable, KeyError, StopIteration, TypeError, ValueError) as error:
-        raise InvalidInput(f"The file is damaged: this is no record of a memory of facts: {record!r:.100}.") from error
+        raise InvalidInput(
+            f"The file is damaged: this is no record of a memory of facts: {safe_repr(record)}."
+        ) from error
 
 
 def _draft(record: Any) -> Draft:

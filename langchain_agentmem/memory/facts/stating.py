@@ -21,6 +21,7 @@ from langchain_agentmem.memory.layer import Change
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import SAID, Draft, Kept, body_of, message_source
 from langchain_agentmem.rewinding.sources import SET, UNDO, without
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 
@@ -310,7 +311,7 @@ def there(view: rows.View, key: str) -> Steps[Kept]:
     """
     found = yield from rows.named(view, FACT, [key])
     if key not in found:
-        raise MessageError(f"There is no fact or message {key!r:.100} here.")
+        raise MessageError(f"There is no fact or message {safe_repr(key)} here.")
     return found[key]
 
 

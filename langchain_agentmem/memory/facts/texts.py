@@ -18,6 +18,7 @@ from langchain_agentmem.memory.facts.stating import Book
 from langchain_agentmem.messages import Message, same_body
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import SAID, Draft, Kept, View
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 
 KEPT_FAILURES = 100
@@ -96,7 +97,7 @@ def keep(
                 put(book, message, said_at=known.created_at, conversation=there, listed=True, waits=False)
             continue
         if known is not None and own:
-            raise MessageError(f"There is another message {entry.key!r:.100} here. Use update() to change it.")
+            raise MessageError(f"There is another message {safe_repr(entry.key)} here. Use update() to change it.")
         if known is not None:
             yield from book.forsake(known, path)
         put(book, message, said_at=entry.created_at, conversation=conversation, listed=own, key=key)

@@ -25,6 +25,7 @@ from langchain_agentmem.memory.operations.offering import tool_of
 from langchain_agentmem.memory.operations.table import LIMIT, Operation, within
 from langchain_agentmem.memory.operations.telling import listed, passage
 from langchain_agentmem.memory.operations.whose import Whose
+from langchain_agentmem.safe_repr import safe_repr
 
 ROLE = "assistant"
 """Whose fact it is that a model keeps."""
@@ -111,8 +112,10 @@ def _search(facts: KGMemory, given: FactSearch) -> Calls[Any]:
 def _history(facts: KGMemory, given: FactHistory) -> Calls[Any]:
     known: list[Fact] = yield Call(facts, "history", (given.subject, given.predicate))
     if not known:
-        what = "" if given.predicate is None else f" and {passage(given.predicate, most=QUOTED)!r}"
-        return f"Nothing is known of {passage(given.subject, most=QUOTED)!r}{what}; fact_search finds by words."
+        what = "" if given.predicate is None else f" and {safe_repr(passage(given.predicate, most=QUOTED))}"
+        return (
+            f"Nothing is known of {safe_repr(passage(given.subject, most=QUOTED))}{what}; fact_search finds by words."
+        )
     newest = []
     for fact in reversed(known[-LIMIT:]):
         evidence = yield Call(facts, "evidence", (fact.id,))
@@ -162,7 +165,9 @@ def _times(given: Any, now: datetime) -> tuple[int | None, int | None]:
     times = times_in(start, end, micros(now))
     for name, said, at in zip(("valid_from", "valid_to"), (start, end), times, strict=True):
         if said is not None and at is None:
-            raise InvalidInput(f"{name} is a date or a time, such as 2024-03-01, not {passage(said, most=QUOTED)!r}.")
+            raise InvalidInput(
+                f"{name} is a date or a time, such as 2024-03-01, not {safe_repr(passage(said, most=QUOTED))}."
+            )
     return times
 
 
@@ -184,6 +189,6 @@ def _source(evidence: Any) -> dict[str, Any]:
 
 def _told_of(what: str, facts: Sequence[Fact]) -> str:
     """Some facts in a part of a sentence, or "" where there are none."""
-    shown = [f"{passage(fact.text, most=QUOTED)!r}, {fact.period}" for fact in facts[:SOURCES]]
+    shown = [f"{safe_repr(passage(fact.text, most=QUOTED))}, {fact.period}" for fact in facts[:SOURCES]]
     more = [f"and {len(facts) - SOURCES} more"] if facts[SOURCES:] else []
     return f"{what}: {', '.join([*shown, *more])}" if facts else ""

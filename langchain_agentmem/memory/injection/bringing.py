@@ -24,6 +24,7 @@ from langchain_agentmem.messages import Message
 from langchain_agentmem.namespaces import id_of, path_of, range_of, resolve
 from langchain_agentmem.retrieval.search import Recollection, Walls, inquiry
 from langchain_agentmem.rewinding.threads import thread_point
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.searches import outlook_of
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.tracing import brief
@@ -273,8 +274,8 @@ def _chosen(name: str, given: Iterable[str] | None, known: Sequence[str]) -> tup
     if given is None:
         return None
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InvalidInput(f"{name} must be a list of names, not {given!r:.100}.")
+        raise InvalidInput(f"{name} must be a list of names, not {safe_repr(given)}.")
     chosen = tuple(dict.fromkeys(given))
     if unknown := [each for each in chosen if each not in known]:
-        raise InvalidInput(f"There is no {unknown[0]!r:.100} among {name}; there are {', '.join(known)}.")
+        raise InvalidInput(f"There is no {safe_repr(unknown[0])} among {name}; there are {', '.join(known)}.")
     return chosen

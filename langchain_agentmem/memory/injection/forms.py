@@ -17,6 +17,7 @@ from langchain_agentmem.compaction.making import is_made
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.injection.injected import is_injected
 from langchain_agentmem.memory.injection.weaving import converted
+from langchain_agentmem.safe_repr import safe_repr
 
 READ = "__pregel_read"
 """Where LangGraph leaves, in a task's config, the function that reads the state's channels."""
@@ -75,9 +76,9 @@ def check_keys(keys: Keys, messages_key: str, names: tuple[str, str]) -> None:
     """
     for name, key in (("messages_key", messages_key), (names[0], keys.messages), (names[1], keys.text)):
         if not isinstance(key, str) or not key:
-            raise InvalidInput(f"{name} must be the name of a key, not {key!r:.100}.")
+            raise InvalidInput(f"{name} must be the name of a key, not {safe_repr(key)}.")
     if keys.text in (messages_key, keys.messages):
-        raise InvalidInput(f"{names[1]} must name another key than that of messages, not {keys.text!r:.100}.")
+        raise InvalidInput(f"{names[1]} must name another key than that of messages, not {safe_repr(keys.text)}.")
     if messages_key == keys.messages == "messages":
         raise InvalidInput(
             "The messages of a graph are added to, so memory would stay among them for good. Name another key with "
@@ -120,8 +121,8 @@ def _opened(given: Any, config: RunnableConfig, keys: Keys, messages_key: str) -
                 return Form(_asking(given), lambda put: _update([(keys.text, put.text)]))
             return Form(_asking(given), lambda put: {**given, keys.text: put.text})
         raise InvalidInput(
-            f"Memory cannot be put into this: {given!r:.100}. Give a text, messages, a prompt, a dictionary, or a "
-            f"state that has a list of messages under {messages_key!r}."
+            f"Memory cannot be put into this: {safe_repr(given)}. Give a text, messages, a prompt, a dictionary, or a "
+            f"state that has a list of messages under {safe_repr(messages_key)}."
         )
     said = converted(found)
     room = _room(config, *([keys.messages, keys.text] if keys.shared else [keys.messages]))

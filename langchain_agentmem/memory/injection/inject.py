@@ -18,6 +18,7 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.budget import SECTIONS, Budget
 from langchain_agentmem.memory.injection.bringing import Bringing
@@ -25,6 +26,8 @@ from langchain_agentmem.memory.injection.forms import Form, Insertion, Keys, che
 from langchain_agentmem.memory.injection.injected import Role
 from langchain_agentmem.memory.injection.weaving import Brought, woven
 from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.namespaces import config_given
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.tracing import within
 from langchain_agentmem.work import aperform, perform
@@ -93,7 +96,7 @@ class MemoryInjection(Runnable[Any, Any]):
         counter: TokenCounter | None = None,
     ) -> None:
         if role not in ("user", "system"):
-            raise InvalidInput(f'role must be "user" or "system", not {role!r:.100}.')
+            raise InvalidInput(f'role must be "user" or "system", not {safe_repr(role)}.')
         self._keys = Keys(output_messages_key, memory_key)
         check_keys(self._keys, messages_key, ("output_messages_key", "memory_key"))
         self._bringing = Bringing(
@@ -124,6 +127,7 @@ class MemoryInjection(Runnable[Any, Any]):
         Raises:
             InvalidInput: Nothing can be put into this, or the state of the graph lacks the output key.
         """
+        config = config_given(config)
         del kwargs
         if not self._bringing.database.tracing.shows_content:  # LangChain would show everything that is given
             with within(config) as complete:
@@ -132,6 +136,7 @@ class MemoryInjection(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """`invoke`, awaited."""
+        config = config_given(config)
         del kwargs
         if not self._bringing.database.tracing.shows_content:
             with within(config) as complete:
@@ -142,17 +147,18 @@ class MemoryInjection(Runnable[Any, Any]):
         del run_manager
         form = self._form(given, config)
         work = self._bringing.bringing(given, form.messages, ensure_config(config))
-        return form.close(self._insertion(perform(work, self._bringing.database)))
+        return self._closed(form, perform(work, self._bringing.database))
 
     async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
-        form = self._form(given, config)
+        form = await aside(self._form, given, config)
         work = self._bringing.bringing(given, form.messages, ensure_config(config))
-        return form.close(self._insertion(await aperform(work, self._bringing.database)))
+        brought = await aperform(work, self._bringing.database)
+        return await aside(self._closed, form, brought)
 
     def _form(self, given: Any, config: RunnableConfig) -> Form:
         return form_of(given, config, self._keys, self._messages_key)
 
-    def _insertion(self, brought: Brought) -> Insertion:
+    def _closed(self, form: Form, brought: Brought) -> Any:
         text = "\n\n".join(brought.blocks())
-        return Insertion(lambda messages: woven(messages, brought, self._role), text)
+        return form.close(Insertion(lambda messages: woven(messages, brought, self._role), text))

@@ -19,6 +19,7 @@ from langchain_agentmem.memory.injection.bringing import Bringing
 from langchain_agentmem.memory.injection.injected import Role
 from langchain_agentmem.memory.injection.weaving import Brought, with_block, woven
 from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.work import Work, aperform, perform
 
@@ -75,7 +76,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         if role not in ("user", "system"):
-            raise InvalidInput(f'role must be "user" or "system", not {role!r:.100}.')
+            raise InvalidInput(f'role must be "user" or "system", not {safe_repr(role)}.')
         self._bringing = Bringing(
             memory,
             branch_or_config,

@@ -13,6 +13,7 @@ from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messa
 from langchain_agentmem.compaction.shape import calls_of, is_said_by_user, role_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.injection.injected import MEMORY, Part, Role, block, injected, is_injected
+from langchain_agentmem.safe_repr import safe_repr
 
 
 class Brought(NamedTuple):
@@ -43,7 +44,7 @@ def converted(given: Sequence[Any]) -> list[BaseMessage]:
     try:
         return convert_to_messages(given)
     except (ValueError, TypeError, NotImplementedError, KeyError, AttributeError) as error:
-        raise InvalidInput(f"These are no messages: {given!r:.100}. {error}") from error
+        raise InvalidInput(f"These are no messages: {safe_repr(given)}. {error}") from error
 
 
 def woven(messages: Sequence[BaseMessage], brought: Brought, role: Role = "user") -> list[BaseMessage]:

@@ -17,14 +17,20 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.memory.operations.spelling import all_pairs
 from langchain_agentmem.replies import read_json
+from langchain_agentmem.safe_repr import safe_repr
 
 UPDATE, RESULTS = "memory_update", "memory_results"
 """What the marks are called: those of the model, and those of the memory."""
 
-_MARK = re.compile(rf"<(\\?/)?({UPDATE}|{RESULTS})(?![\w-])[^<>\n]{{0,200}}>", re.IGNORECASE)
+_MARK = re.compile(
+    # A mark, or the beginning of one that was not ended before what it is to hold.
+    rf"<(\\?/)?({UPDATE}|{RESULTS})(?![\w-])(?:[^<>\n{{]{{0,200}}(>)|(?=\s{{0,20}}[\"\[{{]|[^<>\n{{]{{0,200}}\{{))",
+    re.IGNORECASE,
+)
 _BEGUN = re.compile(r"<(?:\\?/)?mem(?:o(?:r(?:y(?:_\w*)?)?)?)?\Z", re.IGNORECASE)
 _BEFORE_JSON = re.compile(r"\s*(?:```[ \t]*\w*\s*)?(?=[{\[])")
 FENCE = "```"
+_BLANKS = re.compile(r"\s*")
 _CUT_OFF = re.compile(r"[\s,]*(?=\{)")
 _AFTER_JSON = re.compile(r"(?:\s*\])*(?:\s*```)?")
 _FENCE_BEFORE = re.compile(r"```[ \t]*\w*[ \t]*\n?[ \t]*\Z")
@@ -61,6 +67,7 @@ class _Mark(NamedTuple):
     end: int
     name: str
     ends: bool
+    whole: bool
 
 
 def blocks_in(text: str) -> list[Block]:
@@ -134,7 +141,7 @@ class _Scan:
     def __init__(self, text: str) -> None:
         self._text = text
         self._marks = [
-            _Mark(found.start(), found.end(), found.group(2).lower(), bool(found.group(1)))
+            _Mark(found.start(), found.end(), found.group(2).lower(), bool(found.group(1)), bool(found.group(3)))
             for found in _MARK.finditer(text)
         ]
         self._starts = [mark.start for mark in self._marks]
@@ -164,6 +171,8 @@ class _Scan:
         return Block(RESULTS, mark.start, end if end is not None else self._up_to_next(mark))
 
     def _update(self, mark: _Mark) -> Block:
+        if not mark.whole:
+            return self._unended(mark)
         start = mark.end
         after = self._closing(start)
         if after is not None and not _BEFORE_JSON.match(self._text, start):
@@ -185,6 +194,19 @@ class _Scan:
             return Block(UPDATE, mark.start, end)
         return self._read(mark.start, start, end, end, updates)
 
+    def _unended(self, mark: _Mark) -> Block:
+        """A block whose first mark was not ended: nobody knows what was meant to be in it, so the model is told."""
+        after = self._closing(mark.end)
+        if after is not None:
+            end = after.end
+        else:
+            begun, limit = _BLANKS.match(self._text, mark.end).end(), self._limit(mark.end)  # type: ignore[union-attr]
+            line = self._text.find("\n", begun, limit)
+            upto = limit if line < 0 else line
+            end = self._text.rfind(">", begun, upto) + 1 or upto
+        said = self._text[mark.start : min(end, mark.start + 100)]
+        return Block(UPDATE, mark.start, end, problem=f"A {UPDATE} is not begun with <{UPDATE}>: {said!r}.")
+
     def _further(self, at: int, after: _Mark | None) -> int:
         """Where another object of the same block begins; below zero if there is none."""
         if after is not None:
@@ -197,7 +219,9 @@ class _Scan:
         said = self._text[said_from:upto].strip()
         found = read_json(said) if said else {}
         if said and not found:
-            return Block(UPDATE, start, end, tuple(before), f"A {UPDATE} holds no JSON object: {said[:100]!r}.")
+            return Block(
+                UPDATE, start, end, tuple(before), f"A {UPDATE} holds no JSON object: {safe_repr(said[:100])}."
+            )
         if upto < end or said.endswith(("}", "]", FENCE)):
             return Block(UPDATE, start, end, (*before, found or {}))
         return Block(UPDATE, start, end, (*before, _without_last(found) or {}), _CUT)

@@ -10,6 +10,8 @@ from collections.abc import Generator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from langchain_agentmem.apart import led
+
 T = TypeVar("T")
 
 
@@ -52,16 +54,8 @@ def called(calls: Calls[T]) -> T:
 
 async def acalled(calls: Calls[T]) -> T:
     """`called`, with awaited twins."""
-    try:
-        call = next(calls)
-        while True:
-            try:
-                answer = await getattr(call.target, f"a{call.method}")(*call.arguments, **call.named)
-            except Exception as error:  # noqa: BLE001 - it is the generator's to handle
-                call = calls.throw(error)
-            else:
-                call = calls.send(answer)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]  # StopIteration is not generic
-    finally:
-        calls.close()
+    return await led(calls, _acall)
+
+
+async def _acall(call: Call) -> Any:
+    return await getattr(call.target, f"a{call.method}")(*call.arguments, **call.named)

@@ -17,6 +17,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import merge_configs
 
+from langchain_agentmem.apart import aside
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.injection.weaving import converted
 from langchain_agentmem.memory.layers import LayeredMemory
@@ -26,6 +27,7 @@ from langchain_agentmem.memory.operations.table import OPERATIONS
 from langchain_agentmem.memory.operations.updates import Applying, Found, Outcome, Update, aapply, apply, parse
 from langchain_agentmem.memory.operations.whose import Whose
 from langchain_agentmem.memory.settings import LayersConfig, check_whole
+from langchain_agentmem.namespaces import config_given
 from langchain_agentmem.tracing import within
 from langchain_agentmem.work import NO_STREAM, usable_model
 
@@ -132,6 +134,7 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
         Raises:
             InvalidInput: There is nothing to answer, or the run has no thread.
         """
+        config = config_given(config)
         if not self._whose.shows_content:  # LangChain would show everything that is said
             with within(config) as complete:
                 return self._answer(input, None, complete, **kwargs)
@@ -139,6 +142,7 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002
         """`invoke`, awaited."""
+        config = config_given(config)
         if not self._whose.shows_content:
             with within(config) as complete:
                 return await self._aanswer(input, None, complete, **kwargs)
@@ -150,7 +154,7 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
 
     async def _aanswer(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> AIMessage:
         del run_manager
-        return await acalled(self._answering(self._told(given), config, kwargs))
+        return await acalled(self._answering(await aside(self._told, given), config, kwargs))
 
     def _answering(
         self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Mapping[str, Any]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.operations.arguments import Arguments, read
 from langchain_agentmem.memory.operations.table import OPERATIONS, Operation
+from langchain_agentmem.safe_repr import safe_repr
 
 MOST_OPERATIONS = 100
 """How many operations one reply may have."""
@@ -86,7 +87,7 @@ def requests_of(updates: Iterable[Mapping[str, Any]]) -> tuple[list[Request], li
         if len(requests) >= MOST_OPERATIONS or number >= _LOOKED_AT:
             beyond += 1
         elif operation is None:
-            problems.append(f"{name!r:.100}: there is no such operation; there are {', '.join(sorted(_NAMES))}.")
+            problems.append(f"{safe_repr(name)}: there is no such operation; there are {', '.join(sorted(_NAMES))}.")
         else:
             try:
                 requests.append(Request(operation, read(operation.arguments, given)))

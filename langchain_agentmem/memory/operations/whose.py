@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from langchain_agentmem.database import Database, database_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.namespaces import id_of, path_of
+from langchain_agentmem.safe_repr import safe_repr
 
 M = TypeVar("M")
 
@@ -45,7 +46,9 @@ class Whose(Generic[M]):
         if isinstance(where, str):
             id_of(where, "branch")
         elif where is not None and not isinstance(where, Mapping):
-            raise InvalidInput(f"Memory is that of a branch or a thread: give a name or a config, not {where!r:.100}.")
+            raise InvalidInput(
+                f"Memory is that of a branch or a thread: give a name or a config, not {safe_repr(where)}."
+            )
         if not isinstance(memory, kind):
             database_of(memory)
         elif where is not None or namespace is not None:

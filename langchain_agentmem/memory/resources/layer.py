@@ -31,6 +31,7 @@ from langchain_agentmem.memory.seen import LISTED, listed
 from langchain_agentmem.memory.truncation import truncated
 from langchain_agentmem.memory.values import RECORD
 from langchain_agentmem.rewinding import rows
+from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.work import Work
 
@@ -67,9 +68,9 @@ def usage_record(resource_id: str, usage_type: str, context: str | None, at: dat
         InvalidInput: An argument is wrong.
     """
     if not isinstance(resource_id, str) or not resource_id.strip():
-        raise InvalidInput(f"A resource is named by its id, not by {resource_id!r:.100}.")
+        raise InvalidInput(f"A resource is named by its id, not by {safe_repr(resource_id)}.")
     if usage_type not in USAGE_TYPES:
-        raise InvalidInput(f"A resource is used as one of {', '.join(USAGE_TYPES)}, not as {usage_type!r:.100}.")
+        raise InvalidInput(f"A resource is used as one of {', '.join(USAGE_TYPES)}, not as {safe_repr(usage_type)}.")
     used = {
         "resource_id": resource_id,
         "usage_type": usage_type,

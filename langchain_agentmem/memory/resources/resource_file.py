@@ -27,6 +27,7 @@ import yaml
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.files import path_of_file
+from langchain_agentmem.safe_repr import safe_repr
 
 SourceKind: TypeAlias = Literal["local", "github", "huggingface"]
 
@@ -154,15 +155,17 @@ def read_resource_file(path: Any) -> ResourceFile:
         with file.open("rb") as opened:
             data = opened.read(_LARGEST + 1)
     except OSError as error:
-        raise InvalidInput(f"The resource file {str(file)!r} cannot be read: {error.strerror or error}.") from error
+        raise InvalidInput(
+            f"The resource file {safe_repr(str(file))} cannot be read: {error.strerror or error}."
+        ) from error
     if len(data) > _LARGEST:
-        raise InvalidInput(f"The resource file {str(file)!r} has more than {_LARGEST:,} bytes.")
+        raise InvalidInput(f"The resource file {safe_repr(str(file))} has more than {_LARGEST:,} bytes.")
     said = _parsed(data, file.name)
     if isinstance(said, list):
         said = {"items": said}
     if not isinstance(said, Mapping):
         raise InvalidInput(
-            f"The resource file {str(file)!r} must hold an object with local, github, huggingface, items."
+            f"The resource file {safe_repr(str(file))} must hold an object with local, github, huggingface, items."
         )
     sources = [
         _source(entry, kind, f"{kind}[{number}]")
@@ -178,7 +181,7 @@ def read_resource_file(path: Any) -> ResourceFile:
     for item in items:
         if len(item.id) > _LONGEST_ID:
             raise InvalidInput(
-                f"The id {item.id!r:.100} has more than {_LONGEST_ID} characters. Give it a shorter name."
+                f"The id {safe_repr(item.id)} has more than {_LONGEST_ID} characters. Give it a shorter name."
             )
     return ResourceFile(
         name=file.name,
@@ -200,7 +203,7 @@ def _parsed(data: bytes, name: str) -> Any:
                     raise
         return yaml.safe_load(text)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        raise InvalidInput(f"The resource file {name!r} is neither JSON nor YAML: {error!s:.300}") from error
+        raise InvalidInput(f"The resource file {safe_repr(name)} is neither JSON nor YAML: {error!s:.300}") from error
 
 
 def _entries(said: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
@@ -208,10 +211,10 @@ def _entries(said: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     if entries is None:
         return []
     if not isinstance(entries, list):
-        raise InvalidInput(f"{key} of a resource file must be a list, not {entries!r:.100}.")
+        raise InvalidInput(f"{key} of a resource file must be a list, not {safe_repr(entries)}.")
     for number, entry in enumerate(entries):
         if not isinstance(entry, Mapping):
-            raise InvalidInput(f"{key}[{number}] of a resource file must be an object, not {entry!r:.100}.")
+            raise InvalidInput(f"{key}[{number}] of a resource file must be an object, not {safe_repr(entry)}.")
     return entries
 
 
@@ -221,7 +224,7 @@ def _unique(found: dict[Any, Any], given: list[Any], what: str) -> dict[Any, Any
         for each in given:
             name = each.id if isinstance(each, Item) else f"{each.source} {each.name}"
             if name in seen:
-                raise InvalidInput(f"Two entries of the resource file have the {what} {name!r:.200}.")
+                raise InvalidInput(f"Two entries of the resource file have the {what} {safe_repr(name)}.")
             seen.add(name)
     return found
 
@@ -249,14 +252,14 @@ def _source(entry: Mapping[str, Any], source: SourceKind, where: str) -> Source:
         needed = {"name": made.name, "repo" if github else "repo_id": made.repo}
         if made.use and made.use not in _KIND_OF_USE:
             raise InvalidInput(
-                f"{where} of the resource file is used as {made.use!r:.50}: say one of {_list(_KIND_OF_USE)}."
+                f"{where} of the resource file is used as {safe_repr(made.use, 50)}: say one of {_list(_KIND_OF_USE)}."
             )
     for key, value in needed.items():
         if not value:
             raise InvalidInput(f"{where} of the resource file has no {key}.")
     if made.mount_path and not made.mount_path.startswith("/"):
         raise InvalidInput(
-            f"{where} of the resource file is mounted at {made.mount_path!r:.100}, which is not absolute."
+            f"{where} of the resource file is mounted at {safe_repr(made.mount_path)}, which is not absolute."
         )
     return made
 
@@ -265,7 +268,9 @@ def _item(entry: Mapping[str, Any], named: Mapping[tuple[str, str], Source], whe
     written = _text(entry, "class", where).lower()
     kind = "" if written in _SOURCE_NAMES else written
     if kind and kind not in KINDS:
-        raise InvalidInput(f"The class of {where} is {written!r:.50}: say one of {_list([*KINDS, *CLASSES.values()])}.")
+        raise InvalidInput(
+            f"The class of {where} is {safe_repr(written, 50)}: say one of {_list([*KINDS, *CLASSES.values()])}."
+        )
     source = _source_of(entry, _SOURCE_NAMES.get(written), named, where)
     path = _text(entry, "path", where)
     if not path and source.source == "local" and not source.name:
@@ -277,7 +282,7 @@ def _item(entry: Mapping[str, Any], named: Mapping[tuple[str, str], Source], whe
     )
     files = entry.get("include_files")
     if files is not None and not (isinstance(files, list) and all(isinstance(each, str) for each in files)):
-        raise InvalidInput(f"include_files of {where} must be a list of paths, not {files!r:.100}.")
+        raise InvalidInput(f"include_files of {where} must be a list of paths, not {safe_repr(files)}.")
     default = LIMITS.get(kind, _NOTHING)
     limits = Limits(
         include_tree=_flag(entry, "include_tree", where, default=default.include_tree),
@@ -305,7 +310,7 @@ def _source_of(
 ) -> Source:
     said = _text(entry, "source", where).lower()
     if said and said not in _SOURCE_NAMES:
-        raise InvalidInput(f"The source of {where} is {said!r:.50}: say one of {_list(CLASSES)}.")
+        raise InvalidInput(f"The source of {where} is {safe_repr(said, 50)}: say one of {_list(CLASSES)}.")
     kind: Any = _SOURCE_NAMES.get(said) or told
     resource = _text(entry, "resource", where)
     if resource:
@@ -313,7 +318,8 @@ def _source_of(
         if len(found) != 1:
             fault = "several" if found else "no"
             raise InvalidInput(
-                f"{where} is of the resource {resource!r:.100}, and there is {fault} {kind or 'such'} one with that "
+                f"{where} is of the resource {safe_repr(resource)}, and there is {fault} {kind or 'such'} one "
+                "with that "
                 "name in the file. Give its name, or leave out resource and give repo or repo_id."
             )
         return found[0]
@@ -352,23 +358,23 @@ def _text(entry: Mapping[str, Any], key: str, where: str, *, lines: bool = False
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InvalidInput(f"{key} of {where} must be a text, not {value!r:.100}. Put it in quotes.")
+        raise InvalidInput(f"{key} of {where} must be a text, not {safe_repr(value)}. Put it in quotes.")
     if len(value) > _LONGEST * (10 if lines else 1) or not (lines or value.isprintable()):
-        raise InvalidInput(f"{key} of {where} is too long, or has characters that cannot be shown: {value!r:.100}.")
+        raise InvalidInput(f"{key} of {where} is too long, or has characters that cannot be shown: {safe_repr(value)}.")
     return value.strip()
 
 
 def _flag(entry: Mapping[str, Any], key: str, where: str, *, default: bool) -> bool:
     value = entry.get(key)
     if value is not None and not isinstance(value, bool):
-        raise InvalidInput(f"{key} of {where} must be true or false, not {value!r:.100}.")
+        raise InvalidInput(f"{key} of {where} must be true or false, not {safe_repr(value)}.")
     return default if value is None else value
 
 
 def _whole_number(entry: Mapping[str, Any], key: str, where: str, default: int) -> int:
     value = entry.get(key)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-        raise InvalidInput(f"{key} of {where} must be a whole number, 0 or more, not {value!r:.100}.")
+        raise InvalidInput(f"{key} of {where} must be a whole number, 0 or more, not {safe_repr(value)}.")
     return default if value is None else value
 
 

@@ -27,6 +27,7 @@ from langchain_agentmem.memory.resources.resource_file import CLASSES, Item, Res
 from langchain_agentmem.memory.resources.workspace import Parts, Unreachable, Workspace, under
 from langchain_agentmem.memory.secrets.redaction import DEFAULT, SecretPattern, redact
 from langchain_agentmem.memory.truncation import truncated
+from langchain_agentmem.safe_repr import safe_repr
 
 Fetcher = Callable[[dict[str, Any]], Any]
 """Fetches what an item names: gives a `Path` of this machine, or a text, or None for "not yet"; or what can be awaited
@@ -69,7 +70,7 @@ def build_resource_snapshot(
     """
     options = _options(config)
     if fetcher is not None and not callable(fetcher):
-        raise InvalidInput(f"fetcher must be a function, not {fetcher!r:.100}.")
+        raise InvalidInput(f"fetcher must be a function, not {safe_repr(fetcher)}.")
     file = read_resource_file(resource_file)
     workspace: Workspace | None = None
     if resolve_paths:
@@ -92,18 +93,18 @@ def _options(config: Any) -> Options:
     if config is None:
         return Options()
     if not isinstance(config, Mapping):
-        raise InvalidInput(f"config must be a dictionary, not {config!r:.100}.")
+        raise InvalidInput(f"config must be a dictionary, not {safe_repr(config)}.")
     root, chars = config.get("workspace_root"), config.get("resource_item_max_chars", ITEM_CHARS)
     ignored, hides = config.get("resource_ignore", ()), config.get("redact_secrets", True)
     patterns = config.get("secret_patterns", DEFAULT)
     if isinstance(patterns, str) or not all(isinstance(each, SecretPattern) for each in patterns):
         raise InvalidInput("secret_patterns must be a list of patterns; make one with patterns_with([...]).")
     if root is not None and not isinstance(root, str | os.PathLike):
-        raise InvalidInput(f"workspace_root must be a path, not {root!r:.100}.")
+        raise InvalidInput(f"workspace_root must be a path, not {safe_repr(root)}.")
     if isinstance(chars, bool) or not isinstance(chars, int) or chars < 0:
-        raise InvalidInput(f"resource_item_max_chars must be a whole number, 0 or more, not {chars!r:.100}.")
+        raise InvalidInput(f"resource_item_max_chars must be a whole number, 0 or more, not {safe_repr(chars)}.")
     if isinstance(ignored, str) or not isinstance(ignored, Sequence | set | frozenset):
-        raise InvalidInput(f"resource_ignore must be a list of names, not {ignored!r:.100}.")
+        raise InvalidInput(f"resource_ignore must be a list of names, not {safe_repr(ignored)}.")
     return Options(
         workspace_root=None if root is None else os.fsdecode(root),
         item_chars=chars,

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple, TypeAlias
 
 from langchain_agentmem.errors import AgentMemoryError
+from langchain_agentmem.safe_repr import safe_repr
 
 Parts: TypeAlias = tuple[str, ...]
 
@@ -75,7 +76,7 @@ class Workspace:
         self.root = Path(os.path.realpath(root))
         self._given = Path(os.path.abspath(root))  # noqa: PTH100
         if not self.root.is_dir():
-            raise Unreachable(f"There is no folder {str(self._given)!r}.")
+            raise Unreachable(f"There is no folder {safe_repr(str(self._given))}.")
 
     def parts_of(self, path: str, below: Parts = ()) -> Parts:
         """A path as its steps from the root.
@@ -89,7 +90,7 @@ class Workspace:
         """
         steps = self._steps(path)
         if ".." in steps or "\0" in path:
-            raise Unreachable(f"{path!r:.200} goes up, and could lead out of the workspace.")
+            raise Unreachable(f"{safe_repr(path)} goes up, and could lead out of the workspace.")
         return steps if Path(path).is_absolute() else (*below, *steps)
 
     def kind(self, parts: Parts) -> Literal["file", "folder"]:
@@ -147,7 +148,7 @@ class Workspace:
         for root in (self.root, self._given):
             with contextlib.suppress(ValueError):
                 return tuple(step for step in Path(path).relative_to(root).parts if step != ".")
-        raise Unreachable(f"{path!r:.200} is outside of the workspace.")
+        raise Unreachable(f"{safe_repr(path)} is outside of the workspace.")
 
     @contextlib.contextmanager
     def _opened(self, parts: Parts) -> Iterator[int | str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.secrets.names import Kind, is_placeholder, is_secret_value, kind_of_name
+from langchain_agentmem.safe_repr import safe_repr
 
 REDACTED = "***"
 """What stands in place of a secret."""
@@ -46,9 +47,9 @@ class SecretPattern:
         try:
             compiled = re.compile(self.regex)
         except (re.error, TypeError, RecursionError) as error:
-            raise InvalidInput(f"The pattern {self.name!r:.100} is no regular expression: {error}.") from error
+            raise InvalidInput(f"The pattern {safe_repr(self.name)} is no regular expression: {error}.") from error
         if not isinstance(compiled.pattern, str) or compiled.fullmatch(""):
-            raise InvalidInput(f"The pattern {self.name!r:.100} must match text, and not the empty text.")
+            raise InvalidInput(f"The pattern {safe_repr(self.name)} must match text, and not the empty text.")
         object.__setattr__(self, "regex", compiled)
 
     def without(self, text: str, lowered: str) -> str:

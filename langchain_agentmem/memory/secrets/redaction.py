@@ -18,6 +18,7 @@ from langchain_agentmem.encoding import MAX_DEPTH
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.secrets.names import Kind, is_secret_value, kind_of_name
 from langchain_agentmem.memory.secrets.patterns import DEFAULT, REDACTED, SecretPattern
+from langchain_agentmem.safe_repr import safe_repr
 
 __all__ = ["DEFAULT", "REDACTED", "SecretPattern", "patterns_with", "redact", "redact_value"]
 
@@ -68,7 +69,7 @@ def patterns_with(extra: Iterable[SecretPattern | str | re.Pattern[str]]) -> tup
         InvalidInput: One of them is neither.
     """
     if isinstance(extra, str | re.Pattern | SecretPattern) or not isinstance(extra, Iterable):
-        raise InvalidInput(f"Patterns of secrets are a list, not {extra!r:.100}.")
+        raise InvalidInput(f"Patterns of secrets are a list, not {safe_repr(extra)}.")
     made = (
         each if isinstance(each, SecretPattern) else SecretPattern(name=f"pattern {number}", regex=each)
         for number, each in enumerate(extra, 1)

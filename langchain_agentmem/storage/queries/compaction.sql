@@ -80,8 +80,9 @@ where n.path = :path and b.kind = :kind and b.name = :name;
 
 -- name: entries_since
 -- Everything that was written into a conversation after one of its rows, in its order: messages, rounds and edits.
-select v.id as slot, v.position, v.replaces, v.kind, v.key, c.body
+select v.id as slot, v.position, v.replaces, v.kind, v.key, c.body, a.body as attachments
 from entry v
 join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
 where v.branch_id = :branch and v.id > :slot
 order by v.position, v.id;

@@ -1,0 +1,205 @@
+"""A managed conversation as LangChain's chat history: what a chain is given stays in the budget, all of it is kept."""
+
+import pytest
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables.history import RunnableWithMessageHistory
+
+from langchain_agentmem import ExperienceLibrary
+from langchain_agentmem.compaction import (
+    ActiveContextPolicyConfig,
+    ManagedMemoryConfig,
+    summary_in,
+)
+from langchain_agentmem.testing import assert_valid_for_providers
+from langchain_agentmem.tokens import TokenCounter
+from tests.compaction.summarizers import Summarizer
+
+pytestmark = [
+    pytest.mark.sqlite_suffices,
+    pytest.mark.filterwarnings("ignore:.*RunnableWithMessageHistory"),  # which is used all the same
+]
+
+SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+CONFIG = {"configurable": {"session_id": "c"}}
+
+
+class Scripted(GenericFakeChatModel):
+    """Answers from a script, and records what it is given."""
+
+    given: list = []  # noqa: RUF012 - pydantic copies it
+
+    def _generate(self, messages, *arguments, **options):
+        self.given.append(list(messages))
+        return super()._generate(messages, *arguments, **options)
+
+
+def scripted():
+    return Scripted(messages=(AIMessage(f"answer-{n:03}", id=f"a{n:03}") for n in range(1_000)), given=[])
+
+
+def asked(turn):
+    return HumanMessage(f"question-{turn:03} " + "how many are there in this basket " * 4, id=f"q{turn:03}")
+
+
+def fill(chat, turns):
+    for turn in range(turns):
+        chat.add_messages([asked(turn), AIMessage(f"answer-{turn:03} " + "so many " * 20, id=f"a{turn:03}")])
+
+
+def ids(messages):
+    return [message.id for message in messages]
+
+
+def with_messages(model, chat):
+    """A chain whose input and history are one list, which LangChain takes apart again by its length."""
+    return RunnableWithMessageHistory(model, lambda session_id: chat)
+
+
+def with_a_prompt(model, chat):
+    prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{question}")])
+    return RunnableWithMessageHistory(
+        RunnableLambda(lambda given: {**given, "question": given["question"][-1].text}) | prompt | model,
+        lambda session_id: chat,
+        input_messages_key="question",
+        history_messages_key="history",
+    )
+
+
+CHAINS = {
+    "messages": (with_messages, lambda message: [message]),
+    "a prompt": (with_a_prompt, lambda message: {"question": [message]}),
+}
+
+
+class TestAChatHistory:
+    @pytest.mark.parametrize("kind", CHAINS)
+    @pytest.mark.parametrize("awaited", [False, True])
+    async def test_a_chain_is_given_the_context_and_everything_is_kept_once(self, memory, kind, awaited):
+        chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
+        model = scripted()
+        make, given = CHAINS[kind]
+        chain = make(model, chat)
+        for turn in range(30):
+            before = chat.get_context()
+            question = given(asked(turn))
+            await chain.ainvoke(question, CONFIG) if awaited else chain.invoke(question, CONFIG)
+            assert [each.text for each in model.given[-1]] == [*(each.text for each in before), asked(turn).text]
+        assert max(map(len, model.given)) < 30, "the model was not given everything"
+        assert any(summary_in(each) for each in model.given[-1])
+        assert ids(chat.raw_messages) == [each for turn in range(30) for each in (f"q{turn:03}", f"a{turn:03}")]
+        assert ids(await chat.araw_messages()) == ids(chat.raw_messages)
+
+    async def test_its_messages_are_its_context(self, memory):
+        chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
+        fill(chat, 20)
+        assert chat.messages == chat.get_context() == await chat.aget_messages() == await chat.aget_context()
+        assert len(chat.messages) < 20
+        assert_valid_for_providers(chat.messages)
+        assert len(chat.raw_messages) == len(chat.get_raw_messages()) == 40
+
+    def test_of_a_plain_conversation_both_are_everything(self, memory):
+        chat = memory.conversation("c")
+        fill(chat, 3)
+        assert chat.raw_messages == chat.messages
+        assert len(chat.messages) == 6
+
+    async def test_it_keeps_the_contract_of_a_chat_history(self, memory):
+        chat = memory.managed_conversation("c")
+        assert isinstance(chat, BaseChatMessageHistory)
+        assert chat.messages == []
+        said = [SystemMessage("Be brief.", id="s"), HumanMessage("Hi", id="h"), AIMessage("Hello", id="a")]
+        chat.add_messages(said)
+        assert chat.messages == said
+        assert chat.messages is not chat.messages
+        chat.add_user_message("How are you?")
+        await chat.aadd_messages([AIMessage("Well.")])
+        assert [each.type for each in chat.messages] == ["system", "human", "ai", "human", "ai"]
+        assert str(chat).count("\n") == 4
+        chat.clear()
+        assert chat.messages == chat.raw_messages == []
+        await chat.aadd_messages(said)
+        await chat.aclear()
+        assert await chat.aget_messages() == []
+
+
+class TestHandingBack:
+    """LangChain adds what it was given again where another process has compacted in between."""
+
+    def test_what_a_compaction_made_is_not_stored_as_if_somebody_had_said_it(self, memory):
+        chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
+        fill(chat, 20)
+        before = ids(chat.raw_messages)
+        chat.add_messages([*chat.messages, HumanMessage("And now?", id="new")])
+        assert ids(chat.raw_messages) == [*before, "new"]
+
+    def test_a_shortened_copy_changes_nothing_and_loses_nothing_beside_it(self, memory):
+        policy = ActiveContextPolicyConfig(processor_order=["tool_truncation"])
+        config = ManagedMemoryConfig(threshold_tokens=2_000, token_counter="estimate", active_context=policy)
+        chat = memory.managed_conversation("c", config=config)
+        call = {"name": "look", "args": {}, "id": "1"}
+        chat.add_messages(
+            [
+                HumanMessage("Look.", id="h"),
+                AIMessage("", tool_calls=[call], id="a"),
+                ToolMessage("far too much " * 4_000, tool_call_id="1", id="t"),
+                AIMessage("I have looked.", id="b"),
+                HumanMessage("Thanks.", id="i"),
+                AIMessage("Gladly.", id="c"),
+            ]
+        )
+        shown = chat.messages
+        assert len(shown[2].text) < 30_000
+        chat.add_messages([*shown, HumanMessage("And now?", id="new")])
+        assert ids(chat.raw_messages) == ["h", "a", "t", "b", "i", "c", "new"]
+        assert len(chat.raw_messages[2].text) > 50_000
+
+    def test_a_mark_hides_nothing_that_is_not_there_yet(self, memory):
+        chat = memory.managed_conversation("c")
+        chat.add_messages([HumanMessage("Said.", id="h", additional_kwargs={"agentmem_made": True})])
+        assert ids(chat.raw_messages) == ["h"]
+
+
+class TestCounting:
+    IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}  # noqa: RUF012
+
+    async def test_an_image_costs_what_the_configuration_says(self, memory):
+        message = HumanMessage([{"type": "text", "text": "See"}, self.IMAGE], id="h")
+        costs = {}
+        for estimate in (10, 5_000):
+            config = ManagedMemoryConfig(image_token_estimate=estimate, token_counter="estimate")
+            chat = memory.managed_conversation("c", config=config)
+            chat.add_messages([message])
+            costs[estimate] = chat.count_tokens()
+            assert await chat.acount_tokens() == costs[estimate] == chat.get_cache_stats()["context_tokens"]
+        assert costs[5_000] - costs[10] == 4_990
+
+    async def test_a_counter_of_ones_own_counts(self, memory):
+        chat = memory.managed_conversation("c", config=ManagedMemoryConfig(token_counter=lambda text: 7 * len(text)))
+        chat.add_messages([HumanMessage("12345", id="h")])
+        assert chat.count_tokens() == 35 + 3
+        assert await chat.acount_tokens() == 35 + 3
+        assert chat.count_tokens("estimate") == TokenCounter("estimate").count_message(HumanMessage("12345"))
+
+    def test_a_counter_object_of_the_configuration_is_the_one(self, memory):
+        counter = TokenCounter(len, message_overhead=100)
+        chat = memory.managed_conversation("c", config=ManagedMemoryConfig(token_counter=counter))
+        chat.add_messages([HumanMessage("12345", id="h")])
+        assert chat.count_tokens() == 105
+
+
+def test_an_experience_is_proposed_from_everything_that_was_said(memory, tmp_path):
+    chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
+    fill(chat, 20)
+    read = []
+
+    def model(messages):
+        read.append(messages[-1].text)
+        return "nothing"
+
+    (tmp_path / "experience").mkdir()
+    ExperienceLibrary(memory, tmp_path / "experience").propose(chat, model=model)
+    assert all(f"question-{turn:03}" in read[0] for turn in range(20))

@@ -1,0 +1,257 @@
+"""Images that messages and posts name by the path of a file: a model sees them, and one that is gone breaks nothing."""
+
+import base64
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory, Attachment, AttachmentType
+from langchain_agentmem.compaction import ManagedMemoryConfig, summary_in
+from langchain_agentmem.errors import MessageError
+from langchain_agentmem.events import ImageUnreadable
+from langchain_agentmem.messages import Message
+from langchain_agentmem.messages.images import MOST_BYTES
+from tests.compaction.summarizers import Summarizer
+
+pytestmark = pytest.mark.sqlite_suffices
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(PNG).decode()}}
+PLACEHOLDER = {"type": "text", "text": "[The image 'cat.png' cannot be shown.]"}
+SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+
+
+@pytest.fixture
+def picture(tmp_path):
+    path = tmp_path / "cat.png"
+    path.write_bytes(PNG)
+    return path
+
+
+@pytest.fixture
+def told(url):
+    """A memory, and the warnings that its hook is given."""
+    events = []
+
+    def notice(event):
+        if isinstance(event, ImageUnreadable):
+            events.append(event)
+
+    with AgentMemory(url, hooks=[notice]) as memory:
+        yield memory, events
+
+
+def spoil(picture, how):
+    picture.unlink()
+    if how == "a folder":
+        picture.mkdir()
+    elif how == "too large":
+        with picture.open("wb") as file:
+            file.truncate(MOST_BYTES + 1)
+
+
+READINGS = {
+    "messages": lambda memory: memory.conversation("c").messages,
+    "raw messages": lambda memory: memory.managed_conversation("c").raw_messages,
+    "context": lambda memory: memory.managed_conversation("c").messages,
+    "everything": lambda memory: memory.conversation("c").retrieve_all(),
+    "the last": lambda memory: memory.conversation("c").retrieve_recent(2),
+    "one": lambda memory: [memory.conversation("c").retrieve_by_id("h")],
+    "a role's": lambda memory: memory.conversation("c").retrieve_by_role("user"),
+    "dictionaries": lambda memory: memory.conversation("c").get_messages(),
+    "the context's": lambda memory: memory.managed_conversation("c").get_messages(),
+    "a session": lambda memory: memory.session("c").messages_for("Assistant"),
+}
+AWAITED = {
+    "messages": lambda memory: memory.conversation("c").aget_messages(),
+    "raw messages": lambda memory: memory.managed_conversation("c").araw_messages(),
+    "context": lambda memory: memory.managed_conversation("c").aget_messages(),
+    "everything": lambda memory: memory.conversation("c").aretrieve_all(),
+    "the context's": lambda memory: memory.managed_conversation("c").aget_message_dicts(),
+    "a session": lambda memory: memory.session("c").amessages_for("Assistant"),
+}
+
+
+def content(message):
+    return message["content"] if isinstance(message, dict) else message.content
+
+
+async def read(memory, kind, *, awaited):
+    """What the message with the image says, and how many messages there were."""
+    found = await AWAITED[kind](memory) if awaited else READINGS[kind](memory)
+    return content(found[0])
+
+
+def say(memory, picture):
+    chat = memory.conversation("c")
+    chat.add({"role": "user", "content": "See", "images": [str(picture), "https://x/y.png"], "message_id": "h"})
+    chat.add(role="assistant", content="A cat.")
+    return chat
+
+
+REMOTE = {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
+TEXT = {"type": "text", "text": "See"}
+
+
+class TestReading:
+    @pytest.mark.parametrize(("kind", "awaited"), [*((k, False) for k in READINGS), *((k, True) for k in AWAITED)])
+    async def test_the_file_is_in_the_content(self, told, picture, kind, awaited):
+        memory, events = told
+        say(memory, picture)
+        assert await read(memory, kind, awaited=awaited) == [TEXT, PART, REMOTE]
+        assert events == []
+
+    @pytest.mark.parametrize("how", ["gone", "a folder", "too large"])
+    @pytest.mark.parametrize(("kind", "awaited"), [*((k, False) for k in READINGS), *((k, True) for k in AWAITED)])
+    async def test_one_that_cannot_be_read_is_a_placeholder_and_a_warning(self, told, picture, kind, awaited, how):
+        memory, events = told
+        say(memory, picture)
+        spoil(picture, how)
+        events.clear()
+        assert await read(memory, kind, awaited=awaited) == [TEXT, PLACEHOLDER, REMOTE]
+        [event] = events
+        assert (event.conversation_id, event.namespace, event.message_id) == ("c", (), "h")
+        assert event.image == str(picture)
+        assert "cannot be read" in event.reason
+
+    def test_a_context_that_was_read_before_follows_the_file(self, told, picture):
+        memory, _ = told
+        say(memory, picture)
+        chat = memory.managed_conversation("c", config=SMALL)
+        assert chat.messages[0].content == [TEXT, PART, REMOTE]
+        picture.unlink()
+        assert chat.messages[0].content == chat.get_messages()[0]["content"] == [TEXT, PLACEHOLDER, REMOTE]
+        picture.write_bytes(PNG)
+        assert chat.messages[0].content == [TEXT, PART, REMOTE]
+
+    @pytest.mark.parametrize("there", [True, False])
+    def test_what_was_read_can_be_added_again_and_is_what_was_said(self, told, picture, there):
+        memory, _ = told
+        chat = say(memory, picture)
+        if not there:
+            picture.unlink()
+        said = chat.messages
+        chat.add_messages(said)
+        assert len(chat.messages) == 2
+        other = memory.conversation("other")
+        other.add_messages(said)
+        assert other.history_of("h")[0].message == chat.history_of("h")[0].message
+        assert chat.history_of("h")[0].message.images == [str(picture), "https://x/y.png"]
+
+    def test_a_file_and_an_export_keep_the_path(self, told, picture, tmp_path):
+        memory, events = told
+        chat = say(memory, picture)
+        picture.unlink()
+        chat.save_to_file(tmp_path / "chat.json")
+        other = memory.conversation("other")
+        other.load_from_file(tmp_path / "chat.json")
+        assert other.history_of("h")[0].message.images == [str(picture), "https://x/y.png"]
+        assert events == []
+
+    @pytest.mark.parametrize(
+        "path", ["a\0b.png", "\ud800.png", "~nobody-of-this-name/x.png", "x" * 5_000, "file://[x", ""]
+    )
+    def test_whatever_the_path_is_the_conversation_is_read(self, told, path):
+        memory, events = told
+        memory.conversation("c").add(role="user", content="See", images=[path])
+        assert "cannot be shown" in memory.conversation("c").messages[0].content[1]["text"]
+        assert "cannot be shown" in memory.conversation("c").retrieve_all()[0]["content"][1]["text"]
+        assert len(events) == 2
+
+    def test_a_single_message_says_what_is_wrong_with_its_image(self, picture):
+        message = Message(role="user", images=[str(picture)])
+        spoil(picture, "too large")
+        with pytest.raises(MessageError, match="bytes"):
+            message.to_llm_dict()
+
+
+class TestCompacting:
+    def test_a_file_costs_what_an_image_costs(self, told, picture):
+        memory, _ = told
+        chat = say(memory, picture)
+        without = memory.conversation("d")
+        without.add(role="user", content="See")
+        without.add(role="assistant", content="A cat.")
+        assert chat.count_tokens("estimate") - without.count_tokens("estimate") == 2 * 800
+
+    def test_a_context_with_images_of_which_one_is_gone_is_compacted(self, told, picture):
+        memory, events = told
+        chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
+        for turn in range(20):
+            chat.add(
+                role="user", content=f"question-{turn:03} " + "how many " * 20, images=[str(picture)] * (turn == 1)
+            )
+            chat.add(role="assistant", content="so many " * 20)
+            if turn == 1:
+                picture.unlink()
+        assert any(summary_in(each) for each in chat.messages)
+        assert len(chat.raw_messages) == 40
+        assert events
+
+    def test_a_refused_payload_is_weighed_with_its_files(self, told, picture):
+        memory, _ = told
+        picture.write_bytes(PNG + b"\0" * 2**20)
+        chat = memory.managed_conversation(
+            "c", config=ManagedMemoryConfig(token_counter="estimate"), model=Summarizer()
+        )
+        for turn in range(40):
+            chat.add(role="user", content=f"question-{turn:03}", images=[str(picture)])
+            chat.add(role="assistant", content=f"answer-{turn:03}")
+        assert chat.compact_for_payload_error({"provider": "openai"}) is True
+        assert len(chat.messages) < 80
+
+
+class TestPosts:
+    @pytest.fixture
+    def session(self, told, picture):
+        memory, _ = told
+        session = memory.session("s")
+        round_ = session.create_round("What is it?")
+        image = Attachment.create(AttachmentType.image_url, str(picture))
+        session.add_post(round_.id, send_from="User", send_to="Planner", message="See", attachments=[image])
+        session.add_post(round_.id, send_from="Planner", send_to="Coder", message="Look", attachments=[image])
+        return session
+
+    async def test_who_is_sent_an_image_sees_it(self, told, session):
+        memory, events = told
+        [seen, own] = session.messages_for("Planner")
+        assert seen.content == [TEXT, PART]
+        assert own.content == "Look", "no provider takes an image from an assistant"
+        assert own.additional_kwargs["attachments"]
+        [seen] = await session.amessages_for("Coder")
+        assert seen.content == [{"type": "text", "text": "Look"}, PART]
+        assert memory.conversation("s").messages[0].content == [TEXT, PART]
+        assert memory.conversation("s").retrieve_all()[0]["content"] == [TEXT, PART]
+        assert memory.managed_conversation("s").messages[0].content == [TEXT, PART]
+        assert events == []
+
+    async def test_one_that_is_gone_breaks_no_session(self, told, session, picture):
+        memory, events = told
+        picture.unlink()
+        assert session.messages_for("Planner")[0].content == [TEXT, PLACEHOLDER]
+        assert (await session.amessages_for("Coder"))[0].content == [{"type": "text", "text": "Look"}, PLACEHOLDER]
+        assert memory.conversation("s").messages[0].content == [TEXT, PLACEHOLDER]
+        assert len(events) == 3
+        assert {event.conversation_id for event in events} == {"s"}
+        assert [post.message for each in session.rounds for post in each.post_list] == ["See", "Look"]
+
+
+def test_facts_show_what_was_said_with_its_images(told, picture):
+    memory, events = told
+    facts = memory.facts("f")
+    facts.add(role="user", content="See", images=[str(picture)])
+    assert facts.retrieve_all()[0]["content"] == [TEXT, PART]
+    picture.unlink()
+    assert facts.retrieve_all()[0]["content"] == [TEXT, PLACEHOLDER]
+    assert [(event.conversation_id, event.image) for event in events] == [("f", str(picture))]
+
+
+def test_a_block_that_names_a_file_is_not_read(told, picture):
+    """Only `images` are files: content may come from anybody."""
+    memory, _ = told
+    block = {"type": "image_url", "image_url": {"url": str(picture)}}
+    memory.conversation("c").add_messages([HumanMessage([block])])
+    assert memory.conversation("c").messages[0].content == [block]
+    assert memory.managed_conversation("c").messages[0].content == [block]

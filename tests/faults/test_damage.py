@@ -1,0 +1,106 @@
+"""Whatever happens to a file is told: in a report, or by an error of ours where the file cannot be opened at all."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.care import CHECKED, verify
+from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, MemoryClosed, NewerDatabase, StorageError
+from langchain_agentmem.restoring import restore
+from tests.everything import fill
+
+from .damage import WAYS
+
+SEEDS = 32
+SUFFIXES = ("", "-wal")
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database that holds something of everything, as a crash leaves it: with the last commits in its log."""
+    folder = tmp_path_factory.mktemp("full")
+    with AgentMemory(folder / "a.db") as memory:
+        fill(memory)
+    with AgentMemory(folder / "a.db") as memory:
+        memory.conversation("last").add(role="user", content="what was said last")
+        for suffix in SUFFIXES:
+            shutil.copyfile(f"{folder / 'a.db'}{suffix}", f"{folder / 'crashed.db'}{suffix}")
+    return folder / "crashed.db"
+
+
+@pytest.fixture
+def copy(full: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    for suffix in SUFFIXES:
+        shutil.copyfile(f"{full}{suffix}", f"{tmp_path / 'a.db'}{suffix}")
+    return tmp_path / "a.db"
+
+
+def test_the_file_is_sound_before_it_is_damaged(copy):
+    with AgentMemory(copy) as memory:
+        assert memory.verify().ok
+        assert len(memory.conversation("last")) == 1
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_damage_is_reported_and_nothing_else_is_raised(full, tmp_path, way):
+    told = 0
+    for seed in range(SEEDS):
+        path = tmp_path / f"{seed}.db"
+        for suffix in SUFFIXES:
+            shutil.copyfile(f"{full}{suffix}", f"{path}{suffix}")
+        way(path, random.Random(f"{way.__name__} {seed}"))
+        try:
+            memory = AgentMemory(path, busy_timeout=1)
+        except (DatabaseUnreadable, ForeignDatabase, NewerDatabase, StorageError):
+            told += 1
+            continue
+        with memory:
+            report = memory.verify()
+        assert all(isinstance(problem, str) and problem for problem in report.problems)
+        told += not report.ok
+    assert told or way.__name__ == "in_the_log"  # what the log has lost was never acknowledged as safe from a power cut
+
+
+class TestAReport:
+    def test_one_check_that_cannot_go_on_hinders_no_other(self, copy, raw):
+        with AgentMemory(copy) as memory:
+            raw(memory, "pragma foreign_keys = off")
+            raw(memory, "drop table job")
+            raw(memory, "update content set body = x'00' where id = (select min(id) from content)")
+            asked = []
+            report = memory.verify(progress=asked.append)
+        assert asked == ["pages", *CHECKED]
+        assert any("jobs cannot go on" in problem for problem in report.problems)
+        assert any("is not what was stored" in problem for problem in report.problems)
+
+    def test_a_closed_memory_is_no_damage(self, copy):
+        with AgentMemory(copy) as memory:
+            engine = memory.database.engine
+        with pytest.raises(MemoryClosed):
+            verify(engine)
+
+    async def test_one_is_awaited_too(self, copy, raw):
+        with AgentMemory(copy) as memory:
+            raw(memory, "drop table job")
+            assert not (await memory.averify()).ok
+
+    def test_what_progress_raises_is_not_taken_for_damage(self, copy):
+        def stop(name: str) -> None:
+            raise KeyError(name)
+
+        with AgentMemory(copy) as memory, pytest.raises(KeyError, match="pages"):
+            memory.verify(progress=stop)
+
+    def test_a_damaged_backup_is_not_restored(self, copy, raw, tmp_path):
+        with AgentMemory(copy) as memory:
+            raw(memory, "drop table job")
+            memory.backup(tmp_path / "backup.db")
+        with pytest.raises(DatabaseUnreadable, match="damaged"):
+            restore(tmp_path / "backup.db", tmp_path / "new.db")
+        assert not (tmp_path / "new.db").exists()

@@ -1,0 +1,81 @@
+"""Whatever the public surface is given, nothing but our own errors comes out of it, and the database stays whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.forking import ENVIRONMENT
+
+ROOT = Path(__file__).parents[2]
+CALLS = {"sqlite": 1_600, "postgres": 400}
+
+
+def fuzzed(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.fuzz", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=ENVIRONMENT,
+        cwd=ROOT,
+    )
+
+
+@pytest.mark.bare
+def test_nothing_but_errors_of_ours_comes_out_of_any_calls(url):
+    """Its seed is printed: `python -m tests.fuzz --seed …` makes the same calls again."""
+    kind = "postgres" if url.startswith("postgresql://") else "sqlite"
+    given = ["--url", url] if kind == "postgres" else []
+    done = fuzzed("--calls", str(CALLS[kind]), *given)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+FENCED = """
+import os, socket, sqlite3, sys
+from pathlib import Path
+from tests.fuzz.fence import OutsideError, raise_fence
+
+inside, outside = Path(sys.argv[1]), Path(sys.argv[2])
+raise_fence(inside)
+(inside / "a.txt").write_text("inside")
+os.chdir(inside)
+for attempt in (
+    lambda: (outside / "b.txt").write_text("outside"),
+    lambda: Path("../outside/b.txt").write_text("outside"),
+    lambda: os.open(outside / "b.txt", os.O_CREAT | os.O_RDWR),
+    lambda: os.rename("a.txt", outside / "b.txt"),
+    lambda: os.symlink(outside, "link"),
+    lambda: os.mkdir(outside / "folder"),
+    lambda: os.chmod(outside, 0o700),
+    lambda: os.remove(outside / "there.txt"),
+    lambda: sqlite3.connect(outside / "b.db"),
+    lambda: socket.create_connection(("127.0.0.1", 9), timeout=1),
+    lambda: os.system("true"),
+):
+    try:
+        attempt()
+    except OutsideError:
+        continue
+    raise SystemExit("it was let through")
+print(os.listdir(), os.listdir(outside))
+"""
+
+
+def test_the_fence_lets_nothing_be_written_outside_nor_sent_anywhere(tmp_path):
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    (outside / "there.txt").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", FENCED, str(inside), str(outside)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=ENVIRONMENT,
+        cwd=ROOT,
+    )
+    assert done.stdout == "['a.txt'] ['there.txt']\n", done.stdout + done.stderr

@@ -1,0 +1,230 @@
+"""Who may read and write the files of a database, and what works where only reading is allowed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sqlite3
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.diagnosis import diagnose
+from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable
+from langchain_agentmem.restoring import restore
+
+T = TypeVar("T")
+
+
+def without_privileges(function: Callable[[], T]) -> T:
+    """What a function gives in a thread that permissions hold for, also where root runs the tests."""
+
+    def run() -> T:
+        if sys.platform == "linux" and os.geteuid() == 0:
+            libc = ctypes.CDLL(None, use_errno=True)
+            header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3 of the structure, and this thread
+            sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, and the same for higher numbers
+            assert libc.capget(header, sets) == 0
+            for each in (0, 1):
+                sets[each] &= ~0b110  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            assert libc.capset(header, sets) == 0, os.strerror(ctypes.get_errno())
+        return function()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(run).result()
+
+
+def modes(folder: Path) -> dict[str, str]:
+    """The modes of the files in a folder."""
+    return {file.name: oct(stat.S_IMODE(file.stat().st_mode)) for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+class TestNewFiles:
+    @pytest.fixture(params=[0o000, 0o022, 0o277], ids=oct, autouse=True)
+    def _umask(self, request: pytest.FixtureRequest) -> Iterator[None]:
+        before = os.umask(request.param)
+        yield
+        os.umask(before)
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        place = tmp_path / "memories"
+        place.mkdir()
+        place.chmod(0o755)
+        return place
+
+    @pytest.mark.parametrize("name", ["a.db", "a b%20#?.db", "file:{}/a.db", "file:{}/a%20b.db?mode=rwc"])
+    def test_only_their_owner_may_read_them(self, folder, name):
+        url = name.format(folder) if "{}" in name else folder / name
+        with AgentMemory(url) as memory:
+            memory.conversation("c").add(role="user", content="hello")
+            assert len(memory.conversation("c")) == 1
+            found = modes(folder)
+        assert len(found) == 3  # the file, its log, and the index of the log
+        assert set(found.values()) == {"0o600"}
+
+    def test_neither_may_others_read_what_is_made_of_them(self, folder):
+        seen: list[dict[str, str]] = []
+        with AgentMemory(folder / "a.db") as memory:
+            memory.conversation("c").add(role="user", content="hello")
+            memory.audit.add(prompt="hello", reply="hello")
+            memory.backup(folder / "backup.db")
+            memory.export(folder / "export.jsonl")
+            memory.copy(folder / "copy.db", progress=lambda _: seen.append(modes(folder)))
+            memory.conversation("c").save_to_file(folder / "conversation.json")
+            looking = {"checking": lambda _: seen.append(modes(folder))}
+            restore(folder / "backup.db", folder / "restored.db", **looking)
+            restore(folder / "export.jsonl", folder / "imported.db", **looking)
+            restore(folder / "a.db", folder / "from log.db", **looking)
+            seen.append(modes(folder))
+        assert {name for each in seen for name in each} >= {
+            "backup.db", "export.jsonl", "copy.db", "copy.db.copying", "restored.db.copying", "from log.db.copying",
+            "from log.db", "imported.db", "conversation.json",
+        }  # fmt: skip
+        assert [(name, mode) for each in seen for name, mode in each.items() if mode != "0o600"] == []
+
+    def test_a_file_that_is_there_keeps_its_mode(self, folder):
+        with AgentMemory(folder / "a.db") as memory:
+            memory.conversation("c").add(role="user", content="hello")
+        (folder / "a.db").chmod(0o640)
+        (folder / "empty.db").touch()
+        (folder / "empty.db").chmod(0o660)
+        with AgentMemory(folder / "a.db") as memory, AgentMemory(folder / "empty.db") as empty:
+            for each in (memory, empty):
+                each.conversation("c").add(role="user", content="hello")
+            found = modes(folder)
+        assert {found[f"a.db{suffix}"] for suffix in ("", "-wal", "-shm")} == {"0o640"}
+        assert {found[f"empty.db{suffix}"] for suffix in ("", "-wal", "-shm")} == {"0o660"}
+        with AgentMemory(folder / "a.db") as memory:
+            memory.copy(folder / "empty.db", force=True)
+        assert modes(folder)["empty.db"] == "0o660"
+
+    def test_an_address_that_asks_for_no_new_file_makes_none(self, folder):
+        for mode in ("ro", "rw"):
+            with pytest.raises(DatabaseUnreadable):
+                AgentMemory(f"file:{folder}/none.db?mode={mode}")
+        assert modes(folder) == {}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder with a database that may not be written."""
+    place = tmp_path / "only to be read"
+    place.mkdir()
+    with AgentMemory(place / "a.db") as memory:
+        memory.conversation("c").add_messages([HumanMessage(f"quince number {number}") for number in range(20)])
+        memory.layers("main").core.set("name", "Ana")
+        memory.store.put(("a",), "k", {"text": "an item"})
+    place.chmod(0o555)
+    yield place
+    place.chmod(0o755)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o444], ids=["the folder", "the folder and the file"])
+class TestFoldersThatMayNotBeWritten:
+    @pytest.fixture(autouse=True)
+    def _mode(self, folder: Path, mode: int) -> None:
+        (folder / "a.db").chmod(mode)
+
+    @pytest.mark.parametrize("address", ["{}/a.db", "file:{}/a.db?mode=ro", "file:{}/a.db"])
+    def test_a_database_in_one_is_read(self, folder, address):
+        url = address.format(folder).replace(" ", "%20") if address.startswith("file:") else address.format(folder)
+
+        def read() -> list[Any]:
+            with AgentMemory(url) as memory:
+                found = [
+                    len(memory.conversation("c")),
+                    len(memory.search("quince", limit=5)),
+                    memory.layers("main").core.get("name"),
+                    memory.store.get(("a",), "k").value["text"],
+                    memory.verify().ok,
+                    memory.stats()["messages"],
+                ]
+                memory.backup(folder.parent / "backup.db")
+                memory.export(folder.parent / "all.jsonl")
+                return found
+
+        assert without_privileges(read) == [20, 5, {"name": "Ana"}, "an item", True, 20]
+        assert list(folder.iterdir()) == [folder / "a.db"]
+        with AgentMemory(folder.parent / "backup.db") as backup:
+            assert len(backup.conversation("c")) == 20
+
+    async def test_it_is_read_by_those_who_await_too(self, folder):
+        import asyncio
+
+        async def read() -> int:
+            async with AgentMemory(folder / "a.db") as memory:
+                return len(await memory.conversation("c").aget_messages())
+
+        assert await asyncio.to_thread(without_privileges, lambda: asyncio.run(read())) == 20
+
+    def test_to_write_is_an_error_that_says_why(self, folder):
+        def write() -> None:
+            with AgentMemory(folder / "a.db") as memory:
+                chat = memory.conversation("c")
+                for change in (
+                    lambda: chat.add(role="user", content="more"),
+                    chat.clear,
+                    lambda: memory.store.put(("a",), "k", {}),
+                    lambda: memory.layers("main").core.set("name", "Eva"),
+                    lambda: memory.erase(namespace=()),
+                ):
+                    with pytest.raises(DatabaseReadOnly, match="permissions of the file and of its folder"):
+                        change()
+                assert len(chat) == 20
+
+        without_privileges(write)
+
+    def test_the_doctor_says_that_it_can_only_be_read(self, folder):
+        found = {finding.name: finding for finding in without_privileges(lambda: list(diagnose(str(folder / "a.db"))))}
+        assert found["permissions"].level == "note"
+        assert found["verify"].level == "ok"
+
+    def test_there_is_nothing_to_be_read_in_a_file_that_is_not_there(self, folder):
+        with pytest.raises(DatabaseUnreadable, match="cannot be opened"):
+            without_privileges(lambda: AgentMemory(folder / "b.db"))
+
+    def test_what_only_the_log_holds_is_not_overlooked(self, folder):
+        path = folder / "a.db"
+        folder.chmod(0o755)
+        path.chmod(0o644)
+        with AgentMemory(path) as memory:
+            memory.conversation("c").add(role="user", content="in the log")
+            for suffix in ("", "-wal"):
+                shutil.copyfile(f"{path}{suffix}", f"{folder.parent / 'b.db'}{suffix}")
+        for suffix in ("", "-wal"):
+            shutil.copyfile(f"{folder.parent / 'b.db'}{suffix}", f"{path}{suffix}")
+            Path(f"{path}{suffix}").chmod(0o444)
+        folder.chmod(0o555)
+        with pytest.raises(DatabaseUnreadable, match="log holds"):
+            without_privileges(lambda: AgentMemory(path))
+
+
+class TestFilesThatMayNotBeRead:
+    def test_the_error_says_so(self, tmp_path):
+        with AgentMemory(tmp_path / "a.db"):
+            pass
+        (tmp_path / "a.db").chmod(0)
+        with pytest.raises(DatabaseUnreadable, match="cannot be opened"):
+            without_privileges(lambda: AgentMemory(tmp_path / "a.db"))
+
+    def test_an_older_schema_that_may_only_be_read_is_refused(self, tmp_path):
+        path = tmp_path / "old" / "a.db"
+        path.parent.mkdir()
+        with AgentMemory(path):
+            pass
+        with sqlite3.connect(path) as connection:
+            connection.execute("delete from agentmem_migration where name = (select max(name) from agentmem_migration)")
+        connection.close()
+        path.parent.chmod(0o555)
+        with pytest.raises(DatabaseReadOnly):
+            without_privileges(lambda: AgentMemory(path))
+        path.parent.chmod(0o755)

@@ -1,0 +1,134 @@
+"""What is of the wrong type is refused with an error of ours, whichever part it is given to; nothing is written."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem.memory.experience.selector import ExperienceSelector
+
+pytestmark = pytest.mark.sqlite_suffices
+
+CHECKPOINT = {"v": 1, "id": "1f000000-0000-6000-8000-000000000001", "ts": "2026-01-01T00:00:00+00:00",
+              "channel_values": {}, "channel_versions": {}, "versions_seen": {}}  # fmt: skip
+THREAD = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+NO_CONFIGS = ["t", 1, [], {"configurable": "t"}, {"configurable": [("thread_id", "t")]}]
+
+
+@pytest.fixture
+def runnables(memory, tmp_path):
+    (tmp_path / "experiences").mkdir()
+    return [
+        memory.inject("main"),
+        memory.compaction(),
+        memory.remember_facts(lambda messages: "[]"),
+        memory.experiences(tmp_path / "experiences").selector(role="User"),
+        memory.retriever(namespace=()),
+    ]
+
+
+@pytest.mark.parametrize("config", NO_CONFIGS)
+class TestConfigs:
+    async def test_no_runnable_takes_what_is_no_config(self, runnables, config):
+        for each in runnables:
+            with pytest.raises(InvalidInput, match="config"):
+                each.invoke("hello", config)
+            with pytest.raises(InvalidInput, match="config"):
+                await each.ainvoke("hello", config)
+
+    async def test_no_checkpointer_does(self, memory, config):
+        saver = memory.checkpointer
+        for attempt in (
+            lambda: saver.get_tuple(config),
+            lambda: list(saver.list(config)) if config else saver.get_tuple(config),
+            lambda: list(saver.list(None, before=config)) if config else saver.get_tuple(config),
+            lambda: saver.put(config, CHECKPOINT, {}, {}),
+            lambda: saver.put_writes(config, [], "task"),
+            lambda: saver.history(config),
+            lambda: saver.get_delta_channel_history(config=config, channels=["m"]),
+        ):
+            with pytest.raises(InvalidInput, match="config"):
+                attempt()
+
+    def test_no_search_does(self, memory, config):
+        with pytest.raises(InvalidInput, match="config"):
+            memory.search("hello", config=config)
+
+
+class TestCheckpoints:
+    @pytest.mark.parametrize(
+        ("checkpoint", "metadata", "versions"),
+        [
+            ("x", {}, {}),
+            ({}, {}, {}),
+            ({**CHECKPOINT, "channel_values": "x"}, {}, {}),
+            (CHECKPOINT, "x", {}),
+            (CHECKPOINT, {}, 1),
+            (CHECKPOINT, {}, ["n"]),
+        ],
+    )
+    def test_what_is_no_checkpoint_is_not_put(self, memory, checkpoint, metadata, versions):
+        with pytest.raises(InvalidInput):
+            memory.checkpointer.put(THREAD, checkpoint, metadata, versions)
+        assert memory.checkpointer.get_tuple(THREAD) is None
+
+    @pytest.mark.parametrize("writes", ["x", 1, [1], [("only",)], {"a": 1}])
+    def test_what_are_no_writes_are_not_put(self, memory, writes):
+        config = memory.checkpointer.put(THREAD, CHECKPOINT, {}, {})
+        with pytest.raises(InvalidInput, match="writes"):
+            memory.checkpointer.put_writes(config, writes, "task")
+
+    @pytest.mark.parametrize("channels", [datetime(2026, 1, 1, tzinfo=UTC), "m", [1], [[]]])
+    def test_what_names_no_channels_has_no_history(self, memory, channels):
+        with pytest.raises(InvalidInput, match="channel"):
+            memory.checkpointer.get_delta_channel_history(config=THREAD, channels=channels)
+
+    @pytest.mark.parametrize("current", [datetime(2026, 1, 1, tzinfo=UTC), [], float("nan"), float("inf"), {}])
+    def test_no_version_follows_what_is_none(self, memory, current):
+        with pytest.raises(InvalidInput, match="version"):
+            memory.checkpointer.get_next_version(current, None)
+
+    @pytest.mark.parametrize("strategy", [bytearray(b"x"), [], None, {}])
+    def test_there_is_no_strategy_that_is_no_text(self, memory, strategy):
+        with pytest.raises(InvalidInput, match="strategy"):
+            memory.checkpointer.prune(["t"], strategy=strategy)
+
+    async def test_threads_come_from_a_checkpointer(self, memory):
+        with pytest.raises(InvalidInput, match="checkpointer"):
+            memory.checkpointer.import_checkpoints("x")
+        with pytest.raises(InvalidInput, match="checkpointer"):
+            await memory.checkpointer.aimport_checkpoints(1)
+
+
+class TestOthers:
+    @pytest.mark.parametrize("ops", [Path(), 1, None])
+    async def test_a_batch_is_of_several_operations(self, memory, ops):
+        with pytest.raises(InvalidInput, match="operations"):
+            memory.store.batch(ops)
+        with pytest.raises(InvalidInput, match="operations"):
+            await memory.store.abatch(ops)
+
+    def test_who_is_told_of_progress_is_a_function(self, memory, tmp_path):
+        for attempt in (
+            lambda: memory.verify(progress="x"),
+            lambda: memory.copy(tmp_path / "copy.db", progress="x"),
+            lambda: memory.prune(keep_checkpoints=1, progress="x"),
+            lambda: AgentMemory.restore(tmp_path / "backup", tmp_path / "new.db", progress="x"),
+            lambda: AgentMemory.restore(tmp_path / "backup", tmp_path / "new.db", checking="x"),
+            lambda: memory.checkpointer.import_checkpoints(memory.checkpointer, progress="x"),
+        ):
+            with pytest.raises(InvalidInput, match="function"):
+                attempt()
+        assert not (tmp_path / "copy.db").exists()
+
+    @pytest.mark.parametrize("given", [[1], ["a", None], [object()]])
+    def test_what_is_no_message_is_not_compacted(self, memory, given):
+        with pytest.raises(InvalidInput, match="message"):
+            memory.compaction().invoke(given)
+
+    def test_experiences_are_selected_from_a_library(self):
+        with pytest.raises(InvalidInput, match="ExperienceLibrary"):
+            ExperienceSelector("library", role="User")
