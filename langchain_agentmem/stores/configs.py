@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -149,7 +149,7 @@ def check_writes(writes: Any) -> None:
     Raises:
         InvalidInput: It is no list of pairs.
     """
-    if not isinstance(writes, list | tuple) or not all(
+    if not isinstance(writes, Sequence) or not all(
         isinstance(each, list | tuple) and len(each) == _PAIR for each in writes
     ):
         raise InvalidInput(
