@@ -103,8 +103,29 @@ def resolve(given: Any, config: Mapping[str, Any] | None = None) -> Namespace:
     """
     if given is None or (isinstance(given, tuple | list) and not given):
         config = config if config is not None else running_config()
-        given = ((config or {}).get("configurable") or {}).get(CONFIG_KEY, ())
+        given = configurable_of(config).get(CONFIG_KEY, ())
     return namespace_of(path_of(given))
+
+
+def configurable_of(config: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """What a config says of its run: its thread, its checkpoint, its namespace.
+
+    Args:
+        config: A config of LangChain's; None says nothing.
+
+    Raises:
+        InvalidInput: It is no config.
+    """
+    if config is None:
+        return {}
+    found = config.get("configurable") if isinstance(config, Mapping) else config
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise InvalidInput(
+            f'A config is a dictionary such as {{"configurable": {{"thread_id": "1"}}}}, not {safe_repr(config)}.'
+        )
+    return found
 
 
 def running_config() -> Mapping[str, Any] | None:

@@ -73,7 +73,7 @@ from langchain_agentmem.stores import checkpoint_steps, history
 from langchain_agentmem.stores.adopting import Adoption
 from langchain_agentmem.stores.checkpoint_steps import CheckpointStep, CheckpointSteps
 from langchain_agentmem.stores.coding import Coding, Rows, in_order
-from langchain_agentmem.stores.configs import Ready, address, config_of, listed, readable, text_of
+from langchain_agentmem.stores.configs import Ready, address, config_of, dictionary, listed, pairs, readable, text_of
 from langchain_agentmem.stores.history import CheckpointHistory
 from langchain_agentmem.stores.importing import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.stores.listing import Listing
@@ -295,7 +295,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             channels: The names of the channels.
         """
         at, ns, name = address(config)
-        wanted = tuple(dict.fromkeys(channels))
+        wanted = tuple(
+            dict.fromkeys(text_of(channel, "channel", empty=True) for channel in listed(channels, "channel"))
+        )
         if not wanted:
             return {}
         led = self._read(lambda: log.delta_history(at, ns, name, wanted, self._coding.prototypes.take), at, name)
@@ -475,9 +477,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             run_ids: The ids, as the checkpoints' metadata tell them ("run_id").
 
         Raises:
-            InvalidInput: They are no list.
+            InvalidInput: They are no list of ids.
         """
-        runs, (low, high) = [str(run) for run in listed(run_ids, "run")], range_of(resolve(None))
+        runs, (low, high) = [id_of(run, "run") for run in listed(run_ids, "run")], range_of(resolve(None))
         with self._steps.step("delete", None, lambda: {"run_ids": runs}) as step:
             removed = self._change(lambda: memories.delete_for_runs(runs, low, high), "delete_for_runs", run_ids=runs)
             step.finish(lambda: {"checkpoints": removed})
@@ -544,7 +546,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     def _pruning(self, thread_ids: Sequence[str], strategy: str, removed: Removed) -> Sequence[Callable[[], bool]]:
         """What a pruning does, in functions that say whether they must be called again."""
-        if strategy not in {"keep_latest", "delete"}:
+        if strategy not in ("keep_latest", "delete"):
             raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
         low, high = range_of(resolve(None))
         jobs: Jobs = []
@@ -580,8 +582,15 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         LangGraph goes on while a checkpoint is being stored, and the next node may change what is in it.
         """
         at, ns, parent = address(config)
-        told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
-        given = checkpoint["channel_values"]
+        try:
+            told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
+        except (AttributeError, TypeError) as error:
+            raise InvalidInput(
+                "The metadata of a checkpoint and of its config are dictionaries whose keys are texts, not "
+                f"{safe_repr(metadata)} and {safe_repr(config.get('metadata'))}."
+            ) from error
+        given = dictionary(dictionary(checkpoint, "checkpoint").get("channel_values"), "checkpoint's channel_values")
+        dictionary(new_versions, "versions")
         values = {text_of(name, "channel"): given[name] for name in new_versions if name in given}
         stored = self._coding.folded(self.serde, at, dict(checkpoint), told, parent, values)
         rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
@@ -621,6 +630,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         at, ns, name = address(config)
         if name is None:
             raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
+        writes = pairs(writes)
         rows: Rows = [
             {
                 "task": text_of(task_id, "task"),

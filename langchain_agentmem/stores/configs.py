@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
-from langchain_agentmem.namespaces import CONFIG_KEY, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.namespaces import CONFIG_KEY, configurable_of, id_of, namespace_of, path_of, resolve
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.threads.lines import OWN_LINE, ThreadAt
 from langchain_agentmem.threads.recipe import Damaged
+
+PAIR = 2
 
 
 class Ready:
@@ -85,7 +87,7 @@ def address(config: RunnableConfig, *, whole_thread: bool = False) -> tuple[Thre
     Raises:
         InvalidInput: It names no thread, or something that cannot be an id.
     """
-    configurable = (config or {}).get("configurable") or {}
+    configurable = configurable_of(config)
     if "thread_id" not in configurable:
         raise InvalidInput('A checkpointer needs config["configurable"]["thread_id"].')
     at = ThreadAt(path_of(resolve(None, config)), id_of(configurable["thread_id"], "thread"))
@@ -107,6 +109,17 @@ def text_of(value: Any, what: str, *, empty: bool = False) -> str:
     return value
 
 
+def dictionary(value: Any, what: str) -> Mapping[str, Any]:
+    """Check that something is a dictionary.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"The {what} must be a dictionary, not {safe_repr(value)}.")
+    return value
+
+
 def listed(values: Any, what: str) -> list[Any]:
     """Check that several of something are given.
 
@@ -116,6 +129,19 @@ def listed(values: Any, what: str) -> list[Any]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidInput(f"Give a list of {what}s, not {safe_repr(values)}.")
     return list(values)
+
+
+def pairs(writes: Any) -> list[tuple[Any, Any]]:
+    """Check what a task wrote.
+
+    Raises:
+        InvalidInput: It is no list of channels with values.
+    """
+    given = listed(writes, "write")
+    for each in given:
+        if not isinstance(each, tuple | list) or len(each) != PAIR:
+            raise InvalidInput(f"A write is a channel and a value, not {safe_repr(each)}.")
+    return given
 
 
 def config_of(thread_id: Any, path: str, ns: str, name: str) -> RunnableConfig:
