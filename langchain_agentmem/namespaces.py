@@ -50,8 +50,7 @@ def path_of(namespace: Any) -> str:
         if not isinstance(label, str) or not label or len(label) > LONGEST_LABEL or _FORBIDDEN.search(label):
             raise InvalidInput(
                 f"The label {safe_repr(label)} cannot be part of a namespace: labels are strings of 1 to "
-                f"{LONGEST_LABEL} "
-                "characters without control characters."
+                f"{LONGEST_LABEL} characters without control characters."
             )
     path = "".join(label + _END for label in namespace)
     if (size := len(path.encode())) > LONGEST_PATH:

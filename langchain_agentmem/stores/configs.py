@@ -48,8 +48,7 @@ class readable:  # noqa: N801 - it reads as a function
             which = "newest checkpoint" if name is None else f"checkpoint {safe_repr(name)}"
             raise CheckpointUnreadable(
                 f"The {which} of the thread {safe_repr(self._at.name)} cannot be read: it is damaged, or was "
-                "written with "
-                f"another serializer ({type(error).__name__}: {error})."
+                f"written with another serializer ({type(error).__name__}: {error})."
             ) from error
 
 
