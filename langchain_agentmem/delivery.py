@@ -32,6 +32,7 @@ from typing import Any, Protocol
 
 from langchain_agentmem import forks
 from langchain_agentmem.apart import at_home
+from langchain_agentmem.safe_repr import safe_repr
 
 PATIENCE = 1.0
 """Seconds that a listener is waited for."""
@@ -290,17 +291,20 @@ class Delivery:
             _discard(answer)
 
     def _failed(self, error: BaseException) -> None:
-        self._report("failed", "The listener %r failed; memory goes on without it.", self.listener, error=error)
+        self._report(
+            "failed", "The listener %s failed; memory goes on without it.", safe_repr(self.listener), error=error
+        )
 
     def _wait_no_more(self) -> None:
         self._prompt = False
-        self._report("slow", "The listener %r does not answer; memory goes on without waiting for it.", self.listener)
+        listener = safe_repr(self.listener)
+        self._report("slow", "The listener %s does not answer; memory goes on without waiting for it.", listener)
 
     def _lose(self) -> None:
         self._report(
             "lost",
-            "The listener %r is %d events behind; it will not hear of others until it has caught up.",
-            self.listener,
+            "The listener %s is %d events behind; it will not hear of others until it has caught up.",
+            safe_repr(self.listener),
             MOST,
         )
 

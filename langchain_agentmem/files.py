@@ -113,8 +113,7 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
             if Path(f"{target}-wal").exists() and Path(f"{target}-wal").stat().st_size:
                 raise InvalidInput(
                     f"{safe_repr(str(target))} is a database in use: its write-ahead log holds commits. Close "
-                    "it first, or "
-                    "write elsewhere."
+                    "it first, or write elsewhere."
                 )
             Path(name).replace(target)
             for suffix in ("-wal", "-shm", "-journal"):

@@ -12,7 +12,7 @@ from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.finding import KINDS, stored_as
 from langchain_agentmem.memory.found import Outlook
-from langchain_agentmem.namespaces import id_of, range_of, resolve, running_config
+from langchain_agentmem.namespaces import configurable_of, id_of, range_of, resolve, running_config
 from langchain_agentmem.retrieval.ranking import Weights
 from langchain_agentmem.retrieval.search import Walls, inquiry
 from langchain_agentmem.rewinding.threads import thread_point
@@ -78,7 +78,7 @@ def outlook_of(database: Database, config: Mapping[str, Any] | None) -> Outlook 
         config: The run on whose behalf to look. Default: the one this is called in.
     """
     config = config if config is not None else running_config()
-    if ((config or {}).get("configurable") or {}).get("thread_id") is None:
+    if configurable_of(config).get("thread_id") is None:
         return None
     thread = thread_point(database.runs, config)
     return Outlook(thread) if thread.follows else None

@@ -480,8 +480,7 @@ class SessionMemory(Saved):
         if row is None or row.kind != log.ROUND:
             raise MessageError(
                 f"The session {safe_repr(self.session_id)} has no round {safe_repr(round_id)} that can be "
-                "changed. Begin one with "
-                "create_round(); those that plain messages make are only shown."
+                "changed. Begin one with create_round(); those that plain messages make are only shown."
             )
         return row
 

@@ -386,8 +386,7 @@ class Arrival:
         if gone and any((version.position or 0) <= fork < version.until for fork in branch.forks):
             raise InvalidInput(
                 f"The branch {safe_repr(told.name)} has gone on here, and lost what a fork of the export needs. "
-                "Import the file "
-                "into another database."
+                "Import the file into another database."
             )
         if not gone and mine not in theirs:
             raise _other(told)
@@ -455,8 +454,7 @@ class Arrival:
 def _other(branch: _Branch) -> InvalidInput:
     return InvalidInput(
         f"There is a branch {safe_repr(branch.name)} here with other content than the export's. Erase its "
-        "namespace first, or "
-        "import the file into another database."
+        "namespace first, or import the file into another database."
     )
 
 

@@ -112,8 +112,7 @@ def thread_point(runs: Runs, given: Any) -> ThreadPoint:
     if not isinstance(config, Mapping) or not isinstance(config.get("configurable") or {}, Mapping):
         raise InvalidInput(
             f"A thread is named by the config of a node, or by its runtime, not by {safe_repr(given)}. Outside "
-            "of a run, "
-            "and in threads that do not carry its context, give the config, or the name of a branch."
+            "of a run, and in threads that do not carry its context, give the config, or the name of a branch."
         )
     at = thread_of(config)
     configurable: Mapping[str, Any] = config["configurable"]

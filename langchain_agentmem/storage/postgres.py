@@ -173,8 +173,8 @@ class PostgresEngine(Engine):
             if decided and write:
                 raise StorageError(
                     f"The connection to {safe_repr(self.path)} broke in the commit: it is not known whether "
-                    "this was written. "
-                    "Read, and write again what is missing: under the same id, a message is never stored twice."
+                    "this was written. Read, and write again what is missing: under the same id, a message is never "
+                    "stored twice."
                 ) from error
             raise _ConnectionLostError from error
         self._wrote = self._wrote or write

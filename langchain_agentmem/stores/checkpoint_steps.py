@@ -18,6 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.checkpoint.base import CheckpointTuple
 
+from langchain_agentmem.namespaces import configurable_of
 from langchain_agentmem.stores.loops import control_of, loop_of
 from langchain_agentmem.tracing import Step, Thunk, Tracing
 
@@ -131,7 +132,7 @@ def found(read: CheckpointTuple | None) -> dict[str, Any]:
 
 def _where(config: Mapping[str, Any] | None) -> dict[str, Any]:
     """Which checkpoint a config names, as inputs."""
-    configurable = (config or {}).get("configurable") or {}
+    configurable = configurable_of(config)
     named = {name: configurable.get(name) for name in ("thread_id", "checkpoint_ns", "checkpoint_id")}
     named["namespace"] = configurable.get("agentmem_namespace")
     return {name: value for name, value in named.items() if value}

@@ -83,9 +83,9 @@ from langchain_agentmem.stores.configs import (
     Ready,
     address,
     check_checkpoint,
-    check_writes,
     config_of,
     listed,
+    pairs,
     readable,
     text_of,
 )
@@ -328,7 +328,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             channels: The names of the channels.
         """
         at, ns, name = address(config)
-        wanted = tuple(dict.fromkeys(text_of(each, "channel") for each in listed(channels, "channel")))
+        wanted = tuple(
+            dict.fromkeys(text_of(channel, "channel", empty=True) for channel in listed(channels, "channel"))
+        )
         if not wanted:
             return {}
         led = self._read(lambda: log.delta_history(at, ns, name, wanted, self._coding.prototypes.take), at, name)
@@ -508,9 +510,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             run_ids: The ids, as the checkpoints' metadata tell them ("run_id").
 
         Raises:
-            InvalidInput: They are no list.
+            InvalidInput: They are no list of ids.
         """
-        runs, (low, high) = [str(run) for run in listed(run_ids, "run")], range_of(resolve(None))
+        runs, (low, high) = [id_of(run, "run") for run in listed(run_ids, "run")], range_of(resolve(None))
         with self._steps.step("delete", None, lambda: {"run_ids": runs}) as step:
             removed = self._change(lambda: memories.delete_for_runs(runs, low, high), "delete_for_runs", run_ids=runs)
             step.finish(lambda: {"checkpoints": removed})
@@ -577,7 +579,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     def _pruning(self, thread_ids: Sequence[str], strategy: str, removed: Removed) -> Sequence[Callable[[], bool]]:
         """What a pruning does, in functions that say whether they must be called again."""
-        if not isinstance(strategy, str) or strategy not in {"keep_latest", "delete"}:
+        if strategy not in ("keep_latest", "delete"):
             raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
         low, high = range_of(resolve(None))
         jobs: Jobs = []
@@ -614,7 +616,13 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """
         at, ns, parent = address(config)
         check_checkpoint(checkpoint, metadata, new_versions)
-        told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
+        try:
+            told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
+        except (AttributeError, TypeError) as error:
+            raise InvalidInput(
+                "The metadata of a checkpoint and of its config are dictionaries whose keys are texts, not "
+                f"{safe_repr(metadata)} and {safe_repr(config.get('metadata'))}."
+            ) from error
         given = checkpoint["channel_values"]
         values = {text_of(name, "channel"): given[name] for name in new_versions if name in given}
         stored = self._coding.folded(self.serde, at, dict(checkpoint), told, parent, values)
@@ -655,7 +663,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         at, ns, name = address(config)
         if name is None:
             raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
-        check_writes(writes)
+        writes = pairs(writes)
         rows: Rows = [
             {
                 "task": text_of(task_id, "task"),

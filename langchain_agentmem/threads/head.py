@@ -29,7 +29,7 @@ def next_version(current: str | float | None) -> str:
         current: The version before, as this or another saver made it; None for the first.
 
     Raises:
-        InvalidInput: It is a text that no number with as many digits can follow.
+        InvalidInput: It is neither text nor number, or a text that no number with as many digits can follow.
     """
     distinct = secrets.token_urlsafe(_DISTINCT_BYTES)
     if not isinstance(current, str):
@@ -81,7 +81,10 @@ def short(version: Any) -> str:
         number, dot, distinct = version.partition(".")
         if dot and number.isdecimal() and number.isascii() and len(number) == WIDTH:
             return f"{int(number):0{SHORT_WIDTH}}.{distinct}"
-    return "=" + json.dumps(version)
+    try:
+        return "=" + json.dumps(version)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"A version is a text or a number, not {safe_repr(version)}.") from error
 
 
 def full(text: str) -> Any:

@@ -244,8 +244,7 @@ def _refuse_others(thread: Thread, ours: _Rows, target: Thread, theirs: _Rows) -
         if mine != other:
             raise InvalidInput(
                 f"The channel {safe_repr(version[0])} has another value under the same version in the other "
-                "thread: copy "
-                "the thread to an id that is free."
+                "thread: copy the thread to an id that is free."
             )
 
 
