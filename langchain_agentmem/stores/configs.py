@@ -164,7 +164,7 @@ def pairs(writes: Any) -> list[tuple[Any, Any]]:
     given = listed(writes, "write")
     for each in given:
         if not isinstance(each, tuple | list) or len(each) != PAIR:
-            raise InvalidInput(f"A write is a channel and a value, not {safe_repr(each)}.")
+            raise InvalidInput(f"writes must be pairs of a channel and a value, not {safe_repr(each)}.")
     return given
 
 

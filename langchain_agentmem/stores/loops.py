@@ -11,14 +11,17 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from langchain_agentmem.namespaces import configurable_of
+
 FARTHEST = 12
 """Callers among whom the loop is looked for."""
+
+_LANGGRAPH = "langgraph.pregel."
 
 
 def control_of(config: Mapping[str, Any] | None) -> Any:
     """What LangGraph knows a run by, if a config is that of a loop or of a task."""
-    configurable = (config or {}).get("configurable") or {}
-    return getattr(configurable.get("__pregel_runtime"), "control", None)
+    return getattr(configurable_of(config).get("__pregel_runtime"), "control", None)
 
 
 def loop_of(config: Mapping[str, Any] | None) -> Any:
@@ -34,6 +37,6 @@ def loop_of(config: Mapping[str, Any] | None) -> Any:
         if frame is None:
             return None
         loop = frame.f_locals.get("self")
-        if getattr(loop, "manager", None) is not None and control_of(getattr(loop, "config", None)) is control:
-            return loop
+        if type(loop).__module__.startswith(_LANGGRAPH) and getattr(loop, "manager", None) is not None:
+            return loop if control_of(loop.config) is control else None
     return None
