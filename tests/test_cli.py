@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import re
@@ -230,6 +231,22 @@ def copied(database, source, thread):
     for each in (each for every in found for each in every if thread == "delta"):
         each[3]["channel_values"].pop("log", None)
     return found
+
+
+class TestClassesOfTheUser:
+    def test_a_thread_of_them_is_shown_as_plain_data_and_nothing_is_said_or_imported(self, tmp_path):
+        """A database may be another's: what it names is not run, nor is whoever looks told how to allow it."""
+        imported, database = tmp_path / "imported", str(tmp_path / "memory.db")
+        body = f"import dataclasses, pathlib\npathlib.Path({str(imported)!r}).touch()\n@dataclasses.dataclass\n"
+        (tmp_path / "spied_plan.py").write_text(f"{body}class Plan:\n    title: str\n")
+        with pytest.MonkeyPatch.context() as patched, AgentMemory(database) as memory:
+            patched.syspath_prepend(tmp_path)
+            Line(memory.checkpointer).put({"plan": importlib.import_module("spied_plan").Plan("Portugal")})
+        imported.unlink()
+        run = agentmem("show", "t", "--database", database, PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}")
+        assert (run.returncode, run.stderr) == (0, "")
+        assert "Portugal" in run.stdout
+        assert not imported.exists()
 
 
 class TestImportingCheckpoints:
