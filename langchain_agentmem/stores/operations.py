@@ -79,6 +79,8 @@ class Batch:
         self._lists: dict[int, tuple[ListNamespacesOp, str, str]] = {}
         self._changes: dict[Place, Draft | None] = {}
         self._ops: list[Op] = []
+        if not isinstance(ops, Iterable):
+            raise InvalidInput(f"A batch is a list of operations, not {type(ops).__name__}.")
         for number, op in enumerate(ops):
             self._add(number, op)
             self._ops.append(op)
@@ -254,6 +256,8 @@ def _listed(op: ListNamespacesOp) -> tuple[str, str]:
     if op.max_depth is not None and _number("max_depth", op.max_depth) == 0:
         raise InvalidInput("max_depth must be at least 1.")
     low, high = range_of(())
+    if op.match_conditions is not None and not isinstance(op.match_conditions, Iterable):
+        raise InvalidInput(f"Matches come as a list, not as {type(op.match_conditions).__name__}.")
     for condition in op.match_conditions or ():
         if not isinstance(condition, MatchCondition) or condition.match_type not in {"prefix", "suffix"}:
             raise InvalidInput(f"Unsupported match {condition!r:.100}: match_type is 'prefix' or 'suffix'.")

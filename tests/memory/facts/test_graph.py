@@ -38,6 +38,10 @@ def names(found) -> list[tuple[str, int]]:
     return [(each.name, each.distance) for each in found]
 
 
+def ends(fact) -> tuple[str, str]:
+    return fact.subject, fact.object
+
+
 @pytest.mark.sqlite_suffices
 class TestNeighbours:
     def test_are_what_facts_connect_whichever_way_they_point_the_nearest_first(self, facts):
