@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from langchain_agentmem import care, overview, stats
 from langchain_agentmem.care import EraseReport, TransferReport, VerifyReport
-from langchain_agentmem.clock import micros
+from langchain_agentmem.clock import time_given
 from langchain_agentmem.conversations import listing
 from langchain_agentmem.conversations.listing import Listed
 from langchain_agentmem.conversations.log import Address
@@ -483,7 +483,7 @@ class Maintenance:
             now=self.database.now(),
             keep_checkpoints=keep_checkpoints,
             retention=checked_retention(retention),
-            archive_before=None if archive_before is None else micros(archive_before),
+            archive_before=None if archive_before is None else time_given(archive_before, "archive_before"),
             dry_run=dry_run,
             progress=listener_given(progress, "progress"),
         )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from langchain_agentmem.clock import micros
+from langchain_agentmem.clock import time_given
 from langchain_agentmem.conversations.entries import role_of
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
@@ -105,8 +105,4 @@ def _listed(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def _micros(name: str, time: datetime | None) -> int | None:
-    if time is None:
-        return None
-    if not isinstance(time, datetime):
-        raise InvalidInput(f"{name} must be a datetime, not {type(time).__name__}.")
-    return micros(time if time.tzinfo else time.replace(tzinfo=UTC))
+    return None if time is None else time_given(time, name)

@@ -456,6 +456,8 @@ class TokenCounter:
         total = sum(map(self.count_message, messages))
         if system is not None and system != "":
             total += self.count_message(system)
+        if tools is not None and not isinstance(tools, Iterable):
+            raise InvalidInput(f"Tools come as a list, not as {type(tools).__name__}.")
         for tool in tools or ():
             total += _TOOL_OVERHEAD + self._count_texts([self._schema(tool)])
         return total

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from types import EllipsisType
 
+from langchain_agentmem.clock import time_given
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.archival import record
 from langchain_agentmem.memory.consolidation import (
@@ -28,7 +29,6 @@ from langchain_agentmem.memory.layer import (
     name_given,
     text_given,
     texts_given,
-    time_given,
 )
 from langchain_agentmem.memory.seen import event, listed, maybe
 from langchain_agentmem.memory.seen import found as seen

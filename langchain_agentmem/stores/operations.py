@@ -277,7 +277,7 @@ def _listed(op: ListNamespacesOp) -> tuple[str, str]:
     if op.max_depth is not None and _number("max_depth", op.max_depth) == 0:
         raise InvalidInput("max_depth must be at least 1.")
     low, high = range_of(())
-    if not isinstance(op.match_conditions or (), tuple | list):
+    if op.match_conditions is not None and not isinstance(op.match_conditions, Iterable):
         raise InvalidInput(f"match_conditions must be a tuple, not {safe_repr(op.match_conditions)}.")
     for condition in op.match_conditions or ():
         if not isinstance(condition, MatchCondition) or condition.match_type not in ("prefix", "suffix"):

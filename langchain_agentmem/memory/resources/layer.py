@@ -69,7 +69,7 @@ def usage_record(resource_id: str, usage_type: str, context: str | None, at: dat
     """
     if not isinstance(resource_id, str) or not resource_id.strip():
         raise InvalidInput(f"A resource is named by its id, not by {safe_repr(resource_id)}.")
-    if usage_type not in USAGE_TYPES:
+    if not isinstance(usage_type, str) or usage_type not in USAGE_TYPES:
         raise InvalidInput(f"A resource is used as one of {', '.join(USAGE_TYPES)}, not as {safe_repr(usage_type)}.")
     used = {
         "resource_id": resource_id,
