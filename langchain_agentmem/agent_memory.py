@@ -77,6 +77,8 @@ class AgentMemory(Maintenance, Closing):
             at all, else as this function from text to text gives it. Ids, names, counts, scores and times are always
             shown. What the agent's own runs show, such as the messages given to its model, is LangChain's to hide.
         trace_checkpoints: Whether the checkpointer's reads and writes are steps too. Default: not, as there are many.
+        strict: Whether the checkpointer imports no class but those that are held to be safe or allowed: see
+            `AgentMemorySaver`. Default: as LangGraph's own savers, or as LANGGRAPH_STRICT_MSGPACK says.
         retention: Which messages conversations keep after each addition. Default: all, for ever.
         index: What a search goes by beside words, as LangGraph's stores take it: "embed", LangChain `Embeddings`, a
             function or "provider:model", and "dims", the numbers of a vector (extra `[vectors]`); "fields", the fields
@@ -102,6 +104,7 @@ class AgentMemory(Maintenance, Closing):
         hooks: Sequence[Hook] = (),
         trace_content: Content = True,
         trace_checkpoints: bool = False,
+        strict: bool = False,
         retention: Retention | None = None,
         index: Mapping[str, Any] | None = None,
         weights: Weights = WEIGHTS,
@@ -111,6 +114,7 @@ class AgentMemory(Maintenance, Closing):
         new_id: NewId = new_uuid,
     ) -> None:
         self.retention = checked_retention(retention)
+        self.strict = strict
         self.weights = checked_weights(weights)
         self.database = Database(
             url,

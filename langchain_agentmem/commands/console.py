@@ -61,7 +61,7 @@ def existing(database: str) -> AgentMemory:
     """
     if (database.startswith("file:") or "://" not in database) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {database!r}.")
-    return AgentMemory(database)
+    return AgentMemory(database, strict=True)  # nothing that is shown needs a class of the user's
 
 
 def namespace_named(path: str) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def fits(value: Mapping[Any, Any], wanted: Mapping[str, Any]) -> bool:
         value: The value of an item.
         wanted: What `checked` gave.
     """
-    return all(_meets(_at(value, key), condition) for key, condition in wanted.items())
+    return all(_meets(under(value, key), condition) for key, condition in wanted.items())
 
 
 def needle(wanted: Mapping[str, Any]) -> bytes | None:
@@ -103,7 +103,7 @@ def _is_operators(condition: Mapping[Any, Any]) -> bool:
     return any(isinstance(key, str) and key.startswith("$") for key in condition)
 
 
-def _at(value: Any, key: Any) -> Any:
+def under(value: Any, key: Any) -> Any:
     """What a value has under a key: one of its own, or a way with dots to a nested one; None where there is none."""
     if not isinstance(value, Mapping):
         return None
@@ -112,7 +112,10 @@ def _at(value: Any, key: Any) -> Any:
     if isinstance(key, str):
         dot = key.find(".")
         while dot >= 0:
-            if isinstance(inner := value.get(key[:dot]), Mapping) and (found := _at(inner, key[dot + 1 :])) is not None:
+            if (
+                isinstance(inner := value.get(key[:dot]), Mapping)
+                and (found := under(inner, key[dot + 1 :])) is not None
+            ):
                 return found
             dot = key.find(".", dot + 1)
     return None
@@ -122,7 +125,7 @@ def _meets(value: Any, condition: Any) -> bool:
     if isinstance(condition, Mapping):
         if _is_operators(condition):
             return all(_OPERATORS[name](value, operand) for name, operand in condition.items())
-        return isinstance(value, Mapping) and all(_meets(_at(value, key), inner) for key, inner in condition.items())
+        return isinstance(value, Mapping) and all(_meets(under(value, key), inner) for key, inner in condition.items())
     if isinstance(condition, list | tuple):
         return (
             isinstance(value, list | tuple)

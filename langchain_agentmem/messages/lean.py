@@ -7,6 +7,7 @@ same. What would not come back exactly as it went has no body, and the caller st
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import orjson
@@ -91,9 +92,9 @@ def body_of(message: BaseMessage) -> tuple[bytes, Prototype | None] | None:
 
     Returns:
         The body, and what `prototype_of` gives for it. None for a message that would not come back exactly as it is:
-        one of a user's own class, or one that holds objects.
+        one of a user's own class, or one that holds objects or enums.
     """
-    if type(message) not in EXACT:
+    if type(message) not in EXACT or _has_enums(message.__dict__) or _has_enums(message.__pydantic_extra__):
         return None
     try:
         body = encode_body(from_langchain(message))
@@ -195,6 +196,18 @@ def _has_lost_integers(value: Any) -> bool:
     if type(value) is list:
         return any(map(_has_lost_integers, value))
     return type(value) is float and abs(value) >= _EXACT_FLOAT
+
+
+def _has_enums(value: Any) -> bool:
+    """Whether there is a member of an enum, which may be equal to the text or number that a body would keep of it."""
+    kind = type(value)
+    if kind is str or value is None:
+        return False
+    if isinstance(value, dict):
+        return any(map(_has_enums, value)) or any(map(_has_enums, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_has_enums, value))
+    return isinstance(value, Enum)
 
 
 def _is_flat(fields: dict[str, Any]) -> bool:

@@ -6,11 +6,17 @@
 One class serves synchronous and asynchronous graphs. Messages are stored once, however many checkpoints, forks, threads
 and conversations hold them; a longer list costs its new elements; a copied thread shares what it copied.
 
-The serializer is LangGraph's own, and strict: no class is imported but those that LangGraph holds to be safe, and those
-that are allowed by name (`with_allowlist`). An object of any other class comes back as the plain data that it was
-written as, with a warning of LangGraph's. With an `EncryptedSerializer` everything but ids, the names of channels and
-the shape of lists is encrypted; messages are then shared within their thread only. Under any other serializer values
-are stored whole, each version anew.
+The serializer is LangGraph's own, and as permissive: pydantic models, dataclasses, enums and named tuples come back as
+themselves, and LangGraph logs the name of each class once. A database that others can write to is better read with
+`strict=True`, or with LANGGRAPH_STRICT_MSGPACK set: then no class is imported but those that LangGraph holds to be safe
+and those that are allowed. An object of any other comes back as the plain data that it was written as, and a log line
+says how its class is allowed:
+
+    saver = AgentMemorySaver("agent.db", strict=True).with_allowlist([Plan, ("my.module", "Trip")])
+
+With LANGGRAPH_STRICT_MSGPACK LangGraph allows the classes that a graph's schema names by itself. Nothing is pickled.
+With an `EncryptedSerializer` everything but ids, the names of channels and the shape of lists is encrypted; messages
+are then shared within their thread only. Under any other serializer values are stored whole, each version anew.
 
 A graph with it:
 
@@ -59,7 +65,6 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_agentmem.closing import Closing
 from langchain_agentmem.database import Database, database_of
@@ -71,6 +76,7 @@ from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.stores import checkpoint_steps, history
 from langchain_agentmem.stores.adopting import Adoption
 from langchain_agentmem.stores.checkpoint_steps import CheckpointStep, CheckpointSteps
+from langchain_agentmem.stores.classes import serializer
 from langchain_agentmem.stores.coding import Coding, Rows, in_order
 from langchain_agentmem.stores.configs import Ready, address, config_of, listed, readable, text_of
 from langchain_agentmem.stores.history import CheckpointHistory
@@ -120,7 +126,10 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     Args:
         memory: An `AgentMemory`, or a path, ":memory:" or "postgresql://…". A file is shared with everything else in
             this process that was built from its path.
-        serde: A serializer of LangGraph's. Default: LangGraph's own, which imports no class that is not allowed.
+        serde: A serializer of LangGraph's. Default: LangGraph's own.
+        strict: Whether to import no class but those that LangGraph holds to be safe and those of `with_allowlist`;
+            objects of any other come back as plain data. Default: as the `AgentMemory` says, else as
+            LANGGRAPH_STRICT_MSGPACK says. A serializer that is given says itself what it imports.
         retention: Which checkpoints of a thread to keep, for each of its lines; the newest is always kept, and threads
             of DeltaChannels stay whole. Default: as for the whole memory.
         followers: Functions that take further steps in the transaction of every call.
@@ -135,10 +144,13 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         memory: Any,
         *,
         serde: SerializerProtocol | None = None,
+        strict: bool = False,
         retention: Retention | None = None,
         followers: Sequence[Follower] = (),
     ) -> None:
-        super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=None))
+        if strict and serde is not None:
+            raise InvalidInput("Give strict=True or a serde, not both: a serializer says itself what it imports.")
+        super().__init__(serde=serde or serializer(strict=strict or getattr(memory, "strict", False)))
         self.database: Database = database_of(memory)
         self.retention = retention if retention is not None else getattr(memory, "retention", None)
         if not isinstance(self.retention, Retention | None):
@@ -146,7 +158,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         self._followers = tuple(followers)
         self._coding = Coding(self.database.measures)
         self.database.remembering.add(self._coding)
-        self._rewinding = Rewinding(self.database, self.serde)
+        self._rewinding = Rewinding(self.database)
         self._steps = CheckpointSteps(self.database.tracing)
         self._owned = False
 
@@ -156,6 +168,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         conn_string: str | os.PathLike[str],
         *,
         serde: SerializerProtocol | None = None,
+        strict: bool = False,
         retention: Retention | None = None,
     ) -> Self:
         """Open a database for this saver alone, as the stock savers do.
@@ -163,12 +176,18 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Args:
             conn_string: A path, ":memory:" or "postgresql://…".
             serde: See the class.
+            strict: See the class.
             retention: See the class.
 
         Returns:
             The saver, to be used with `with` or `async with`, or closed by hand.
         """
-        saver = cls(Database(conn_string), serde=serde, retention=retention)
+        database = Database(conn_string)
+        try:
+            saver = cls(database, serde=serde, strict=strict, retention=retention)
+        except BaseException:
+            database.close()
+            raise
         saver._owned = True
         return saver
 
@@ -232,7 +251,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         Args:
             config: Which thread, and maybe which of its lines or checkpoints. Default: all threads.
-            filter: Only those whose metadata has just these values.
+            filter: Only those whose metadata has just these values. A key with dots is one of the metadata's own, else
+                the way to a nested one.
             before: Only those before this one.
             limit: Most. Default: all.
 
@@ -309,8 +329,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             for channel in wanted:
                 writes = [write for group in led.writes[channel] for write in in_order(group, reading)]
                 found[channel] = {"writes": writes}
-                if channel in led.seeds:
-                    found[channel]["seed"] = reading.value(led.seeds[channel])
+                if channel in led.seeds and (seed := reading.value(led.seeds[channel])) is not None:
+                    found[channel]["seed"] = seed  # a channel that held nothing begins empty
         return found
 
     async def aget_delta_channel_history(
@@ -594,7 +614,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         retains = self.retention is not None and not self.retention.off
 
         def seal(thread: Thread) -> Steps[None]:
-            remember[:] = [(yield from self._rewinding.seal(config, at, thread, checkpoint, told))]
+            remember[:] = [(yield from self._rewinding.seal(config, at, thread, checkpoint, told, self.serde))]
 
         def steps() -> Steps[tuple[Thread, log.Planned, Shelved]]:
             done = yield from log.put(at, ns, stored, plan, retention=self.retention, now=now, then=seal)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
 from langchain_agentmem.namespaces import CONFIG_KEY, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.stores import classes
 from langchain_agentmem.threads.lines import OWN_LINE, ThreadAt
 from langchain_agentmem.threads.recipe import Damaged
 
@@ -19,6 +20,22 @@ class Ready:
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
+
+
+class Answer(int):
+    """A number or a truth, for those who await it and for those who do not."""
+
+    def __new__(cls, value: int) -> Self:
+        """Keep what an await gives."""
+        answer = super().__new__(cls, value)
+        answer._value = value
+        return answer
+
+    _value: int
+
+    def __await__(self) -> Generator[None, None, Any]:
+        yield from ()
+        return self._value
 
 
 class readable:  # noqa: N801 - it reads as a function
@@ -32,15 +49,16 @@ class readable:  # noqa: N801 - it reads as a function
 
     def __init__(self, at: ThreadAt, name: str | None, *, decoding: bool = False) -> None:
         self._at, self._name = at, name
-        self._damage: type[Exception] = Exception if decoding else Damaged
+        self._decoding = decoding
 
     def __enter__(self) -> None:
-        return None
+        classes.reading.ours = self._decoding
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, self._damage) and not isinstance(error, AgentMemoryError):
+        classes.reading.ours = False
+        if isinstance(error, Exception if self._decoding else Damaged) and not isinstance(error, AgentMemoryError):
             name = self._name or getattr(error, "checkpoint", None)
             which = "newest checkpoint" if name is None else f"checkpoint {name!r}"
             raise CheckpointUnreadable(

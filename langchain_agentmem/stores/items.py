@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, Self
 
 from langgraph.store.base import IndexConfig, TTLConfig
@@ -46,9 +45,9 @@ from langchain_agentmem.items import store
 from langchain_agentmem.items.shared import Items, SharedItems
 from langchain_agentmem.items.store import PAGE
 from langchain_agentmem.items.values import ttl_of
-from langchain_agentmem.stores.configs import Ready
+from langchain_agentmem.stores.configs import Answer, Ready
 from langchain_agentmem.stores.serving import ItemStore
-from langchain_agentmem.stores.sweeping import Sweeper
+from langchain_agentmem.stores.sweeping import Ending, Sweeper
 
 SWEEP_MINUTES = 5.0
 """Between two sweeps, unless something else is asked for."""
@@ -124,17 +123,20 @@ class AgentMemoryStore(Closing, ItemStore):
 
     # -- expiry ------------------------------------------------------------------------------------------------
 
-    def sweep_ttl(self) -> int:
+    def sweep_ttl(self) -> Answer:
         """Delete what has expired, some hundred items in a transaction, so that nobody waits for long.
 
+        `await store.sweep_ttl()`, as users of `AsyncSqliteStore` write it, does the same; the event loop waits
+        meanwhile, which it does not for `await store.asweep_ttl()`.
+
         Returns:
-            How many items were deleted.
+            How many items were deleted: a number that may be awaited.
         """
         now, swept, count = self.database.now(), 0, PAGE
         while count == PAGE:
             count = self.database.write("store.sweep", lambda: store.sweep(now=now), outputs=_swept)
             swept += count
-        return swept
+        return Answer(swept)
 
     async def asweep_ttl(self) -> int:
         """`sweep_ttl`, awaited."""
@@ -144,14 +146,16 @@ class AgentMemoryStore(Closing, ItemStore):
             swept += count
         return swept
 
-    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Ending:
         """Sweep in the background, until `stop_ttl_sweeper`, `close`, or the end of this store.
 
         Args:
             sweep_interval_minutes: Minutes between two sweeps. Default: those of the configuration, else 5.
 
         Returns:
-            What is done when the sweeper has ended, and ends it when cancelled. While one runs, it stays the only one.
+            A `concurrent.futures.Future` that is done when the sweeper has ended, and ends it when cancelled; `await
+            store.start_ttl_sweeper()` gives something that can be awaited and cancelled as an asyncio task. While one
+            sweeper runs, it stays the only one.
 
         Raises:
             InvalidInput: The interval is no positive number of minutes.
@@ -163,8 +167,8 @@ class AgentMemoryStore(Closing, ItemStore):
             self._sweeper = Sweeper(self, AgentMemoryStore.sweep_ttl, minutes * 60)
         return self._sweeper.future
 
-    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Stop sweeping in the background.
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> Answer:
+        """Stop sweeping in the background. May be awaited too.
 
         Args:
             timeout: Seconds to wait for a sweep that has begun. Default: as long as it takes.
@@ -172,7 +176,7 @@ class AgentMemoryStore(Closing, ItemStore):
         Returns:
             Whether the sweeper has ended, or there was none.
         """
-        return self._sweeper is None or self._sweeper.stop(timeout)
+        return Answer(self._sweeper is None or self._sweeper.stop(timeout))
 
     def _opened(self) -> Callable[[], Items]:
         return SharedItems

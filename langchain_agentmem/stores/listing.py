@@ -12,6 +12,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.items.filters import under
 from langchain_agentmem.namespaces import range_of, resolve
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.stores.checkpoint_steps import CheckpointStep
@@ -39,7 +40,8 @@ class Listing:
         follow: Takes further steps in the transaction that reads a page, given the ids of its checkpoints.
         step: Makes the step of a trace that a page is.
         config: Which thread, and maybe which of its lines or checkpoints; None for all threads.
-        wanted: Values that the metadata must have; None or empty for any.
+        wanted: Values that the metadata must have, by key, which may be the way to a nested one, with dots. None or
+            empty for any.
         before: Only those before this one.
         limit: Most; None for all.
 
@@ -115,7 +117,7 @@ class Listing:
             return True
         with readable(ThreadAt(key.path, key.thread), key.name, decoding=True):
             metadata = value_of(self._serde, key.metadata)
-        return all(metadata.get(name) == value for name, value in self._wanted.items())
+        return all(under(metadata, name) == value for name, value in self._wanted.items())
 
     def _asked(self) -> dict[str, Any]:
         """What a trace shows of the call."""

@@ -30,11 +30,10 @@ class Rewinding:
 
     Args:
         database: The database.
-        serde: The saver's serializer.
     """
 
-    def __init__(self, database: Database, serde: SerializerProtocol) -> None:
-        self._database, self._serde = database, serde
+    def __init__(self, database: Database) -> None:
+        self._database = database
         watch(database.runs)
 
     def loaded(self, config: RunnableConfig, found: CheckpointTuple | None, pregel: Any, *, addressed: bool) -> None:
@@ -106,8 +105,17 @@ class Rewinding:
         thread: Thread,
         checkpoint: Mapping[str, Any],
         metadata: Mapping[str, Any],
+        serde: SerializerProtocol,
     ) -> Steps[Callable[[], None]]:
         """A checkpoint is being put.
+
+        Args:
+            config: The config of the call.
+            at: The thread.
+            thread: Its row.
+            checkpoint: The checkpoint.
+            metadata: Its metadata.
+            serde: What its parent was written with.
 
         Returns:
             What is to be done when it is stored.
@@ -120,8 +128,8 @@ class Rewinding:
             if not found:
                 return None
             row = found[0]
-            metadata = value_of(self._serde, bytes(row["metadata"]))
-            folded = value_of(self._serde, bytes(row["head"]), row["versions"])
+            metadata = value_of(serde, bytes(row["metadata"]))
+            folded = value_of(serde, bytes(row["head"]), row["versions"])
             head = unfold(folded, versions_read(row["versions"]), row["name"], {})
             return Parent(metadata.get("step"), head["channel_versions"], head["versions_seen"])
 

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 from langchain_agentmem.errors import MemoryClosed
 
 logger = logging.getLogger(__name__)
+
+
+class Task:
+    """A sweeper as asyncio's tasks are: it can be awaited and cancelled."""
+
+    def __init__(self, future: Future[None]) -> None:
+        self._future = future
+        self.cancel, self.cancelled, self.done = future.cancel, future.cancelled, future.done
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return asyncio.wrap_future(self._future).__await__()
+
+
+class Ending(Future[None]):
+    """What is done when a sweeper has ended, and ends it when cancelled. Awaited, it gives its `Task` at once."""
+
+    def __await__(self) -> Generator[Any, None, Task]:
+        yield from ()
+        return Task(self)
 
 
 class Sweeper:
@@ -27,7 +47,7 @@ class Sweeper:
     """
 
     def __init__(self, owner: Any, work: Callable[[Any], object], seconds: float) -> None:
-        self.future: Future[None] = Future()
+        self.future = Ending()
         stop = self._stop = threading.Event()
         self.future.add_done_callback(lambda _: stop.set())
         weakref.finalize(owner, stop.set).atexit = False

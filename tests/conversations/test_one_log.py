@@ -193,12 +193,12 @@ class TestWaiting:
                 yield query.lock_branch(path="", kind="conversation", name="c")
                 yield query.create_namespace(path="held\x1f")
                 began.set()
-                end.wait(30)
+                end.wait(120)
 
             writer = threading.Thread(target=other.database.engine.write, args=[slow])
             writer.start()
             try:
-                assert began.wait(30)
+                assert began.wait(120)
                 chat = memory.conversation("c", description="Be kind.")
                 assert [message.content for message in chat.messages] == ["Be kind.", "hello"]
             finally:

@@ -212,7 +212,7 @@ class TestGoingOn:
             return found
 
         def right(state):
-            assert finished.wait(30)
+            assert finished.wait(120)
             log = [mind.note("right")]
             attempt()
             return {"log": log}
@@ -284,25 +284,40 @@ class TestBeingStopped:
         await graph.ainvoke(None if begun else {"log": []}, AT, durability=mind.durability)
         assert mind.held() == ["work 2"]
 
-    async def test_an_attempt_that_ran_out_of_time_leaves_nothing(self, mind):
+    @pytest.fixture
+    async def time_is_up(self):
+        """Lets an hour pass for whoever waits on the running loop."""
+        loop = asyncio.get_running_loop()
+        clock, late = loop.time, 0
+
+        async def pass_an_hour():
+            nonlocal late
+            await asyncio.sleep(0)  # whoever was to wait has begun to
+            late += 3_600
+
+        loop.time = lambda: clock() + late
+        return pass_an_hour
+
+    async def test_an_attempt_that_ran_out_of_time_leaves_nothing(self, mind, time_is_up):
         async def work(state):
             log = [mind.note("work")]
             if mind.times["work"] < 3:
-                await asyncio.sleep(60)
+                await time_is_up()
+                await asyncio.Event().wait()
             return {"log": log}
 
         retry = RetryPolicy(initial_interval=0.0, max_attempts=3, jitter=False, retry_on=NodeTimeoutError)
         builder = StateGraph(State)
-        builder.add_node("work", work, retry_policy=retry, timeout=TimeoutPolicy(run_timeout=0.05))
+        builder.add_node("work", work, retry_policy=retry, timeout=TimeoutPolicy(run_timeout=1_800))
         graph = builder.add_edge(START, "work").compile(checkpointer=mind.adapter.saver)
         await graph.ainvoke({"log": []}, AT, durability=mind.durability)
         assert mind.held() == ["work 3"]
 
-    async def test_what_an_abandoned_attempt_remembers_later_is_refused_or_not_shown(self, mind):
+    async def test_what_an_abandoned_attempt_remembers_later_is_refused_or_not_shown(self, mind, time_is_up):
         let_go, over, refused = threading.Event(), threading.Event(), []
 
         def late(config):
-            assert let_go.wait(30)
+            assert let_go.wait(120)
             try:
                 mind.note("late", config)
             except Exception as error:  # noqa: BLE001 - the assertion says which it may be
@@ -312,17 +327,18 @@ class TestBeingStopped:
         async def work(state):
             log = [mind.note("work")]
             if mind.times["work"] == 1:
+                await time_is_up()
                 await asyncio.to_thread(late, get_config())
             return {"log": log}
 
         async def after(state):
             let_go.set()
-            assert await asyncio.to_thread(over.wait, 30)
+            assert await asyncio.to_thread(over.wait, 120)
             return {"log": [mind.note("after")]}
 
         retry = RetryPolicy(initial_interval=0.0, max_attempts=3, jitter=False, retry_on=NodeTimeoutError)
         builder = StateGraph(State)
-        builder.add_node("work", work, retry_policy=retry, timeout=TimeoutPolicy(run_timeout=0.05))
+        builder.add_node("work", work, retry_policy=retry, timeout=TimeoutPolicy(run_timeout=1_800))
         builder.add_node("after", after).add_edge(START, "work").add_edge("work", "after")
         graph = builder.compile(checkpointer=mind.adapter.saver)
         await graph.ainvoke({"log": []}, AT, durability=mind.durability)

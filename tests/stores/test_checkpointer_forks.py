@@ -13,7 +13,7 @@ from langgraph.types import Command, Overwrite, Send
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 
-from .graphs import asking_graph, at, chat_graph, everything, id_in, logging_graph, run_script
+from .graphs import NOTHING, Line, asking_graph, at, chat_graph, everything, id_in, logging_graph, run_script
 
 
 @pytest.fixture
@@ -151,6 +151,20 @@ class TestDeltaChannels:
             assert found == await saver.aget_delta_channel_history(**told)
         assert saver.get_delta_channel_history(config=at(), channels=[]) == {}
         assert saver.get_delta_channel_history(config=at("nobody"), channels=["log"]) == {"log": {"writes": []}}
+
+    async def test_a_value_of_none_is_no_seed(self, saver):
+        """As with PostgresSaver: a channel that held nothing begins empty."""
+        line = Line(saver)
+        saver.put_writes(line.put({"log": None, "rare": ["one"]}), [("log", ["two"]), ("rare", ["two"])], "task")
+        line.put({"log": NOTHING, "rare": NOTHING})
+        told = {"config": at(), "channels": ["log", "rare"]}
+        found = saver.get_delta_channel_history(**told)
+        assert found == await saver.aget_delta_channel_history(**told)
+        assert found == {
+            "log": {"writes": [("task", "log", ["two"])]},
+            "rare": {"writes": [("task", "rare", ["two"])], "seed": ["one"]},
+        }
+        assert delta_graph(saver).get_state(at()).values == {"log": ["two"], "rare": ["one", "two"]}
 
     def test_pruning_keeps_such_a_thread_whole(self, saver):
         graph = delta_graph(saver)

@@ -14,8 +14,10 @@ from uuid import UUID
 import pytest
 from langchain_core.documents import Document
 from langgraph.checkpoint.base import get_checkpoint_metadata, writes_sort_key
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Interrupt, Send
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
@@ -284,16 +286,39 @@ class TestListing:
                 next(saver.list(at(), **wrong))
         assert len(ids(saver.list(at(), before={"configurable": {}}))) == 1
 
-    def test_metadata_is_compared_flat(self, saver):
+    def test_metadata_is_compared_as_a_whole(self, saver):
         line = Line(saver)
         dotted = line.put({}, **{"a.b": 1})
         nested = line.put({}, a={"b": 1})
         quoted = line.put({}, **{'it\'s "odd" -- $.x': "y"})
-        assert ids(saver.list(at(), filter={"a.b": 1})) == [id_in(dotted)]
+        assert ids(saver.list(at(), filter={"a.b": 1})) == [id_in(nested), id_in(dotted)]
         assert ids(saver.list(at(), filter={"a": {"b": 1}})) == [id_in(nested)]
         assert ids(saver.list(at(), filter={'it\'s "odd" -- $.x': "y"})) == [id_in(quoted)]
         assert ids(saver.list(at(), filter={"a": {"b": 2}})) == ids(saver.list(at(), filter={"a": 1})) == []
         assert len(ids(saver.list(at(), filter={}))) == 3
+
+    def test_a_key_with_dots_is_one_of_the_metadata_and_else_the_way_to_a_nested_one(self, saver):
+        """The former as with the saver in memory and that for PostgreSQL, the latter as with that for SQLite."""
+        metadata = {"access-level": "public", "user": {"access-level": "nested", "123abc": "ok"}}
+        literal = {"user.access-level": "literal"}
+        found = []
+        with SqliteSaver.from_conn_string(":memory:") as theirs:
+            for each, way in ((saver, "both"), (theirs, "nested"), (InMemorySaver(), "literal")):
+                nested = Line(each).put({"a": 1}, **metadata)
+                both = Line(each, "t2").put({"a": 1}, **metadata, **literal)
+                for wanted, config in (("nested", nested), ("literal", both)):
+                    if way in (wanted, "both"):
+                        listed = ids(each.list(None, filter={"user.access-level": wanted}))
+                        assert id_in(config) in listed
+                        found.append((way, wanted, len(listed)))
+            assert ids(saver.list(at(), filter={"user.123abc": "ok"})) == [id_in(saver.get_tuple(at()).config)]
+        assert found == [
+            ("both", "nested", 1),
+            ("both", "literal", 1),
+            ("nested", "nested", 2),
+            ("literal", "literal", 1),
+        ]
+        assert ids(saver.list(None, filter={"user.none": "x"})) == []
 
     def test_all_of_a_filter_must_fit_and_the_limit_counts_what_fits(self, saver):
         line = Line(saver)

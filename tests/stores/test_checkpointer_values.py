@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import os
 import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -92,32 +91,8 @@ class TestClassesOfTheUser:
         allowing.put_writes(config, [("a", OWN)], "task")
         assert allowing.get_tuple(config).pending_writes == [("task", "a", OWN)]
 
-    def test_a_graph_allows_the_classes_of_its_schema_where_langgraph_is_strict(self, url):
-        script = """
-            import sys, dataclasses, typing
-            from langchain_agentmem import AgentMemorySaver
-            from graphs import at, logging_graph
-
-            @dataclasses.dataclass
-            class Place:
-                name: str
-
-            class State(typing.TypedDict):
-                place: Place
-
-            with AgentMemorySaver.from_conn_string(sys.argv[1]) as saver:
-                graph = logging_graph(saver, "a", "b", state=State, nodes={
-                    "a": lambda _: {"place": Place("Lisbon")},
-                    "b": lambda state: {"place": Place(state["place"].name + "!")},
-                })
-                graph.invoke({}, at())
-                assert graph.get_state(at()).values["place"] == Place("Lisbon!")
-        """
-        done = run_script(script, url, environment=os.environ | {"LANGGRAPH_STRICT_MSGPACK": "true"})
-        assert done.returncode == 0, done.stderr
-
     @pytest.mark.parametrize("kind", ["dataclass", "message"])
-    def test_without_the_list_nothing_is_imported(self, url, tmp_path, monkeypatch, kind):
+    def test_where_it_is_strict_nothing_is_imported_without_the_list(self, url, tmp_path, monkeypatch, kind):
         body = {
             "dataclass": "import dataclasses\n@dataclasses.dataclass\nclass Thing:\n    text: str = 'x'\n",
             "message": "from langchain_core.messages import HumanMessage\nclass Thing(HumanMessage):\n    pass\n",
@@ -140,7 +115,7 @@ class TestClassesOfTheUser:
         assert done.returncode == 0, done.stderr
         assert imports.read_text() == "x"
         monkeypatch.syspath_prepend(tmp_path)
-        with AgentMemorySaver.from_conn_string(url) as saver:
+        with AgentMemorySaver.from_conn_string(url, strict=True) as saver:
             found = saver.get_tuple(at())
             assert found.checkpoint["channel_values"].keys() == {"a", "messages"}
             assert len(list(saver.list(at()))) == 1

@@ -18,6 +18,7 @@ from langgraph.store.base import (
     PutOp,
     SearchOp,
 )
+from langgraph.store.memory import InMemoryStore
 
 from langchain_agentmem import AgentMemory, AgentMemoryStore
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
@@ -334,8 +335,19 @@ class TestNamespaces:
     def test_no_item_is_put_where_langgraph_wants_none(self, store, namespace):
         with pytest.raises(InvalidNamespaceError):
             store.put(namespace, "k", {})
+
+    def test_a_batch_puts_items_where_langgraph_keeps_its_own_as_the_store_in_memory_does(self, store):
+        namespace = ("langgraph", "x")
+        told = []
+        for each in (store, InMemoryStore()):
+            ops = [GetOp(namespace, "k"), SearchOp(("langgraph",)), ListNamespacesOp()]
+            answers = each.batch([PutOp(namespace, "k", {"n": 1})]) + each.batch(ops)
+            told.append([answers[0], answers[1].value, [item.key for item in answers[2]], answers[3]])
+            each.batch([PutOp(namespace, "k", None)])
+            assert each.get(namespace, "k") is None
+        assert told[0] == told[1] == [None, {"n": 1}, ["k"], [namespace]]
         with pytest.raises(InvalidInput):
-            store.batch([PutOp(namespace, "k", {})])
+            store.batch([PutOp((), "k", {})])
 
     @pytest.mark.parametrize("name", ["limit", "offset"])
     @pytest.mark.parametrize("value", [-1, True, 1.5, "1", None, 2**70])

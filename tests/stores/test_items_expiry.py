@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sqlite3
 import threading
@@ -181,6 +182,14 @@ class TestSweeping:
             assert raw(memory, f"select count(*) as n from {table}") == [{"n": 1}]
         assert memory.verify().ok
 
+    async def test_a_sweep_may_be_awaited_as_that_of_an_async_store_is(self, store, clock):
+        for deleted in (0, 1):
+            swept = store.sweep_ttl()
+            assert (swept, f"{swept}", await swept, type(await swept)) == (deleted, f"{deleted}", deleted, int)
+            store.put(NS, "k", {}, ttl=1)
+            clock.pass_time(minutes=2)
+        assert await store.sweep_ttl() == await store.asweep_ttl() + 1
+
     def test_what_was_read_in_time_is_not_swept(self, store, clock):
         store.put(NS, "k", {}, ttl=10)
         clock.pass_time(minutes=9)
@@ -197,7 +206,7 @@ def swept():
 
 
 def until(condition):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -209,8 +218,8 @@ class TestTheSweeper:
         future = swept.start_ttl_sweeper(0.0001)
         until(lambda: swept.database.engine.read(_count) == 0)
         assert swept.start_ttl_sweeper() is future
-        assert swept.stop_ttl_sweeper(timeout=30)
-        assert future.result(timeout=30) is None
+        assert swept.stop_ttl_sweeper(timeout=120)
+        assert future.result(timeout=120) is None
         assert swept.stop_ttl_sweeper()
 
     def test_it_starts_again(self, swept):
@@ -223,20 +232,46 @@ class TestTheSweeper:
     def test_cancelling_its_future_stops_it(self, swept):
         future = swept.start_ttl_sweeper(0.0001)
         assert future.cancel()
-        assert swept.stop_ttl_sweeper(timeout=30)
+        assert swept.stop_ttl_sweeper(timeout=120)
         assert future.cancelled()
 
     def test_closing_stops_it(self):
         store = AgentMemoryStore.from_conn_string(":memory:")
         future = store.start_ttl_sweeper(0.0001)
         store.close()
-        assert future.result(timeout=30) is None
+        assert future.result(timeout=120) is None
 
     def test_it_takes_the_interval_of_the_configuration(self):
         with AgentMemoryStore.from_conn_string(":memory:", ttl={"sweep_interval_minutes": 0.0001}) as store:
             store.put(NS, "k", {}, ttl=0.0001)
             store.start_ttl_sweeper()
             until(lambda: store.database.engine.read(_count) == 0)
+
+    async def test_it_is_started_and_stopped_as_that_of_an_async_store_is(self, swept):
+        """Users of AsyncSqliteStore await what starts and what stops it, and the task that they are given."""
+        swept.put(NS, "k", {}, ttl=0.0001)
+        task = await swept.start_ttl_sweeper(0.0001)
+        assert not task.done()
+        await asyncio.to_thread(until, lambda: swept.database.engine.read(_count) == 0)
+        assert await swept.stop_ttl_sweeper(timeout=30) is True
+        assert await task is None
+        assert task.done()
+        assert await swept.stop_ttl_sweeper() is True
+        task = await swept.start_ttl_sweeper(60)
+        assert task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+        assert await swept.stop_ttl_sweeper()
+
+    def test_one_that_was_started_in_a_loop_that_is_over_ends_quietly(self, swept, caplog):
+        async def start():
+            return await swept.start_ttl_sweeper(60)
+
+        task = asyncio.run(start())
+        assert swept.stop_ttl_sweeper(timeout=30)
+        assert task.done()
+        assert caplog.text == ""
 
     def test_a_failure_does_not_end_it(self, swept, monkeypatch, caplog):
         turns = []
@@ -257,7 +292,7 @@ class TestTheSweeper:
         memory = AgentMemory()
         future = memory.store.start_ttl_sweeper(0.0001)
         memory.close()
-        assert future.result(timeout=30) is None
+        assert future.result(timeout=120) is None
 
     def test_it_keeps_no_forgotten_store_alive(self):
         store = AgentMemoryStore(":memory:")
@@ -266,7 +301,7 @@ class TestTheSweeper:
         del store
         gc.collect()
         assert reference() is None
-        assert future.result(timeout=30) is None
+        assert future.result(timeout=120) is None
         until(lambda: threading.active_count() < before)
 
     @pytest.mark.parametrize("minutes", [0, -1, "1"])
