@@ -460,7 +460,8 @@ def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None) 
     branch, position = spot[0], spot[1] + 1
     for each in found:
         what = {"group": each["group_id"], "branch": branch, "position": position}
-        yield query.copy_group(**what) if each["seals"] else query.seal_group(**what)
+        yield query.seal_group(**what)
+        yield query.copy_group(**what)
         yield query.supersede_sealed(**what)
         yield query.insert_seal(**what, thread=None if each["series"] == thread else each["series"])
         yield query.delete_group(group=each["group_id"])

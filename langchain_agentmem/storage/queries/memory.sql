@@ -270,11 +270,10 @@ select distinct s.group_id from line cross join seal s
 where s.branch_id = line.branch_id and s.position <= line.up_to and cast(:groups as text) is not null;
 
 -- name: sealable
--- Those of some groups that are there and do not lie on a line, whether they lie anywhere, and the thread under whose name
--- a search finds them.
+-- Those of some groups that are there and do not lie on a line, and the thread under whose name a search finds them.
 with
 -- include: view
-select g.group_id, (select count(*) from seal s where s.group_id = g.group_id) as seals,
+select g.group_id,
 -- include: series
     as series
 from live g
@@ -289,7 +288,7 @@ order by g.group_id;
 update memory set branch_id = :branch, position = :position where group_id = :group and branch_id is null;
 
 -- name: copy_group
--- A group that lies on another branch already, once more.
+-- A group that lies on another branch already, once more; also one that another run sealed there just now.
 insert into memory (
     branch_id, position, group_id, origin, kind, key, label, subject, object, content_id, deleted, importance,
     expires_at, extra, created_at, written_at
@@ -298,6 +297,9 @@ select cast(:branch as bigint), cast(:position as bigint), group_id, coalesce(or
     object, content_id, deleted, importance, expires_at, extra, created_at, written_at
 from memory
 where id in (select min(m.id) from memory m where m.group_id = :group group by coalesce(m.origin, m.id))
+    and not exists (
+        select 1 from memory m where m.group_id = :group and m.branch_id = :branch and m.position = :position
+    )
 order by coalesce(origin, id);
 
 -- name: supersede_sealed
