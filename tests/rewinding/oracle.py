@@ -16,7 +16,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
@@ -49,6 +49,8 @@ class Adapter(Protocol):
 
 
 NEVER = 1 << 60
+PATIENCE = 60.0
+"""Seconds that nodes may take that nobody waits for."""
 MOST_EACH = 6
 """Differences of one run that are told."""
 
@@ -63,6 +65,15 @@ class World:
         self.differences: list[str] = []
         self.checks, self.excused, self.outcomes = 0, 0, Counter[str]()
         self.failed_calls = False
+        self.crowded: set[str] = set()
+        """Threads on which two ran at the same time."""
+        self.stubborn = False
+        """Whether nodes cannot be cancelled."""
+        self.strangers = False
+        """Whether another process uses a thread at the same time, and remembers what is not known here."""
+        self.running = threading.Condition()
+        self.runs = 0
+        """Executions that go on."""
         self.stopped: set[str] = set()
         """Threads that were stopped in the middle, and have not run since."""
         self.over: set[object] = set()
@@ -80,11 +91,13 @@ class World:
         """Make the graphs on the saver, which is slower from now on."""
         saver = self.adapter.saver
         slow(saver, self)
-        self.built = graph_builder().compile(checkpointer=saver)
+        self.built = [graph_builder(stubborn=each).compile(checkpointer=saver) for each in (False, True)]
         self.functions = functions(saver)
 
     def graph(self, thread: str) -> Any:
-        return self.functions[self.awaited] if is_function(thread) else self.built
+        if is_function(thread):
+            return self.functions[self.awaited and not self.stubborn]
+        return self.built[self.stubborn]
 
     def apart(self, thread: str) -> str:
         name = f"{thread} apart"
@@ -92,6 +105,18 @@ class World:
             if name not in self.threads:
                 self.threads.append(name)
         return name
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """An execution goes on."""
+        with self.running:
+            self.runs += 1
+        try:
+            yield
+        finally:
+            with self.running:
+                self.runs -= 1
+                self.running.notify_all()
 
     # -- what nodes tell ---------------------------------------------------------------------------------------
 
@@ -123,7 +148,8 @@ class World:
         if not self.counts(config):
             return
         thread, space = config["configurable"]["thread_id"], config["configurable"]["checkpoint_ns"]
-        self.compare(f"{thread!r} {space!r} {moment}", space, space.rpartition("|")[0], expected, got)
+        crowded = thread in self.crowded
+        self.compare(f"{thread!r} {space!r} {moment}", space, space.rpartition("|")[0], expected, got, crowded=crowded)
 
     def counts(self, config: Any) -> bool:
         """Whether it matters what a task sees."""
@@ -131,7 +157,9 @@ class World:
             return False
         return config["configurable"]["thread_id"] not in self.stopped
 
-    def compare(self, view: str, space: str, loop: str, expected: Iterable[str], got: list[str]) -> None:
+    def compare(
+        self, view: str, space: str, loop: str, expected: Iterable[str], got: list[str], *, crowded: bool = False
+    ) -> None:
         """Compare what a view shows with state. It may show what other `@task`s of its callers remember, or not.
 
         Args:
@@ -140,14 +168,19 @@ class World:
             loop: That of the graph in which it looks.
             expected: The ids in state.
             got: The ids in memory.
+            crowded: Whether two ran on the thread at once: a called graph may go on from where that of the other one
+                stood, whose caller had given it what it remembered itself.
         """
+        if self.strangers:
+            expected, got = ([each for each in names if each in self.spaces] for names in (expected, got))
         wanted = sorted(set(expected))
         got = [each for each in got if each in wanted or not beside(self.spaces[each], space)]
         with self.lock:
             self.checks += 1
             if sorted(got) != wanted:
                 once = len(set(got)) == len(got)
-                if once and self.failed_calls and self.own(got, loop) == self.own(wanted, loop):
+                replaced = self.failed_calls or (crowded and bool(loop))
+                if once and replaced and self.own(got, loop) == self.own(wanted, loop):
                     self.excused += 1
                     return
                 missing, more = sorted(set(wanted) - set(got)), sorted((Counter(got) - Counter(wanted)).elements())
@@ -181,7 +214,7 @@ class World:
     # -- going on in another process ---------------------------------------------------------------------------
 
     KNOWN = ("label", "failed", "differences", "checks", "excused", "outcomes", "failed_calls", "threads", "stopped")
-    KNOWN += ("names", "moments", "times", "spaces")
+    KNOWN += ("names", "moments", "times", "spaces", "crowded")
 
     def known(self) -> dict[str, Any]:
         """What another process needs to go on with this world, as plain data."""
@@ -190,6 +223,21 @@ class World:
     def learn(self, known: dict[str, Any]) -> None:
         """Go on with what another process knows."""
         self.__dict__.update(known)
+
+    def learn_beside(self, known: Sequence[dict[str, Any]]) -> None:
+        """Go on with what several processes know that went on from here at once: which was first, nobody knows."""
+        for each in known:
+            new = {name: [self.moments, NEVER] for name in each["times"].keys() - self.times.keys()}
+            self.times |= new
+            self.spaces |= each["spaces"]
+            self.failed |= each["failed"]
+            self.threads += [name for name in each["threads"] if name not in self.threads]
+            self.failed_calls |= each["failed_calls"]
+            self.outcomes += each["outcomes"]
+            self.differences += each["differences"]
+            self.checks, self.excused = self.checks + each["checks"], self.excused + each["excused"]
+        self.names, self.moments = (max(each[name] for each in known) for name in ("names", "moments"))
+        self.stopped.intersection_update(*(each["stopped"] for each in known))
 
     # -- looking at checkpoints --------------------------------------------------------------------------------
 
@@ -209,7 +257,7 @@ class World:
                     self.differences.append(f"{self.where}: {view}\n    raised {type(error).__name__}: {error}")
                     continue
                 space = at["checkpoint_ns"]
-                self.compare(view, space, space, state_of(each), got)
+                self.compare(view, space, space, state_of(each), got, crowded=thread in self.crowded)
 
     # -- following a script ------------------------------------------------------------------------------------
 
@@ -223,6 +271,10 @@ class World:
 
     def perform(self, number: int, action: dict[str, Any]) -> None:
         """Do one action of a script, and look at some checkpoints."""
+        self.check(self.do(number, action), 3)
+
+    def do(self, number: int, action: dict[str, Any]) -> list[str]:
+        """Do one action of a script, and give the threads that it may have changed."""
         self.where = f"action {number} ({action['do']})"
         Now.world, self.awaited = self, action["awaited"]
         self.durability, self.delay = action.get("durability", "async"), action.get("delay", 0.0)
@@ -230,30 +282,35 @@ class World:
         if action["do"] == "stop":
             self.stopped.update(threads)
         self.delay = 0.0
-        self.check(threads, 3)
+        return threads
 
-    def act(self, action: dict[str, Any]) -> list[str]:
-        thread = self.label + action["thread"]
+    def thread_of(self, action: dict[str, Any]) -> str | None:
+        """The thread of an action: one in which there is something, unless it begins one."""
+        thread: str = self.label + action["thread"]
         if copies := [each for each in self.threads if action.get("in copy") and each.startswith(f"{thread} copy")]:
             thread = copies[-1]
-        if action["do"] not in ("invoke", "together") and not self.here(thread, 1):
-            thread = f"{self.label}graph 1"
-            if not self.here(thread, 1):
-                self.outcomes["nothing there"] += 1
-                return []
+        if action["do"] in ("invoke", "together") or self.here(thread, 1):
+            return thread
+        thread = f"{self.label}graph 1"
+        return thread if self.here(thread, 1) else None
+
+    def act(self, action: dict[str, Any]) -> list[str]:
+        thread = self.thread_of(action)
+        if thread is None:
+            self.outcomes["nothing there"] += 1
+            return []
         try:
             self.outcomes[getattr(self, action["do"])(thread, action) or action["do"]] += 1
-        except (Broken, Flaky, EmptyInputError, InvalidUpdateError, asyncio.CancelledError) as raised:
-            self.outcomes[type(raised).__name__] += 1
-        except RuntimeError as raised:
-            if "multiple pending interrupts" not in str(raised):
-                self.unexpected(raised)
-        except Exception as raised:  # noqa: BLE001 - it is a finding
-            self.unexpected(raised)
+        except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - what a script does not cause is a finding
+            self.failed_with(raised)
         return [thread]
 
-    def unexpected(self, raised: BaseException) -> None:
-        self.differences.append(f"{self.where} raised {type(raised).__name__}: {raised}")
+    def failed_with(self, raised: BaseException) -> None:
+        """A call ended with an exception: one that a script may cause, or a difference."""
+        if isinstance(raised, Broken | Flaky | EmptyInputError | InvalidUpdateError | asyncio.CancelledError):
+            self.outcomes[type(raised).__name__] += 1
+        elif "multiple pending interrupts" not in str(raised):
+            self.differences.append(f"{self.where} raised {type(raised).__name__}: {raised}")
 
     def call(self, target: Any, name: str, *arguments: Any, **options: Any) -> Any:
         """Call a method, or await its twin, whichever the action asks for."""
@@ -290,26 +347,48 @@ class World:
         self.run(thread, None, self.at(thread, action))
 
     def resume(self, thread: str, action: dict[str, Any]) -> str | None:
+        given, at = self.answers(thread, action)
+        self.run(thread, given, at)
+        return None if given else "nothing to answer"
+
+    def answers(self, thread: str, action: dict[str, Any]) -> tuple[Command[Any] | None, Any]:
+        """What answers interrupts: all, or some of them; None where none waits."""
         at = self.at(thread, action)
         waiting = self.call(self.graph(thread), "get_state", at).interrupts
         if not waiting:
-            self.run(thread, None, at)
-            return "nothing to answer"
+            return None, at
         answers = {each.id: f"answer {action['number']}" for each in waiting}
         some = dict(list(answers.items())[: action["number"]]) if action["number"] < 3 else answers
-        self.run(thread, Command(resume=some), at)
-        return None
+        return Command(resume=some), at
 
     def again(self, thread: str, action: dict[str, Any]) -> str | None:
         """Answer an interrupt once more, however much has happened since."""
+        given, at = self.answers_again(thread, action)
+        if given is None:
+            return "nothing was asked"
+        self.run(thread, given, at)
+        return None
+
+    def answers_again(self, thread: str, action: dict[str, Any]) -> tuple[Command[Any] | None, Any]:
+        """What answers an interrupt once more; None where nothing was asked."""
         waiting = [each for each in self.here(thread) if any(w[1] == "__interrupt__" for w in each.pending_writes)]
         if not waiting:
-            return "nothing was asked"
+            return None, self.at(thread, {})
         chosen = waiting[action["number"] % len(waiting)].config["configurable"]["checkpoint_id"]
         at = {"configurable": {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": chosen}}
         answers = {each.id: "again" for each in self.call(self.graph(thread), "get_state", at).interrupts}
-        self.run(thread, Command(resume=answers or "again"), at)
-        return None
+        return Command(resume=answers or "again"), at
+
+    def wanted(self, thread: str, action: dict[str, Any]) -> tuple[Any, Any]:
+        """What a call that is made twice is given: its input, and its config."""
+        match action["do"]:
+            case "invoke":
+                return self.given(thread, copy.deepcopy(action)), self.at(thread, action)
+            case "resume":
+                return self.answers(thread, action)
+            case "again":
+                return self.answers_again(thread, action)
+        return None, self.at(thread, action)
 
     def stop(self, thread: str, action: dict[str, Any]) -> None:
         """Turn away in the middle of a run: close its stream, or cancel it."""
@@ -330,25 +409,79 @@ class World:
                 pass
             stream.close()
 
+    def zombie(self, thread: str, action: dict[str, Any]) -> str | None:
+        """Cancel a run whose nodes go on nevertheless, and call again at once."""
+        self.stubborn, token = True, object()
+        given, at = self.wanted(thread, action["runs"][0])
+        graph = self.graph(thread)
+
+        async def cancelled() -> None:
+            RUNNING.set((token,))
+            run = asyncio.create_task(graph.ainvoke(given, at, durability=self.durability))
+            await asyncio.wait([run], timeout=action["number"] / 1000)
+            if not run.done():
+                self.over.add(token)
+                self.stopped.add(thread)
+                self.failed_calls = True
+                run.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await run
+
+        try:
+            try:
+                self.runner.run(cancelled())
+            except Exception as raised:  # noqa: BLE001 - what a script does not cause is a finding
+                self.failed_with(raised)
+            self.run(thread, *self.wanted(thread, action["runs"][1]))
+        finally:
+            self.stubborn = False
+            with self.running:
+                assert self.running.wait_for(lambda: not self.runs, PATIENCE)
+        return "zombie" if token in self.over else "nobody was left"
+
+    def twice(self, thread: str, action: dict[str, Any]) -> None:
+        """Make the very same call twice, one after the other."""
+        given, at = self.wanted(thread, action["runs"][0])
+        for _ in range(2):
+            try:
+                self.run(thread, copy.deepcopy(given), at)
+            except Exception as raised:  # noqa: BLE001 - what a script does not cause is a finding
+                self.failed_with(raised)
+
+    def copies(self, thread: str, action: dict[str, Any]) -> None:
+        """Copy a thread, and run both at the same time."""
+        self.duplicate(thread, action)
+        both = (thread, self.threads[-1])
+        self.at_once([(each, *self.wanted(each, run)) for each, run in zip(both, action["runs"], strict=True)])
+
+    def crowd(self, thread: str, action: dict[str, Any]) -> None:
+        """Run a thread twice at the same time."""
+        self.crowded.add(thread)
+        self.at_once([(thread, *self.wanted(thread, run)) for run in action["runs"]])
+
     def together(self, thread: str, action: dict[str, Any]) -> None:
         """Run two threads at the same time."""
         other = self.label + ("graph 1" if action["thread"] == "graph 2" else "graph 2")
         self.stopped -= {thread, other}
-        runs = [(each, self.given(each, copy.deepcopy(action)), self.at(each, {})) for each in (thread, other)]
+        self.at_once([(each, self.given(each, copy.deepcopy(action)), self.at(each, {})) for each in (thread, other)])
+
+    def at_once(self, runs: Sequence[tuple[str, Any, Any]]) -> None:
+        """Run several at the same time: threads, what they are given, and their configs."""
         if self.awaited:
 
-            async def both() -> list[Any]:
+            async def gathered() -> list[Any]:
                 each = [self.graph(name).ainvoke(given, at, durability=self.durability) for name, given, at in runs]
                 return await asyncio.gather(*each, return_exceptions=True)
 
-            ends = self.runner.run(both())
+            ends = self.runner.run(gathered())
         else:
-            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            with concurrent.futures.ThreadPoolExecutor(len(runs)) as pool:
                 each = [pool.submit(self.graph(n).invoke, g, a, durability=self.durability) for n, g, a in runs]
             ends = [future.exception() for future in each]
+        self.stopped -= {name for name, _, _ in runs}
         for end in ends:
-            if isinstance(end, BaseException) and not isinstance(end, Broken | Flaky):
-                raise end
+            if isinstance(end, BaseException):
+                self.failed_with(end)
 
     def edit(self, action: dict[str, Any]) -> dict[str, Any]:
         return {"plan": action["plan"], "at": {"fresh": 0}} if action.get("plan") else {}

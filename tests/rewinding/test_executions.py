@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
 import uuid
@@ -675,26 +674,24 @@ class TestCopies:
         assert [len(each) for each in held] == [2, 2]
         assert not set(held[0]) & set(held[1])
 
-    def test_tasks_of_both_keep_apart(self, mind):
-        barrier = threading.Barrier(2)
+    def test_tasks_of_a_caller_that_fails_in_one_take_nothing_from_those_of_the_other(self, mind):
+        noted, failed = threading.Barrier(2), threading.Event()
 
         @task
         def piece():
             log = mind.note("piece")
-            barrier.wait(PATIENCE)
+            noted.wait(PATIENCE)
             return log
 
         def work(state):
             interrupt("?")
             log = [piece().result()]
-            if get_config()["configurable"]["thread_id"] == "t" and attempt_of(get_config()) == 1:
-                barrier.reset()
-                barrier_of_one.set()
+            if get_config()["configurable"]["thread_id"] == "t":
+                failed.set()
                 raise ConnectionError
-            assert barrier_of_one.wait(PATIENCE)
+            assert failed.wait(PATIENCE)
             return {"log": log}
 
-        barrier_of_one = threading.Event()
         graph = mind.graph(work)
         self.copied(mind, graph)
         ends = mind.at_once(*((graph, resumed(), at(thread)) for thread in ("t", "copy")))
@@ -740,32 +737,53 @@ class TestLateTasks:
         assert mind.held() == ["slow 1", "work 1"]
         assert len(refused) == 1
 
+    @pytest.mark.parametrize("late", [False, True])
+    def test_of_one_whose_result_a_resume_takes_that_stays_which_it_gives(self, mind, late):
+        """LangGraph keeps what it gives, though its caller had failed, and gives that to the caller that is resumed."""
+        begun, let_go, over = threading.Event(), threading.Event(), threading.Event()
+
+        @task
+        def slow():
+            if begun.is_set():
+                return [mind.note("slow")]
+            log = [mind.note("early")]
+            begun.set()
+            assert let_go.wait(PATIENCE)
+            try:
+                return [*log, mind.note("late")] if late else log
+            finally:
+                over.set()
+
+        def work(state):
+            found = slow()
+            if not let_go.is_set() and attempt_of(get_config()) == 1:
+                assert begun.wait(PATIENCE)
+                raise ConnectionError
+            log = found.result()
+            let_go.set()
+            assert over.wait(PATIENCE)
+            interrupt("?")
+            return {"log": log}
+
+        graph = mind.graph(work, retry=RETRY)
+        mind.run(graph, EMPTY)
+        mind.run(graph, resumed())
+        assert mind.held() == (["slow 2"] if late else ["early 1"])
+
 
 class TestDeletingRuns:
     """Some runs stop in one step, of which more has finished each time."""
 
-    def stopping(self, mind, fails):
-        """A graph with a step of three, and what runs it and gives the id of its run.
+    @pytest.fixture
+    def run(self, mind):
+        """Runs a graph with a step of three, of which some stop, and gives the id of the run."""
+        stops = set()
 
-        Args:
-            mind: The memory.
-            fails: By name of a node: how often it fails.
-        """
-        finished, failed = {name: threading.Event() for name in ("left", "middle", "right")}, set()
-
-        def node(name, before):
-            attempt = failing(fails.get(name, 0))
-
+        def node(name):
             def work(state):
-                assert all(finished[each].wait(PATIENCE) for each in before)
-                try:
-                    log = [mind.note(name)]
-                    attempt()
-                except ConnectionError:
-                    failed.add(name)
-                    raise
-                finally:
-                    finished[name].set()
+                log = [mind.note(name)]
+                if name in stops:
+                    interrupt("?")
                 return {"log": log}
 
             return work
@@ -774,42 +792,36 @@ class TestDeletingRuns:
             return {"log": [mind.note("first")]}
 
         builder = StateGraph(State).add_node(first).add_edge(START, "first")
-        for name, before in (("left", ()), ("middle", ("left",)), ("right", ("left", "middle"))):
-            builder.add_node(name, node(name, before)).add_edge("first", name)
-        graph = builder.compile(checkpointer=mind.adapter.saver, interrupt_before=list(finished))
+        for name in ("left", "middle", "right"):
+            builder.add_node(name, node(name)).add_edge("first", name)
+        graph = builder.compile(checkpointer=mind.adapter.saver, interrupt_before=["left", "middle", "right"])
 
-        def run(given=None):
-            while failed:
-                finished[failed.pop()].clear()
-            name = str(uuid.uuid4())
-            with contextlib.suppress(ConnectionError):
-                mind.run(graph, given, {**AT, "run_id": uuid.UUID(name), "metadata": {"run_id": name}})
-            return name
+        def run(*names, given=None):
+            stops.clear()
+            stops.update(names)
+            run_id = str(uuid.uuid4())
+            mind.run(graph, given, {**AT, "run_id": uuid.UUID(run_id), "metadata": {"run_id": run_id}})
+            return run_id
 
+        run(given=EMPTY)
         return run
 
-    def test_what_a_deleted_run_left_finished_goes_with_its_memory(self, mind):
-        run = self.stopping(mind, {"right": 1})
-        run(EMPTY)
-        stopped = run()
+    def test_what_a_deleted_run_left_finished_goes_with_its_memory(self, mind, run):
+        stopped = run("right")
         assert mind.times == {"first": 1, "left": 1, "middle": 1, "right": 1}
         mind.adapter.saver.delete_for_runs([stopped])
         run()
-        held = mind.held()
         assert mind.times == {"first": 1, "left": 2, "middle": 2, "right": 2}
-        assert sorted(held) == ["first 1", "left 2", "middle 2", "right 2"]
+        assert sorted(mind.held()) == ["first 1", "left 2", "middle 2", "right 2"]
 
-    def test_what_another_run_left_finished_stays_with_its_memory(self, mind):
-        run = self.stopping(mind, {"middle": 1, "right": 2})
-        run(EMPTY)
-        run()
-        stopped = run()
+    def test_what_another_run_left_finished_stays_with_its_memory(self, mind, run):
+        run("middle", "right")
+        stopped = run("right")
         assert mind.times == {"first": 1, "left": 1, "middle": 2, "right": 2}
         mind.adapter.saver.delete_for_runs([stopped])
         run()
-        held = mind.held()
         assert mind.times == {"first": 1, "left": 1, "middle": 3, "right": 3}
-        assert sorted(held) == ["first 1", "left 1", "middle 3", "right 3"]
+        assert sorted(mind.held()) == ["first 1", "left 1", "middle 3", "right 3"]
 
 
 class TestScopesOfRuns:
