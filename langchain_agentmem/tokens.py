@@ -457,8 +457,8 @@ class TokenCounter:
         if system is not None and system != "":
             total += self.count_message(system)
         if tools is not None and not isinstance(tools, Iterable):
-            raise InvalidInput(f"Tools come as a list, not as {type(tools).__name__}.")
-        for tool in tools or ():
+            raise InvalidInput(f"tools come as a list, not as {safe_repr(tools)}.")
+        for tool in () if tools is None else tools:
             total += _TOOL_OVERHEAD + self._count_texts([self._schema(tool)])
         return total
 

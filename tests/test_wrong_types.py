@@ -101,6 +101,8 @@ class TestCheckpoints:
             memory.checkpointer.import_checkpoints("x")
         with pytest.raises(InvalidInput, match="checkpointer"):
             await memory.checkpointer.aimport_checkpoints(1)
+        with pytest.raises(InvalidInput, match="CheckpointTuple"):
+            memory.checkpointer.adopt("x")
 
 
 class TestOthers:
@@ -128,6 +130,15 @@ class TestOthers:
     def test_what_is_no_message_is_not_compacted(self, memory, given):
         with pytest.raises(InvalidInput, match="message"):
             memory.compaction().invoke(given)
+
+    @pytest.mark.parametrize("given", ["a text", b"bytes"])
+    def test_no_letter_is_a_message(self, memory, given):
+        with pytest.raises(InvalidInput, match="no messages in this"):
+            memory.compaction().invoke(given)
+
+    def test_tools_that_are_counted_are_several(self, memory):
+        with pytest.raises(InvalidInput, match="tools"):
+            memory.conversation("c").count_tokens(tools=Path())
 
     def test_experiences_are_selected_from_a_library(self):
         with pytest.raises(InvalidInput, match="ExperienceLibrary"):

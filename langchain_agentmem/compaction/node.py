@@ -179,7 +179,7 @@ class CompactionNode(Runnable[Any, Any]):
         if isinstance(given, PromptValue):
             return given.to_messages()
         if not _is_state(given):
-            return _messages(given) if isinstance(given, Sequence) else self._refuse(given)
+            return self._refuse(given) if isinstance(given, str | bytes | BaseMessage) else _messages(given)
         found: Any = given.get(self._input_key) if isinstance(given, Mapping) else getattr(given, self._input_key, None)
         if found is None or isinstance(found, str) or not isinstance(found, Sequence):
             self._refuse(given)

@@ -443,6 +443,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: It cannot be stored. Nothing was.
         """
+        if not isinstance(found, CheckpointTuple):
+            raise InvalidInput(f"What is adopted is a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
         adoption = Adoption(self._coding, self.serde, found)
         known = self._read(adoption.is_known, adoption.at, adoption.name)
         if not adoption.prepare(known=known):

@@ -36,7 +36,7 @@ def loop_of(config: Mapping[str, Any] | None) -> Any:
         frame = None if frame is None else frame.f_back
         if frame is None:
             return None
-        loop = frame.f_locals.get("self")
+        loop: Any = frame.f_locals.get("self")
         if type(loop).__module__.startswith(_LANGGRAPH) and getattr(loop, "manager", None) is not None:
             return loop if control_of(loop.config) is control else None
     return None

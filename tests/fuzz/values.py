@@ -143,7 +143,7 @@ HOSTILE = [
     lambda: Path("p" * 5000),
     lambda: HumanMessage("\0\ud800"),
     lambda: AIMessage("", tool_calls=[{"name": "", "args": {}, "id": None}]),
-    lambda: range(10**9),
+    lambda: range(10**4),
 ]
 """Functions, as each value may be changed by whoever is given it."""
 
