@@ -621,7 +621,7 @@ class TestTokensKeptOut:
             told = memory.stats()
             assert told["compactions"] > 1
             counter = chat._compactor.counter
-            saved = counter.count(chat.messages) - counter.count(context)
+            saved = counter.count(chat.raw_messages) - counter.count(context)
             assert told["shortened_prompts"] == 1
             assert told["tokens_kept_out"] == pytest.approx(saved, rel=0.02)
         with AgentMemory(url) as memory:

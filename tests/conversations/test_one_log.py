@@ -244,12 +244,6 @@ class TestOddMessages:
             chat.add_messages([HumanMessage("hello"), RemoveMessage(id="m")])
         assert chat.messages == []
 
-    def test_a_missing_image_is_reported_with_its_message(self, memory, tmp_path):
-        chat = memory.conversation("c")
-        message_id = chat.add(role="user", content="look", images=[str(tmp_path / "gone.png")])
-        with pytest.raises(MessageError, match=message_id):
-            chat.retrieve_all()
-
     def test_calls_are_given_to_a_provider_once(self, memory):
         chat = memory.conversation("c")
         blocks = [
