@@ -31,11 +31,11 @@ def path_of_file(path: Any) -> Path:
         os.lstat(name)
     except ValueError as error:  # a NUL, or half of a surrogate pair
         raise InvalidInput(
-            f"No file can be called {safe_repr(name)}: a character in it cannot be in a path."
+            f"A file is named by a path, and {safe_repr(name)} holds a character that cannot be in one."
         ) from error
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise InvalidInput(f"No file can be called {safe_repr(name)}: that is too long.") from error
+            raise InvalidInput(f"A file is named by a path, and {safe_repr(name)} is too long for one.") from error
     return Path(name)
 
 
