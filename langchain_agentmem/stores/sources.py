@@ -43,7 +43,7 @@ def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[BaseCheck
     """
     serde = JsonPlusSerializer(allowed_msgpack_modules=[_class_named(name) for name in allow] or None)
     postgres = is_postgres(name_of(source))
-    name = _address_of(source) if postgres else safe_repr(source)
+    name = f"the PostgreSQL database {safe_repr(_address_of(source))}" if postgres else safe_repr(source)
     with contextlib.ExitStack() as stack, _refusals() as refused:
         with _told(name):  # it fails here rather than when something was made of it
             saver = stack.enter_context(_postgres(source, serde) if postgres else _sqlite(source, serde))
