@@ -23,12 +23,17 @@ from __future__ import annotations
 
 import sys
 
+LONGEST = 4_000
+"""Characters that the text of an error may have: what the system says of a path holds all of it."""
+_END = 500
+
 
 class AgentMemoryError(Exception):
     """Something went wrong in langchain-agentmem."""
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or " ".join((type(self).__doc__ or "").split()))
+        text = message or " ".join((type(self).__doc__ or "").split())
+        super().__init__(text if len(text) <= LONGEST else f"{text[: LONGEST - _END - 1]}…{text[-_END:]}")
 
 
 class InvalidInput(AgentMemoryError, ValueError):

@@ -246,11 +246,12 @@ class Post(Portable):
         id: str | None = None,  # noqa: A002
     ) -> Self:
         """Make a post, with a new id unless one is given. A message of None becomes empty."""
+        given: Any = attachment_list  # they are settled as a tuple
         return cls(
             message=message or "",
             send_from=send_from,
             send_to=send_to,
-            attachment_list=tuple(attachment_list),
+            attachment_list=given,
             id=id or "",
         )
 
@@ -327,7 +328,8 @@ class Round(Portable):
         post_list: Iterable[Post] = (),
     ) -> Self:
         """Begin a round, with a new id unless one is given."""
-        return cls(user_query=user_query, state=state, post_list=tuple(post_list), id=id or "")
+        posts: Any = post_list  # they are settled as a tuple
+        return cls(user_query=user_query, state=state, post_list=posts, id=id or "")
 
     def with_post(self, *posts: Post) -> Self:
         """Give a copy, under the same id, with these posts at its end."""
@@ -381,7 +383,8 @@ class Conversation(Portable):
     @classmethod
     def create(cls, rounds: Iterable[Round] = (), id: str | None = None) -> Self:  # noqa: A002
         """Make a conversation, with a new id unless one is given."""
-        return cls(rounds=tuple(rounds), id=id or "")
+        given: Any = rounds  # as above
+        return cls(rounds=given, id=id or "")
 
     @property
     def roles(self) -> set[str]:

@@ -117,7 +117,8 @@ def config_given(config: C) -> C:
     Raises:
         InvalidInput: It is no config.
     """
-    configurable_of(config)
+    if not all(isinstance(name, str) for given in (config or {}, configurable_of(config)) for name in given):  # type: ignore[attr-defined]
+        raise InvalidInput(f"A config is a dictionary such as {EXAMPLE}, not {safe_repr(config)}.")
     return config
 
 

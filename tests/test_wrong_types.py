@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem.errors import LONGEST
 from langchain_agentmem.memory.experience.selector import ExperienceSelector
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -15,7 +16,15 @@ pytestmark = pytest.mark.sqlite_suffices
 CHECKPOINT = {"v": 1, "id": "1f000000-0000-6000-8000-000000000001", "ts": "2026-01-01T00:00:00+00:00",
               "channel_values": {}, "channel_versions": {}, "versions_seen": {}}  # fmt: skip
 THREAD = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-NO_CONFIGS = ["t", 1, [], {"configurable": "t"}, {"configurable": [("thread_id", "t")]}]
+NO_CONFIGS = [
+    "t",
+    1,
+    [],
+    {1: 2},
+    {"configurable": {1: 2}},
+    {"configurable": "t"},
+    {"configurable": [("thread_id", "t")]},
+]
 
 
 @pytest.fixture
@@ -136,9 +145,30 @@ class TestOthers:
         with pytest.raises(InvalidInput, match="no messages in this"):
             memory.compaction().invoke(given)
 
+    def test_who_watches_rounds_is_a_function(self, memory):
+        with pytest.raises(InvalidInput, match="function"):
+            memory.session("s").watch_rounds("x")
+
+    def test_attachments_are_several(self, memory):
+        session = memory.session("s")
+        begun = session.create_round("hello")
+        for given in (1, "text", [1]):
+            with pytest.raises(InvalidInput, match="ttachment"):
+                session.add_post(begun.id, send_from="User", send_to="Planner", message="hi", attachments=given)
+
+    def test_what_is_archived_was_written_before_a_time(self, memory):
+        with pytest.raises(InvalidInput, match="archive_before"):
+            memory.prune(archive_before="yesterday")
+
     def test_tools_that_are_counted_are_several(self, memory):
         with pytest.raises(InvalidInput, match="tools"):
             memory.conversation("c").count_tokens(tools=Path())
+
+    def test_no_error_is_longer_than_anybody_reads(self, memory):
+        with pytest.raises(InvalidInput) as refused:
+            memory.conversation("c").load_from_file("é" * 300_000)
+        assert len(str(refused.value)) <= LONGEST
+        assert "File name too long" in str(refused.value)
 
     def test_experiences_are_selected_from_a_library(self):
         with pytest.raises(InvalidInput, match="ExperienceLibrary"):

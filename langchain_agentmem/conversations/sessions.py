@@ -296,6 +296,8 @@ class SessionMemory(Saved):
         Returns:
             A function that ends it.
         """
+        if not callable(notify):
+            raise InvalidInput(f"notify must be a function, not {safe_repr(notify)}.")
         mark = object()
         self._watchers = {**self._watchers, mark: notify}
 
