@@ -4,9 +4,9 @@ What LangGraph hides from everybody is left out of the scripts: cache hits run n
 over `Send` tasks cannot be recognised. One thing is allowed for: a called graph keeps the state its caller passed in,
 though the caller failed or was interrupted, ran again, and what it had remembered was replaced (`excused`).
 
-Nothing more is left out where two run a thread at once, in threads or in processes, or where a zombie goes on: each run
-puts checkpoints of its own, and of what both finished, whoever goes on is given what was handed in first, by LangGraph as
-by memory. What a zombie sees does not matter, and which of two processes was first to remember, nobody knows.
+Nothing more is left out where two run a thread at once, in threads or in processes, or where a zombie goes on: each
+run puts checkpoints of its own, and of what both finished, whoever goes on is given what was handed in first, by
+LangGraph as by memory. What a zombie sees does not matter; which of two processes was first to remember, nobody knows.
 """
 
 from __future__ import annotations
