@@ -98,7 +98,6 @@ class TestAtOnce:
                         if action["do"] != "crowd" or thread is None:
                             world.perform(number, action)
                             continue
-                        world.crowded.add(thread)
                         one.perform_with(other, world, [action | run for run in action["runs"]])
                         world.check([thread])
                     world.check(world.threads)
