@@ -117,8 +117,10 @@ def config_given(config: C) -> C:
     Raises:
         InvalidInput: It is no config.
     """
-    if not all(isinstance(name, str) for given in (config or {}, configurable_of(config)) for name in given):  # type: ignore[attr-defined]
-        raise InvalidInput(f"A config is a dictionary such as {EXAMPLE}, not {safe_repr(config)}.")
+    given: Any = config
+    for names in (configurable_of(config), given or ()):
+        if not set(map(type, names)) <= {str} and not all(isinstance(name, str) for name in names):
+            raise InvalidInput(f"A config is a dictionary such as {EXAMPLE}, not {safe_repr(config)}.")
     return config
 
 

@@ -9,7 +9,15 @@ from typing import Any, Self
 from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
-from langchain_agentmem.namespaces import CONFIG_KEY, configurable_of, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.namespaces import (
+    CONFIG_KEY,
+    config_given,
+    configurable_of,
+    id_of,
+    namespace_of,
+    path_of,
+    resolve,
+)
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.stores import classes
 from langchain_agentmem.threads.lines import OWN_LINE, ThreadAt
@@ -107,7 +115,7 @@ def address(config: RunnableConfig, *, whole_thread: bool = False) -> tuple[Thre
     Raises:
         InvalidInput: It names no thread, or something that cannot be an id.
     """
-    configurable = configurable_of(config)
+    configurable = configurable_of(config_given(config))
     if "thread_id" not in configurable:
         raise InvalidInput('A checkpointer needs config["configurable"]["thread_id"].')
     at = ThreadAt(path_of(resolve(None, config)), id_of(configurable["thread_id"], "thread"))
