@@ -57,8 +57,8 @@ def followed_all(write, seeds, url):
     return outcomes
 
 
-WIDE = {"sqlite": (12, 400), "postgres": (3, 60)}
-CROWDED = {"sqlite": (12, 100), "postgres": (3, 40)}
+WIDE = {"sqlite": (8, 400), "postgres": (2, 60)}
+CROWDED = {"sqlite": (8, 100), "postgres": (2, 40)}
 IN_PROCESSES = {"sqlite": (2, 20), "postgres": (1, 6)}
 """How many seeds are followed each time, and how many in all by `pytest -m deep`."""
 TOGETHER = 20
@@ -74,6 +74,12 @@ def portions(examples):
             yield pytest.param(kind, seeds, marks=pytest.mark.deep, id=f"{kind} from {first}")
 
 
+@pytest.fixture(scope="module")
+def two_processes():
+    with Processes() as one, Processes() as other:
+        yield one, other
+
+
 class TestAtOnce:
     @pytest.mark.parametrize(("kind", "seeds"), [*portions(WIDE)])
     def test_memory_is_what_state_says_whoever_goes_on_when_its_run_is_over(self, kind, seeds, new_database):
@@ -87,21 +93,22 @@ class TestAtOnce:
         assert outcomes["crowd"] > 0
 
     @pytest.mark.parametrize(("kind", "seeds"), [*portions(IN_PROCESSES)])
-    def test_memory_is_what_state_says_where_two_processes_run_a_thread_at_once(self, kind, seeds, new_database):
-        url = new_database(kind)
-        with Processes() as one, Processes() as other:
-            for seed in seeds:
-                world, script = World(Real(url), f"{seed} "), crowded_script(seed)
-                with contextlib.closing(world):
-                    for number, action in enumerate(script["actions"]):
-                        thread = world.thread_of(action)
-                        if action["do"] != "crowd" or thread is None:
-                            world.perform(number, action)
-                            continue
-                        one.perform_with(other, world, [action | run for run in action["runs"]])
-                        world.check([thread])
-                    world.check(world.threads)
-                    assert world.differences == [], f"seed {seed}\n{printed(script)}"
+    def test_memory_is_what_state_says_where_two_processes_run_a_thread_at_once(
+        self, kind, seeds, new_database, two_processes
+    ):
+        url, (one, other) = new_database(kind), two_processes
+        for seed in seeds:
+            world, script = World(Real(url), f"{seed} "), crowded_script(seed)
+            with contextlib.closing(world):
+                for number, action in enumerate(script["actions"]):
+                    thread = world.thread_of(action)
+                    if action["do"] != "crowd" or thread is None:
+                        world.perform(number, action)
+                        continue
+                    one.perform_with(other, world, [action | run for run in action["runs"]])
+                    world.check([thread])
+                world.check(world.threads)
+                assert world.differences == [], f"seed {seed}\n{printed(script)}"
 
 
 @pytest.mark.parametrize("seed", [275, 402, 563, 658, 921, 1289])
