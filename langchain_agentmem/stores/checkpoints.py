@@ -73,7 +73,17 @@ from langchain_agentmem.stores import checkpoint_steps, history
 from langchain_agentmem.stores.adopting import Adoption
 from langchain_agentmem.stores.checkpoint_steps import CheckpointStep, CheckpointSteps
 from langchain_agentmem.stores.coding import Coding, Rows, in_order
-from langchain_agentmem.stores.configs import Ready, address, config_of, dictionary, listed, pairs, readable, text_of
+from langchain_agentmem.stores.configs import (
+    Ready,
+    address,
+    config_of,
+    dictionary,
+    listed,
+    pairs,
+    readable,
+    storable,
+    text_of,
+)
 from langchain_agentmem.stores.history import CheckpointHistory
 from langchain_agentmem.stores.importing import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.stores.listing import Listing
@@ -593,7 +603,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         dictionary(new_versions, "versions")
         values = {text_of(name, "channel"): given[name] for name in new_versions if name in given}
         stored = self._coding.folded(self.serde, at, dict(checkpoint), told, parent, values)
-        rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
+        with storable(at, "checkpoint"):
+            rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
         plan = self._coding.plan(self.serde, at, rows, list(values.items()), listing=True)
         now = self.database.now()
 
