@@ -87,6 +87,7 @@ from langchain_agentmem.stores.configs import (
     listed,
     pairs,
     readable,
+    storable,
     text_of,
 )
 from langchain_agentmem.stores.history import CheckpointHistory
@@ -628,7 +629,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         given = checkpoint["channel_values"]
         values = {text_of(name, "channel"): given[name] for name in new_versions if name in given}
         stored = self._coding.folded(self.serde, at, dict(checkpoint), told, parent, values)
-        rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
+        with storable(at, "checkpoint"):
+            rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
         plan = self._coding.plan(self.serde, at, rows, list(values.items()), listing=True)
         now = self.database.now()
 

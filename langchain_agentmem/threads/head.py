@@ -81,10 +81,7 @@ def short(version: Any) -> str:
         number, dot, distinct = version.partition(".")
         if dot and number.isdecimal() and number.isascii() and len(number) == WIDTH:
             return f"{int(number):0{SHORT_WIDTH}}.{distinct}"
-    try:
-        return "=" + json.dumps(version)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"A version is a text or a number, not {safe_repr(version)}.") from error
+    return "=" + json.dumps(version)
 
 
 def full(text: str) -> Any:
