@@ -245,6 +245,7 @@ class ArchivalMemory(Layer):
                 "all",
                 look,
                 limit=None if most == ALL else most,
+                newest=None if wanted or most == ALL else most,
                 tags=sorted(wanted) or None,
                 outputs=lambda values: listed("records", values, record_shown),
                 shown=shown,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langchain_agentmem.database import Database, Outputs
 from langchain_agentmem.errors import InvalidInput
@@ -157,6 +157,7 @@ def looking(
     *,
     outputs: Outputs | None = None,
     shown: bool = True,
+    newest: int | None = None,
     **inputs: Any,
 ) -> Work[T]:
     """Read what a memory shows.
@@ -167,11 +168,17 @@ def looking(
         look: Reads, given a view.
         outputs: What a trace shows of the value. Default: how much that is.
         shown: Whether it is a step. If not, it is a detail of another. Default: it is.
+        newest: How many of the newest things `look` lists, at most. A long line is not followed further than for these.
         inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
     """
     point, now = ground.point, ground.now()
 
     def steps() -> Steps[T]:
+        if newest is not None:
+            view = yield from point.view(now, newest)
+            value: Any = yield from look(view)
+            if view.descends and (len(view.line) < newest or len(value) >= newest):
+                return cast("T", value)
         view = yield from point.view(now)
         return (yield from look(view))
 

@@ -217,6 +217,7 @@ class RecallMemory(Layer):
                 "recent",
                 look,
                 limit=None if most == ALL else most,
+                newest=None if most == ALL else most,
                 event_type=label,
                 outputs=lambda values: listed("events", values, event),
                 shown=shown,

@@ -508,7 +508,7 @@ def _base_of(branch: int) -> Steps[_Base]:
 
 def _line(spot: Spot) -> Steps[list[Spot]]:
     """The branches that lead to a place, the nearest first."""
-    found = yield query.line_from(branch=spot[0], position=spot[1], own=0)
+    found = yield query.line_from(branch=spot[0], position=spot[1], own=0, deepest=FOREVER)
     return [(row["branch_id"], row["up_to"]) for row in found]
 
 

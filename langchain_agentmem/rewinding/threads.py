@@ -56,7 +56,7 @@ class ThreadPoint(NamedTuple):
         name = None if self.writable else self.configurable.get("checkpoint_id")
         return {} if name is None else {"checkpoint_id": name}
 
-    def view(self, now: int) -> Steps[View]:
+    def view(self, now: int, near: int = FOREVER) -> Steps[View]:
         """What the task sees, or the checkpoint shows."""
         if _TASK in self.configurable:
             _, _, view = yield from sealing.view_of_task(self.runs, self.configurable, self.at)
@@ -70,7 +70,7 @@ class ThreadPoint(NamedTuple):
             latest = yield query.latest_checkpoint(line=thread.line)
             name = latest[0]["name"] if latest else ""
         spot = yield from sealing.place_of(thread.line, name)
-        return View((), (), now) if spot is None else (yield from view_of(*spot, sealing.time_of(name) or now))
+        return View((), (), now) if spot is None else (yield from view_of(*spot, sealing.time_of(name) or now, near))
 
     def thread_row(self) -> Steps[int | None]:
         """The row of the thread; None before there is any."""

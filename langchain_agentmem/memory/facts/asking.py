@@ -245,7 +245,13 @@ def _matching(
         fitting = [fact for fact in facts if fits(fact, agreed)]
         return sorted(fitting, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:most]
 
-    given = {"subject": subject, "predicate": predicate, "object": obj, "valid": valid, "recorded": recorded}
+    given: dict[str, Any] = {
+        "subject": subject,
+        "predicate": predicate,
+        "object": obj,
+        "valid": valid,
+        "recorded": recorded,
+    }
     return (yield from looking(ground, f"facts.{verb}", look, outputs=telling.listed, shown=shown, **given))
 
 

@@ -58,17 +58,18 @@ select 1 from memory k where k.origin = m.id
 
 -- name: line_from
 -- The line that leads to a position: its branch, those that it was forked from, and, where `own` is 1, what a subgraph
--- stands on. `own` marks where such a chain of forks begins.
+-- stands on. `own` marks where such a chain of forks begins, and `deepest` how many forks back it goes.
 with recursive chain (depth, branch_id, up_to, own) as (
     select 0, cast(:branch as bigint), cast(:position as bigint), cast(:own as bigint)
     union all
     select chain.depth + 1, b.parent_id, b.parent_position, 0
     from chain cross join branch b
-    where b.id = chain.branch_id and b.parent_id is not null
+    where b.id = chain.branch_id and b.parent_id is not null and chain.depth < cast(:deepest as bigint)
     union all
     select chain.depth + 1, s.base_id, s.base_position, 1
     from chain cross join branch_base s
     where chain.own = 1 and s.branch_id = chain.branch_id and s.base_id is not null
+        and chain.depth < cast(:deepest as bigint)
 )
 select chain.branch_id, chain.up_to, chain.own, s.groups
 from chain
