@@ -424,9 +424,10 @@ class TokenCounter:
         return self._chosen
 
     def _choose(self, counter: Any) -> tuple[str, Callable[[str], int]]:
-        if counter == "estimate":
+        name = counter if isinstance(counter, str) else None
+        if name == "estimate":
             return ESTIMATE, estimate_tokens
-        if counter is None or counter == "tiktoken":
+        if counter is None or name == "tiktoken":
             try:
                 if path := tiktoken_file_present():
                     return "o200k_base", tiktoken_counter(path, "o200k_base")

@@ -27,6 +27,15 @@ NO_CONFIGS = [
 ]
 
 
+class Uncomparable:
+    """Nothing can be compared with it."""
+
+    def __eq__(self, other):
+        raise AssertionError
+
+    __hash__ = None
+
+
 @pytest.fixture
 def runnables(memory, tmp_path):
     (tmp_path / "experiences").mkdir()
@@ -163,6 +172,21 @@ class TestOthers:
     def test_tools_that_are_counted_are_several(self, memory):
         with pytest.raises(InvalidInput, match="tools"):
             memory.conversation("c").count_tokens(tools=Path())
+
+    def test_a_role_is_a_text(self, memory):
+        session = memory.session("s")
+        for ask in (
+            session.messages_for,
+            session.get_role_rounds,
+            session.get_role_rounds_with_compaction,
+            session.get_shared_memory_entries,
+        ):
+            with pytest.raises(InvalidInput, match="must be a text"):
+                ask(Uncomparable())
+
+    def test_a_counter_is_asked_whether_it_is_a_name_only_if_it_may_be_one(self, memory):
+        with pytest.raises(InvalidInput):
+            memory.conversation("c").count_tokens(Uncomparable())
 
     def test_no_error_is_longer_than_anybody_reads(self, memory):
         with pytest.raises(InvalidInput) as refused:

@@ -419,6 +419,9 @@ class SessionMemory(Saved):
         return lambda: {"thread_id" if name == "conversation_id" else name: value for name, value in shown().items()}
 
     def _reading(self, **asked: str) -> LogCall[tuple[list[log.Stored], list[log.Stored]]]:
+        for name, given in asked.items():
+            if given is not None:
+                _check_text(given, name)
         return LogCall("read", lambda: self._log.rounds(self._at), telling.with_values(**asked), telling.rounds)
 
     def _rounds(self, **asked: str) -> list[Round]:
@@ -428,6 +431,8 @@ class SessionMemory(Saved):
         return await aside(assembled, *await self._aread(self._reading(**asked)))
 
     def _seeing(self, role: str, include_failures: bool) -> LogCall[Seen]:  # noqa: FBT001
+        _check_text(role, "role")
+
         def whole() -> Steps[Seen]:
             rounds = assembled(*(yield from self._log.rounds(self._at)))
             return Seen(role_rounds(rounds, role, include_failures=include_failures), None, {})
@@ -598,6 +603,11 @@ def _posts(round_id: str, post: Post) -> Thunk:
 def _seen(seen: Seen) -> dict[str, Any]:
     """What a trace shows of the rounds that a role sees."""
     return {"rounds": len(seen.rest), "summarized": len(seen.record.dropped) if seen.record else 0}
+
+
+def _check_text(given: Any, name: str) -> None:
+    if not isinstance(given, str):
+        raise MessageError(f"{name} must be a text, not {safe_repr(given)}.")
 
 
 def _sliced(seen: Seen) -> tuple[list[Round], CompactedMessage | None]:

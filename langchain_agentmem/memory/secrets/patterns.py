@@ -245,7 +245,11 @@ FORMS = (
         "hf_", "api_org_",
     ),
     _form("GitHub", _IS_FREE + r"(?:gh[pousr]_[A-Za-z0-9]{16,}+|github_pat_\w{20,}+)", "gh", "github_pat_"),
-    _form("AWS", r"(?<![A-Za-z0-9])(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    _form(
+        "AWS",
+        r"(?<![A-Za-z0-9])(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{16}(?![A-Za-z0-9])",
+        "akia", "asia", "abia", "acca", "aroa", "aida", "agpa", "anpa",
+    ),
     _form("Google", _IS_FREE + r"(?:AIza[\w-]{30,}+|ya29\.[\w-]{20,}+|GOCSPX-[\w-]{20,}+)", "aiza", "ya29.", "gocspx-"),
     _form("Slack", _IS_FREE + r"(?:xox[a-z]-[\w-]{10,}+|xapp-[\w-]{10,}+)", "xox", "xapp-"),
     _form(
@@ -263,10 +267,14 @@ FORMS = (
         "keys of other services",
         _IS_FREE + r"(?:glpat-[\w-]{16,}+|gsk_[A-Za-z0-9]{20,}+|xai-[A-Za-z0-9]{20,}+|pplx-[A-Za-z0-9]{20,}+"
         r"|tvly-[\w-]{16,}+|lsv2_[a-z]{2}_\w{20,}+|npm_[A-Za-z0-9]{30,}+|pypi-[\w-]{40,}+|dop_v1_[a-f0-9]{40,}+|dapi[0-9a-f]{32}"
-        r"|r8_\w{30,}+|shp(?:at|ss|ca|pa)_[a-fA-F0-9]{32}|hvs\.[\w-]{20,}+|SG\.[\w-]{16,}+\.[\w-]{16,}+|SK[0-9a-f]{32}"
+        r"|r8_\w{30,}+|shp(?:at|ss|ca|pa)_[a-fA-F0-9]{32}|hvs\.[\w-]{20,}+|SG\.[\w-]{16,}+\.[\w-]{16,}+"
         r"|AGE-SECRET-KEY-1[A-Z0-9]{20,}+|ATATT3[\w=-]{40,}+|secret_[A-Za-z0-9]{40,}+|ntn_[A-Za-z0-9]{30,}+)",
+        "glpat-", "gsk_", "xai-", "pplx-", "tvly-", "lsv2_", "npm_", "pypi-", "dop_v1_", "dapi", "r8_", "shpat_",
+        "shpss_", "shpca_", "shppa_", "hvs.", "sg.", "age-secret-key-1", "atatt3", "secret_", "ntn_",
     ),
-    _form("Telegram", r"(?<![\w:-])\d{8,10}:[\w-]{35}(?![\w-])"),
+    # What comes before is looked at when it has begun: a search for what begins in one way only is many times as fast.
+    _form("Twilio", r"SK(?:(?<![A-Za-z0-9_-]SK)|(?<=\\[nrt]SK))[0-9a-f]{32}"),
+    _form("Telegram", r"\d(?<![\w:-]\d)\d{7,9}:[\w-]{35}(?![\w-])"),
 )  # fmt: skip
 
 DEFAULT: tuple[SecretPattern, ...] = (*FORMS[:8], *BY_NAME, *FORMS[8:])
