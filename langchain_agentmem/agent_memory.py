@@ -32,7 +32,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.events import Hook
 from langchain_agentmem.maintenance import Maintenance
 from langchain_agentmem.model import Retention
-from langchain_agentmem.namespaces import Namespace, config_given, id_of, resolve
+from langchain_agentmem.namespaces import Namespace, config_given, configurable_of, id_of, resolve
 from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
 from langchain_agentmem.retrieval.search import Recollection
 from langchain_agentmem.safe_repr import safe_repr
@@ -570,6 +570,7 @@ class AgentMemory(Maintenance, Closing):
 
     def _searching(self, asked: Asked, config: RunnableConfig | None) -> Step:
         """The step of a search."""
+        configurable_of(config)  # a step takes it for a config
 
         def inputs() -> dict[str, Any]:
             return given_only(asked._asdict())
@@ -597,7 +598,7 @@ def _conversation_named(given: str | Mapping[str, Any] | None) -> tuple[str | No
     """The conversation that an id or a config names, and the namespace, if it says so."""
     if given is None or isinstance(given, str):
         return given, None
-    thread = (given.get("configurable") or {}).get("thread_id") if isinstance(given, Mapping) else None
+    thread = configurable_of(given).get("thread_id")
     if thread is None:
         raise InvalidInput(f"Give the id of a conversation or a config with a thread_id, not {safe_repr(given)}.")
     return id_of(thread, "conversation"), resolve(None, given)

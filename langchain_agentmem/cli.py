@@ -12,12 +12,15 @@ An error is one line of standard error.
 from __future__ import annotations
 
 import io
+import logging
 import sys
 from collections.abc import Callable
 from typing import NoReturn
 
 from langchain_agentmem.errors import AgentMemoryError, MissingExtra, StorageError
 
+TOLD_TO_PROGRAMMERS = ("langchain_agentmem.stores.classes", "langgraph.checkpoint.serde.jsonplus")
+"""Who logs which classes are not imported: what is shown here needs none."""
 REFUSED, UNREADABLE, INTERRUPTED = 2, 3, 130
 
 
@@ -26,6 +29,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # what was said may have characters that the console lacks
+    for name in TOLD_TO_PROGRAMMERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         _app()()
     except AgentMemoryError as error:

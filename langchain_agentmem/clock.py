@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from langchain_core.utils.uuid import uuid7
+
+from langchain_agentmem.errors import InvalidInput
 
 Clock: TypeAlias = Callable[[], datetime]
 NewId: TypeAlias = Callable[[], str]
@@ -42,3 +44,17 @@ def is_time(number: object) -> bool:
 def moment(micros: int) -> datetime:
     """The time that a stored number stands for."""
     return EPOCH + timedelta(microseconds=micros)
+
+
+def time_given(value: Any, what: str) -> int:
+    """A time that a user gave, in microseconds since 1970; without a time zone it is taken as UTC.
+
+    Raises:
+        InvalidInput: It is no datetime, or one that UTC has no year for.
+    """
+    if not isinstance(value, datetime):
+        raise InvalidInput(f"{what} is a datetime, not {type(value).__name__}.")
+    try:
+        return micros(value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC))
+    except OverflowError as error:  # what was stored could never be read again
+        raise InvalidInput(f"{what} must be in the years 1 to 9999 in UTC, not {value!s}.") from error

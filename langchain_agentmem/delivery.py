@@ -10,6 +10,10 @@ once is never waited for again: what it has not heard yet stands in line, and be
 It does not notice the thread: it is called in a copy of the caller's context, and with the caller's event loop,
 which stands still meanwhile. What it returns to be awaited is awaited on that loop, or, where there is none, in its
 thread. An asynchronous listener that blocks the loop blocks it, as all that runs there does.
+
+Whoever tells may be interrupted at any time, and the handler of a signal or a finalizer may have something to tell in
+the middle of it. So nothing here is guarded by a lock that somebody waits for: whatever changes changes in one step of
+the interpreter, and each state between two steps is one that everybody else can go on from.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import inspect
 import queue
 import sys
 import threading
-import weakref
+import time
 from collections.abc import Awaitable, Callable
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
@@ -28,6 +32,7 @@ from typing import Any, Protocol
 
 from langchain_agentmem import forks
 from langchain_agentmem.apart import at_home
+from langchain_agentmem.safe_repr import safe_repr
 
 PATIENCE = 1.0
 """Seconds that a listener is waited for."""
@@ -35,6 +40,9 @@ MOST = 1_000
 """Events that stand in line for a listener that nobody waits for, and tasks of one that it has begun and not ended."""
 IDLE = 5.0
 """Seconds without an event after which the thread ends."""
+_WAKE = 0.1
+"""Seconds after which a wait looks whether the process was interrupted: a signal that comes just before it begins does
+not end it."""
 
 _within: ContextVar[bool] = ContextVar("agentmem_listener", default=False)
 """Whether this is what a listener does."""
@@ -58,23 +66,47 @@ class Report(Protocol):
         ...
 
 
+class _Line:
+    """What stands in line for a listener, and the thread that serves it."""
+
+    __slots__ = ("busy", "calls", "served", "thread")
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        self.busy = False
+        # The thread that serves it holds this. It takes it itself: whoever began it may not have lived to note that.
+        self.served = threading.Lock()
+        self.thread: int | None = None
+
+    @property
+    def under_way(self) -> int:
+        """How many calls stand in line or are being made."""
+        return self.calls.qsize() + self.busy
+
+
 class _Call:
     """One event on its way to a listener. Whoever waits for it holds `ended`, which its end releases."""
 
-    __slots__ = ("answer", "awaited", "call", "context", "delivery", "done", "ended", "error", "event", "loop")
+    __slots__ = ("answer", "call", "context", "decided", "delivery", "ended", "error", "event", "loop")
 
     def __init__(self, delivery: Delivery, call: Callable[[Any], object], event: object, *, awaited: bool) -> None:
         self.delivery = delivery
         self.call = call
         self.event = event
-        self.awaited = awaited
         self.context: Context = copy_context()
         self.loop = running_loop()
-        self.done = False
         self.answer: Awaitable[object] | None = None
         self.error: BaseException | None = None
         self.ended = threading.Lock()
         self.ended.acquire()
+        # Taken once: by the listener's thread when the call has ended, or before by the caller, who waits no more.
+        self.decided = threading.Lock()
+        if not awaited:
+            self.decided.acquire()
+
+    def decide(self) -> bool:
+        """Whether nobody else has decided yet what becomes of its answer; from now on it is decided."""
+        return self.decided.acquire(blocking=False)
 
 
 class Delivery:
@@ -96,19 +128,20 @@ class Delivery:
         forks.renewed(self)
 
     def renew(self) -> None:
-        """Begin without a thread. In a child of the process there is none, and a lock may never be let go of."""
-        # It may be taken twice by one thread: a finalizer or the handler of a signal may have something to tell.
-        self._lock = threading.RLock()
-        self._line: queue.SimpleQueue[_Call] = queue.SimpleQueue()
-        self._waiting = 0
-        self._thread: int | None = None
+        """Begin without a thread. In a child of the process there is none."""
+        self._line = _Line()
+
+    @property
+    def under_way(self) -> int:
+        """How many events the listener has not heard to the end, but for what it had awaited on a loop."""
+        return self._line.under_way
 
     def tell(self, call: Callable[[Any], object], event: object) -> None:
         """Have `call`, which belongs to the listener, called with the event. Never raises an `Exception`.
 
         What else it raises, such as a `KeyboardInterrupt`, goes through, unless nobody waits for it.
         """
-        if threading.get_ident() == self._thread:
+        if threading.get_ident() == self._line.thread:
             # The listener itself did something that there is an event of, and it cannot wait for itself to end.
             self._tell_here(call, event)
             return
@@ -119,8 +152,8 @@ class Delivery:
             self._tell_there(call, event)
             return
         # A loop that is being debugged lets no other thread come near it.
-        loop.set_debug(False)
         try:
+            loop.set_debug(False)
             self._tell_there(call, event)
         finally:
             loop.set_debug(True)
@@ -142,11 +175,11 @@ class Delivery:
                 return
             await asyncio.wait(mine, timeout=left)
 
-    def serve(self, this: _Call) -> None:
+    def serve(self, this: _Call, line: _Line) -> None:
         """Make the call, in the listener's thread."""
         answer: Awaitable[object] | None = None
         failure: BaseException | None = None
-        if this.awaited:
+        if not this.decided.locked():
             # The caller's loop does nothing until the caller goes on, so it is as if this were its thread.
             _here.lent = this.loop
             asyncio._set_running_loop(this.loop)  # noqa: SLF001 - the only way; exported by asyncio
@@ -159,61 +192,36 @@ class Delivery:
         finally:
             asyncio._set_running_loop(None)  # noqa: SLF001
             _here.lent = None
-        with self._lock:
-            this.done = True
-            this.answer, this.error = answer, failure
-            self._waiting -= 1
-            awaited = this.awaited
-        this.ended.release()
-        if not awaited:
-            if failure is not None:
-                self._failed(failure)
-            if answer is not None and this.loop is not None:
-                self._hand_over(answer, this.loop)
-
-    def rest(self, line: queue.SimpleQueue[_Call]) -> bool:
-        """Whether the thread that serves this line may end, as nothing is in it."""
-        with self._lock:
-            if line.empty():
-                self._thread = None
-            return self._thread is None
+        this.answer, this.error = answer, failure
+        line.busy = False
+        if this.decide():
+            this.ended.release()
+            return
+        if failure is not None:
+            self._failed(failure)
+        if answer is not None and this.loop is not None:
+            self._hand_over(answer, this.loop)
 
     def _tell_there(self, call: Callable[[Any], object], event: object) -> None:
         this: _Call | None = None
         try:
-            with self._lock:
-                # Two listeners that are at work must not wait for each other.
-                awaited = self._prompt and not (self._waiting and _within.get())
-                full = self._waiting >= MOST and not awaited
-                if not full and self._is_served():
-                    this = _Call(self, call, event, awaited=awaited)
-                    self._waiting += 1
-                    self._line.put(this)
-            if full:
+            line = self._line
+            # Two listeners that are at work must not wait for each other.
+            awaited = self._prompt and not (_within.get() and line.under_way)
+            if not awaited and line.under_way >= MOST:
                 self._lose()
-            elif awaited and this is not None:
-                self._wait_for(this)
+            elif _is_served(line):
+                this = _Call(self, call, event, awaited=awaited)
+                line.calls.put(this)
+                _is_served(line)  # whoever served it may have gone since
+                if awaited:
+                    self._wait_for(this)
             elif awaited:
                 self._tell_here(call, event)
         except BaseException:  # of the listener, or an interruption at any time since it stands in line
             if this is not None:
-                self._leave(this)
+                this.decide()
             raise
-
-    def _is_served(self) -> bool:
-        """Whether there is a thread, made now if need be. There can be none when the process is about to end."""
-        if sys.is_finalizing():
-            return False
-        if self._thread is None:
-            thread = threading.Thread(
-                target=_serve, args=(weakref.ref(self), self._line), name="agentmem-listener", daemon=True
-            )
-            try:
-                thread.start()
-            except RuntimeError:
-                return False
-            self._thread = thread.ident
-        return True
 
     def _perform(self, this: _Call) -> Awaitable[object] | None:
         _within.set(True)
@@ -237,20 +245,15 @@ class Delivery:
             self._failed(error)
 
     def _wait_for(self, this: _Call) -> None:
-        in_time = this.ended.acquire(timeout=PATIENCE)
-        if not in_time and self._leave(this):
-            self._wait_no_more()
-            return
+        begun = time.monotonic()
+        while not this.ended.acquire(timeout=min(PATIENCE, _WAKE)):
+            if time.monotonic() - begun >= PATIENCE and this.decide():
+                self._wait_no_more()
+                return
         if this.error is not None:
             raise this.error
         if this.answer is not None:
             self._schedule(this.answer)
-
-    def _leave(self, this: _Call) -> bool:
-        """Do not wait for its end. False if it has ended."""
-        with self._lock:
-            this.awaited = False
-            return not this.done
 
     def _schedule(self, answer: Awaitable[object]) -> None:
         """Have it awaited on the running loop."""
@@ -288,17 +291,20 @@ class Delivery:
             _discard(answer)
 
     def _failed(self, error: BaseException) -> None:
-        self._report("failed", "The listener %r failed; memory goes on without it.", self.listener, error=error)
+        self._report(
+            "failed", "The listener %s failed; memory goes on without it.", safe_repr(self.listener), error=error
+        )
 
     def _wait_no_more(self) -> None:
         self._prompt = False
-        self._report("slow", "The listener %r does not answer; memory goes on without waiting for it.", self.listener)
+        listener = safe_repr(self.listener)
+        self._report("slow", "The listener %s does not answer; memory goes on without waiting for it.", listener)
 
     def _lose(self) -> None:
         self._report(
             "lost",
-            "The listener %r is %d events behind; it will not hear of others until it has caught up.",
-            self.listener,
+            "The listener %s is %d events behind; it will not hear of others until it has caught up.",
+            safe_repr(self.listener),
             MOST,
         )
 
@@ -311,19 +317,47 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _serve(delivery: weakref.ref[Delivery], line: queue.SimpleQueue[_Call]) -> None:
-    """Make the calls that stand in line. Between them, this does not keep the listener in being."""
+def _is_served(line: _Line) -> bool:
+    """Whether there is a thread, made now if need be. There can be none when the process is about to end."""
+    if sys.is_finalizing():
+        return False
+    if not line.served.locked():
+        ready = threading.Lock()
+        ready.acquire()
+        thread = threading.Thread(target=_serve, args=(line, ready), name="agentmem-listener", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+        ready.acquire()
+    return True
+
+
+def _serve(line: _Line, ready: threading.Lock) -> None:
+    """Make the calls that stand in line, unless another thread does. Between them, it keeps no listener in being."""
+    serving = line.served.acquire(blocking=False)
+    ready.release()
+    while serving:
+        try:
+            line.thread = threading.get_ident()
+            _make_calls(line)
+        finally:
+            line.thread = None
+            line.served.release()
+        # Somebody may have put a call in line while this still seemed to serve it.
+        serving = not line.calls.empty() and line.served.acquire(blocking=False)
+
+
+def _make_calls(line: _Line) -> None:
+    """Make the calls that stand in line, and those that come, until none comes."""
     while True:
         try:
-            this = line.get(timeout=IDLE)
+            this = line.calls.get(timeout=IDLE)
         except queue.Empty:
-            served = delivery()
-            if served is None or served.rest(line):
-                return
-            del served
-        else:
-            this.delivery.serve(this)
-            del this
+            return
+        line.busy = True
+        this.delivery.serve(this, line)
+        del this
 
 
 def _see_through(answer: Awaitable[object]) -> None:

@@ -31,11 +31,11 @@ def path_of_file(path: Any) -> Path:
         os.lstat(name)
     except ValueError as error:  # a NUL, or half of a surrogate pair
         raise InvalidInput(
-            f"No file can be called {safe_repr(name)}: a character in it cannot be in a path."
+            f"A file is named by a path, and {safe_repr(name)} holds a character that cannot be in one."
         ) from error
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise InvalidInput(f"No file can be called {safe_repr(name)}: that is too long.") from error
+            raise InvalidInput(f"A file is named by a path, and {safe_repr(name)} is too long for one.") from error
     return Path(name)
 
 
@@ -113,8 +113,7 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
             if Path(f"{target}-wal").exists() and Path(f"{target}-wal").stat().st_size:
                 raise InvalidInput(
                     f"{safe_repr(str(target))} is a database in use: its write-ahead log holds commits. Close "
-                    "it first, or "
-                    "write elsewhere."
+                    "it first, or write elsewhere."
                 )
             Path(name).replace(target)
             for suffix in ("-wal", "-shm", "-journal"):

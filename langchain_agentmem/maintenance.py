@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from langchain_agentmem import care, overview, stats
 from langchain_agentmem.care import EraseReport, TransferReport, VerifyReport
+from langchain_agentmem.clock import time_given
 from langchain_agentmem.conversations import listing
 from langchain_agentmem.conversations.listing import Listed
 from langchain_agentmem.conversations.log import Address
@@ -37,7 +38,6 @@ from langchain_agentmem.namespaces import namespace_of, range_of, resolve
 from langchain_agentmem.overview import BranchSummary, ThreadList
 from langchain_agentmem.pruning import PruneReport, pruned
 from langchain_agentmem.restoring import RestoreReport, restore
-from langchain_agentmem.searches import micros_given
 from langchain_agentmem.stats import Stats
 from langchain_agentmem.storage import name_of
 from langchain_agentmem.tracing import Thunk, given_only
@@ -483,7 +483,7 @@ class Maintenance:
             now=self.database.now(),
             keep_checkpoints=keep_checkpoints,
             retention=checked_retention(retention),
-            archive_before=micros_given("archive_before", archive_before),
+            archive_before=None if archive_before is None else time_given(archive_before, "archive_before"),
             dry_run=dry_run,
             progress=listener_given(progress, "progress"),
         )

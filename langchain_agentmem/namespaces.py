@@ -55,8 +55,7 @@ def path_of(namespace: Any) -> str:
         if not isinstance(label, str) or not label or len(label) > LONGEST_LABEL or _FORBIDDEN.search(label):
             raise InvalidInput(
                 f"The label {safe_repr(label)} cannot be part of a namespace: labels are strings of 1 to "
-                f"{LONGEST_LABEL} "
-                "characters without control characters."
+                f"{LONGEST_LABEL} characters without control characters."
             )
     path = "".join(label + _END for label in namespace)
     if (size := len(path.encode())) > LONGEST_PATH:
@@ -107,8 +106,8 @@ def resolve(given: Any, config: Mapping[str, Any] | None = None) -> Namespace:
         InvalidInput: It is not a tuple of usable labels.
     """
     if given is None or (isinstance(given, tuple | list) and not given):
-        config = config_given(config) if config is not None else running_config()
-        given = ((config or {}).get("configurable") or {}).get(CONFIG_KEY, ())
+        config = config if config is not None else running_config()
+        given = configurable_of(config).get(CONFIG_KEY, ())
     return namespace_of(path_of(given))
 
 
@@ -118,19 +117,30 @@ def config_given(config: C) -> C:
     Raises:
         InvalidInput: It is no config.
     """
-    if config is not None and not _has_names(config):
-        raise InvalidInput(f"A config is a dictionary such as {EXAMPLE}, not {safe_repr(config)}.")
     given: Any = config
-    configurable = None if given is None else given.get("configurable")
-    if configurable is not None and not _has_names(configurable):
-        raise InvalidInput(
-            f'What a config has under "configurable" is a dictionary, as in {EXAMPLE}, not {safe_repr(configurable)}.'
-        )
+    for names in (configurable_of(config), given or ()):
+        if not set(map(type, names)) <= {str} and not all(isinstance(name, str) for name in names):
+            raise InvalidInput(f"A config is a dictionary such as {EXAMPLE}, not {safe_repr(config)}.")
     return config
 
 
-def _has_names(given: Any) -> bool:
-    return isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
+def configurable_of(config: Any) -> Mapping[str, Any]:
+    """What a config says of its run: its thread, its checkpoint, its namespace.
+
+    Args:
+        config: A config of LangChain's; None says nothing.
+
+    Raises:
+        InvalidInput: It is no config.
+    """
+    if config is None:
+        return {}
+    found = config.get("configurable") if isinstance(config, Mapping) else config
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise InvalidInput(f"A config is a dictionary such as {EXAMPLE}, not {safe_repr(config)}.")
+    return found
 
 
 def running_config() -> Mapping[str, Any] | None:

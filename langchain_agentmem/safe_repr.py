@@ -14,7 +14,7 @@ from decimal import Decimal
 from enum import Enum
 from itertools import islice
 from pathlib import PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeAlias
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -197,7 +197,12 @@ def _class(value: Any) -> str:
 
 
 def _function(value: Any) -> str:
-    return f"<function {value.__name__[:MOST]}>"
+    return f"<function {value.__qualname__[:MOST]}>"
+
+
+def _method(value: Any) -> str:
+    function = value.__func__
+    return _function(function) if type(function) is FunctionType else f"<method of {_full_name(type(value.__self__))}>"
 
 
 def _name(kind: type) -> str:
@@ -220,6 +225,7 @@ _TOLD: tuple[tuple[type, Callable[[Any], str]], ...] = (
     (type, _class),
     (FunctionType, _function),
     (BuiltinFunctionType, _function),
+    (MethodType, _method),
     (Decimal, _decimal),
 )
 _WRITTEN: tuple[tuple[type, Write], ...] = (

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from langchain_agentmem.clock import micros
+from langchain_agentmem.clock import time_given
 from langchain_agentmem.conversations.entries import role_of
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.finding import KINDS, stored_as
 from langchain_agentmem.memory.found import Outlook
-from langchain_agentmem.namespaces import id_of, range_of, resolve, running_config
+from langchain_agentmem.namespaces import configurable_of, id_of, range_of, resolve, running_config
 from langchain_agentmem.retrieval.ranking import Weights
 from langchain_agentmem.retrieval.search import Walls, inquiry
 from langchain_agentmem.rewinding.threads import thread_point
@@ -58,8 +58,8 @@ def sought(database: Database, asked: Asked, config: Mapping[str, Any] | None, w
         kinds=stored_as(_listed("kinds", kinds)),
         conversations=None if conversation_id is None else (id_of(conversation_id, "conversation"),),
         roles=None if roles is None else tuple(str(role_of(role)) for role in _listed("roles", roles) or ()),
-        before=micros_given("before", before),
-        after=micros_given("after", after),
+        before=_micros("before", before),
+        after=_micros("after", after),
     )
     return {
         "asked": inquiry(query, database.now()),
@@ -78,7 +78,7 @@ def outlook_of(database: Database, config: Mapping[str, Any] | None) -> Outlook 
         config: The run on whose behalf to look. Default: the one this is called in.
     """
     config = config if config is not None else running_config()
-    if ((config or {}).get("configurable") or {}).get("thread_id") is None:
+    if configurable_of(config).get("thread_id") is None:
         return None
     thread = thread_point(database.runs, config)
     return Outlook(thread) if thread.follows else None
@@ -104,14 +104,5 @@ def _listed(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(str(value) for value in found)
 
 
-def micros_given(name: str, time: datetime | None) -> int | None:
-    """A time that a caller gave, in microseconds since 1970; without a time zone it is taken as UTC.
-
-    Raises:
-        InvalidInput: It is no time.
-    """
-    if time is None:
-        return None
-    if not isinstance(time, datetime):
-        raise InvalidInput(f"{name} must be a datetime, not {type(time).__name__}.")
-    return micros(time if time.tzinfo else time.replace(tzinfo=UTC))
+def _micros(name: str, time: datetime | None) -> int | None:
+    return None if time is None else time_given(time, name)

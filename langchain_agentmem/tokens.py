@@ -448,8 +448,7 @@ class TokenCounter:
         if isinstance(counter, str) or not callable(count):
             raise InvalidInput(
                 f"{safe_repr(counter)} cannot count tokens. Give None, 'estimate', 'tiktoken', a callable from "
-                "str to int, "
-                "or a LangChain model."
+                "str to int, or a LangChain model."
             )
         named = counter if hasattr(counter, "__qualname__") else type(counter)
         return f"custom:{named.__qualname__}", count

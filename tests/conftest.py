@@ -17,7 +17,8 @@ import hypothesis
 import psycopg
 import pytest
 
-from langchain_agentmem import AgentMemory, delivery
+from langchain_agentmem import AgentMemory, delivery, embedding
+from langchain_agentmem.storage import postgres
 from langchain_agentmem.storage.queries import for_psycopg
 
 from .emptying import PostgresDatabases, SqliteDatabases, quick_in_memory, started
@@ -32,7 +33,9 @@ ROOM = 4 << 30
 # How quick a machine is says nothing of what holds on it.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("patient")
-delivery.PATIENCE = 60.0  # nor whether a hook was told of something
+delivery.PATIENCE = 60.0  # nor whether a hook was told of something,
+embedding.PATIENCE = 60.0  # a search found what had just been said,
+postgres._AT_ONCE = 60.0  # or measures were kept
 
 
 gc.disable()  # until all tests are collected

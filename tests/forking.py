@@ -108,7 +108,7 @@ class Forks:
     def run_killed(self, program: str, *arguments: str, lines: int, after: float) -> subprocess.CompletedProcess[str]:
         """Run a program, and kill it so many seconds after it has printed so many lines."""
         number = self.start(program, *arguments)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while self._outputs[0].read_bytes().count(b"\n") < lines and time.monotonic() < deadline:
             time.sleep(0.001)
         time.sleep(after)

@@ -333,18 +333,49 @@ class TestVerifying:
         assert await filled.averify() == filled.verify()
 
 
-class TestOldSnapshots:
-    def test_an_erasure_that_a_snapshot_outlives_says_so(self, new_database):
+class TestOldTransactions:
+    """What the server keeps for a transaction that began before an erasure could still be read from its files."""
+
+    @pytest.fixture
+    def secrets(self, new_database):
         url = new_database("postgres")
-        with AgentMemory(url, busy_timeout=0.2) as memory, psycopg.connect(url) as other:
-            fill(memory)
+        with AgentMemory(url) as memory:
+            tell_secrets(memory, 20)
+        return url
+
+    def erased_after(self, url, other):
+        """Erases everything, first while the other connection's transaction is open, then when it has ended."""
+        with AgentMemory(url, busy_timeout=0.2) as impatient:
+            with pytest.raises(DatabaseBusy, match="older transaction"):
+                impatient.erase(namespace=())
+            assert impatient.stats()["messages"] == 0
+        other.rollback()
+        with AgentMemory(url) as memory:
+            memory.erase(namespace=())
+            return traces(stored_bytes(memory, url))
+
+    def test_an_erasure_waits_for_one_that_reads_or_says_that_it_lasts(self, secrets):
+        with psycopg.connect(secrets) as other:
             other.execute("set transaction isolation level repeatable read")
             other.execute("select 1")
-            with pytest.raises(DatabaseBusy, match="old snapshot"):
-                memory.erase(namespace=())
-            assert memory.stats()["messages"] == 0
-            other.rollback()
+            assert self.erased_after(secrets, other) == []
+
+    def test_an_erasure_waits_for_one_that_wrote_and_does_nothing_now(self, secrets):
+        with psycopg.connect(secrets) as other:
+            other.execute("select pg_current_xact_id()")
+            assert self.erased_after(secrets, other) == []
+
+    def test_an_erasure_waits_for_one_that_writes_in_another_database_of_the_server(self, secrets, new_database):
+        with psycopg.connect(new_database("postgres")) as other:
+            other.execute("select pg_current_xact_id()")
+            assert self.erased_after(secrets, other) == []
+
+    def test_an_erasure_does_not_wait_for_one_that_reads_in_another_database(self, secrets, new_database):
+        with psycopg.connect(new_database("postgres")) as other, AgentMemory(secrets) as memory:
+            other.execute("set transaction isolation level repeatable read")
+            other.execute("select 1")
             memory.erase(namespace=())
+            assert traces(stored_bytes(memory, secrets)) == []
 
 
 class TestBackup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import re
@@ -10,7 +11,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,6 +200,21 @@ def stock(path, make=fill):
         return str(path), {thread: everything(saver, thread) for thread in THREADS}
 
 
+INTERRUPTED = """
+import os, signal
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+def interrupted(*arguments, listed=SqliteSaver.list, **options):
+    for number, found in enumerate(listed(*arguments, **options)):
+        if number == 200:
+            os.kill(os.getpid(), signal.SIGINT)
+        yield found
+
+SqliteSaver.list = interrupted
+"""
+"""Has somebody press Ctrl-C when two hundred checkpoints have been read, before the program that follows."""
+
+
 def counted(path):
     """How many checkpoints a database of ours has, as another program sees it."""
     try:
@@ -216,6 +231,22 @@ def copied(database, source, thread):
     for each in (each for every in found for each in every if thread == "delta"):
         each[3]["channel_values"].pop("log", None)
     return found
+
+
+class TestClassesOfTheUser:
+    def test_a_thread_of_them_is_shown_as_plain_data_and_nothing_is_said_or_imported(self, tmp_path):
+        """A database may be another's: what it names is not run, nor is whoever looks told how to allow it."""
+        imported, database = tmp_path / "imported", str(tmp_path / "memory.db")
+        body = f"import dataclasses, pathlib\npathlib.Path({str(imported)!r}).touch()\n@dataclasses.dataclass\n"
+        (tmp_path / "spied_plan.py").write_text(f"{body}class Plan:\n    title: str\n")
+        with pytest.MonkeyPatch.context() as patched, AgentMemory(database) as memory:
+            patched.syspath_prepend(tmp_path)
+            Line(memory.checkpointer).put({"plan": importlib.import_module("spied_plan").Plan("Portugal")})
+        imported.unlink()
+        run = agentmem("show", "t", "--database", database, PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}")
+        assert (run.returncode, run.stderr) == (0, "")
+        assert "Portugal" in run.stdout
+        assert not imported.exists()
 
 
 class TestImportingCheckpoints:
@@ -416,28 +447,17 @@ class TestImportingCheckpoints:
     def test_ctrl_c_keeps_what_was_copied_and_running_it_again_goes_on(self, tmp_path):
         def make(saver):
             line = Line(saver)
-            for n in range(1_500):
+            for n in range(300):
                 line.put({"n": n, "text": f"text {n} " * 20})
 
         path, _ = stock(tmp_path / "stock.db", make)
         database = str(tmp_path / "ours.db")
-        with subprocess.Popen(
-            command("import-checkpoints", path, database),
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as run:
-            while counted(database) < 5 and run.poll() is None:
-                time.sleep(0.005)
-            run.send_signal(signal.SIGINT)
-            output, errors = run.communicate()
-        assert (run.returncode, output) == (130, "")
-        assert errors == "Interrupted. What was copied is kept: run it again to go on.\n"
-        stopped = counted(database)
-        assert 5 <= stopped < 1_500
+        run = INTERPRETERS[0].run(INTERRUPTED + COMMAND, "import-checkpoints", path, database)
+        assert (run.returncode, run.stdout) == (130, "")
+        assert run.stderr == "Interrupted. What was copied is kept: run it again to go on.\n"
+        assert counted(database) == 200
         done = json.loads(agentmem("import-checkpoints", path, database, "--json").stdout)
-        assert done == {"checkpoints": 1_500 - stopped, "known": stopped, "threads": 1}
+        assert done == {"checkpoints": 100, "known": 200, "threads": 1}
         assert agentmem("verify", "--database", database).returncode == 0
 
     @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")

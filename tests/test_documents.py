@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -54,13 +56,57 @@ class TestReadme:
 
 
 class TestCi:
+    SCRIPT = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+    @pytest.fixture
+    def python_of(self, tmp_path):
+        """What `.ci/run` takes for a version of Python, where only these programs are on the path."""
+        [function] = re.findall(r"^python_of\(\) .*?^}$", self.SCRIPT, re.DOTALL | re.MULTILINE)
+
+        def find(version, programs):
+            for name, script in programs.items():
+                path = tmp_path / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(f"#!/bin/sh\n{script}\n")
+                path.chmod(0o755)
+            run = subprocess.run(
+                [shutil.which("bash"), "-euo", "pipefail", "-c", f"{function}\npython_of {version} || echo none"],
+                env={"PATH": str(tmp_path)},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            return run.stdout.strip().removeprefix(f"{tmp_path}/")
+
+        return find
+
     def test_it_runs_the_test_command_of_the_readme(self):
-        extraction = re.search(r'^command="(\$\(.*\))"$', (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+        extraction = re.search(r'^command="(\$\(.*\))"$', self.SCRIPT, re.MULTILINE)
         assert extraction
         run = subprocess.run(
             ["bash", "-c", f'printf %s "{extraction[1]}"'], cwd=ROOT, capture_output=True, text=True, check=True
         )
         assert run.stdout.strip() == blocks("sh")[1].strip()
+
+    def test_the_other_pythons_are_those_that_the_package_names(self):
+        [listing] = re.findall(r"^    for version in \$\((.*)\); do$", self.SCRIPT, re.MULTILINE)
+        run = subprocess.run(["bash", "-c", listing], cwd=ROOT, capture_output=True, text=True, check=True)
+        with (ROOT / "pyproject.toml").open("rb") as file:
+            classifiers = tomllib.load(file)["project"]["classifiers"]
+        named = [each.rpartition(" ")[2] for each in classifiers if re.search(r":: 3\.\d+$", each)]
+        assert len(named) >= 3
+        assert run.stdout.split() == named
+
+    def test_a_python_is_one_that_works(self, python_of):
+        assert python_of("3.12", {}) == "none"
+        assert python_of("3.12", {"python3.12": "echo 3.12"}) == "python3.12"
+        assert python_of("3.13", {"python3.13": "exit 127"}) == "none"  # a shim of pyenv, of a version not chosen
+        assert python_of("3.14", {"python3.14": "echo 3.13"}) == "none"
+
+    def test_a_python_that_pyenv_has_is_found_behind_its_shims(self, python_of, tmp_path):
+        shims = {"python3.12": "exit 127", "pyenv": f"echo {tmp_path}"}
+        versions = {"versions/3.12.7/bin/python": "exit 1", "versions/3.12.9/bin/python": "echo 3.12"}
+        assert python_of("3.12", shims | versions) == "versions/3.12.9/bin/python"
 
 
 class TestArchitecture:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import logging
 import os
 import signal
@@ -13,6 +14,7 @@ import time
 import weakref
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
@@ -189,22 +191,34 @@ class TestAsynchronousHooks:
 
 
 @pytest.fixture
-def hung():
-    """Listeners may wait for this, and are let go when the test is over."""
-    gate = threading.Event()
-    yield gate
-    gate.set()
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    monkeypatch.setattr(delivery, "PATIENCE", 0.05)
-
-
-@pytest.fixture
 def patient(monkeypatch):
     """So patient that a test which waits for a listener in vain ends by its timeout."""
     monkeypatch.setattr(delivery, "PATIENCE", 600)
+
+
+class Hung(threading.Event):
+    """Whoever is told that a listener waits for this has lost patience with it, and with no other."""
+
+    def wait(self, timeout=None):
+        if not self.is_set():
+            delivery.PATIENCE = 0
+        return super().wait(timeout)
+
+
+@pytest.fixture
+def hung(patient):
+    """Listeners may wait for this, and are let go when the test is over."""
+
+    def noted(record):
+        if "does not answer" in record.msg:
+            delivery.PATIENCE = 600
+        return True
+
+    gate, logger = Hung(), logging.getLogger("langchain_agentmem.events")
+    logger.addFilter(noted)
+    yield gate
+    gate.set()
+    logger.removeFilter(noted)
 
 
 def until(condition):
@@ -222,18 +236,14 @@ def listening_threads():
     return [thread for thread in threading.enumerate() if thread.name == "agentmem-listener"]
 
 
+@pytest.mark.usefixtures("patient")
 class TestAHookThatHangs:
-    @pytest.fixture(autouse=True)
-    def _impatience(self, impatient):
-        pass
-
-    def test_it_holds_nobody_up_and_is_waited_for_once(self, hung, caplog, monkeypatch):
+    def test_it_holds_nobody_up_and_is_waited_for_once(self, hung, caplog):
         def hangs(event):
             hung.wait()
 
         hooks = Hooks([hangs])
         hooks.emit(STORED)
-        monkeypatch.setattr(delivery, "PATIENCE", 600)
         for _ in range(100):
             hooks.emit(UPDATED)
 
@@ -370,7 +380,7 @@ class TestAHookThatHangs:
         hung.set()
         left.wait()
 
-        until(lambda: not hooks._deliveries[0][1]._waiting)
+        until(lambda: not hooks._deliveries[0][1].under_way)
         assert len(warnings_in(caplog)) == 1
 
     async def test_settling_does_not_wait_for_ever(self, caplog, monkeypatch):
@@ -379,6 +389,7 @@ class TestAHookThatHangs:
 
         hooks = Hooks([hangs])
         hooks.emit(STORED)
+        monkeypatch.setattr(delivery, "PATIENCE", 0.05)
         await hooks.settle()
         monkeypatch.setattr(delivery, "PATIENCE", 600)
         hooks.emit(STORED)
@@ -424,7 +435,7 @@ class TestAHookThatHangs:
 
         assert len(warnings_in(caplog)) == 1
 
-    async def test_an_agent_that_awaits_does_its_work(self, url, hung, caplog):
+    async def test_an_agent_that_awaits_does_its_work(self, url, hung, caplog, monkeypatch):
         async def hangs(event):
             await asyncio.Event().wait()
 
@@ -432,6 +443,7 @@ class TestAHookThatHangs:
             conversation = memory.conversation("chat")
             await conversation.aadd_messages([HumanMessage("Call Ada on Monday.")])
             assert [hit.text for hit in await memory.asearch("Ada")] == ["Call Ada on Monday."]
+            monkeypatch.setattr(delivery, "PATIENCE", 0.05)
 
         assert len(warnings_in(caplog)) == 2
 
@@ -460,6 +472,37 @@ class TestTheThreadOfAHook:
             hooks.emit(STORED)
             until(lambda: set(listening_threads()) <= set(before))
             assert len(heard) == count
+
+    def test_everything_is_heard_though_it_is_always_about_to_end(self, monkeypatch):
+        monkeypatch.setattr(delivery, "IDLE", 0)
+        heard = Counter()
+        hooks = Hooks([lambda number: heard.update([number])])
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(hooks.emit, range(500)))
+
+        assert heard == Counter(range(500))
+
+    def test_there_is_but_one_though_its_beginning_is_interrupted(self, heard, monkeypatch):
+        def interrupted(self):
+            start(self)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(delivery, "IDLE", 600)
+        before = set(listening_threads())
+        hooks = Hooks([heard.append])
+        start = threading.Thread.start
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                hooks.emit(STORED)
+        hooks.emit(UPDATED)
+
+        until(lambda: len(set(listening_threads()) - before) == 1)
+
+        monkeypatch.setattr(delivery, "IDLE", 0)
+        hooks.emit(RESET)
+        assert heard == [UPDATED, RESET]
 
     def test_it_does_not_keep_the_hook_in_being(self):
         class Hook:
@@ -604,6 +647,79 @@ class TestTheThreadOfAHook:
         assert heard == [STORED]
 
 
+def at(moment, act, tell):
+    """Tell, and act when the delivery is at a moment of it: before one of its instructions. Whether it came to that."""
+    left = moment
+
+    def trace(frame, kind, argument):
+        nonlocal left
+        if frame.f_code.co_filename != delivery.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        left -= kind == "opcode"
+        if left < 0:
+            sys.settrace(None)
+            act()
+        return trace
+
+    before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # which Python 3.12 wants to know before it traces
+    sys.settrace(trace)
+    try:
+        tell()
+    finally:
+        sys.settrace(before)
+    return left < 0
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("told_before", [False, True])
+class TestAtAnyMoment:
+    """Of a delivery, whether the thread of the hook has to begin or is there already."""
+
+    @pytest.fixture
+    def new_hooks(self, told_before, monkeypatch):
+        def make(hook):
+            hooks = Hooks([hook])
+            if told_before:
+                hooks.emit(RESET)
+            return hooks
+
+        monkeypatch.setattr(delivery, "IDLE", 0.01)
+        return make
+
+    def test_it_can_be_interrupted_and_the_next_event_is_heard(self, new_hooks, caplog):
+        for moment in itertools.count():
+            heard = []
+            hooks = new_hooks(heard.append)
+            heard.clear()
+            with suppress(KeyboardInterrupt):
+                if not at(moment, interrupt, lambda hooks=hooks: hooks.emit(STORED)):
+                    break
+            hooks.emit(UPDATED)
+            assert heard in ([STORED, UPDATED], [UPDATED]), moment
+            assert hooks._deliveries[0][1].under_way == 0, moment
+        assert heard == [STORED]
+        assert moment > 100
+        assert warnings_in(caplog) == []
+
+    def test_the_handler_of_a_signal_may_tell_something(self, new_hooks, caplog):
+        for moment in itertools.count():
+            heard = []
+            hooks = new_hooks(heard.append)
+            heard.clear()
+            if not at(moment, lambda hooks=hooks: hooks.emit(UPDATED), lambda hooks=hooks: hooks.emit(STORED)):
+                break
+            assert heard in ([STORED, UPDATED], [UPDATED, STORED]), moment
+        assert heard == [STORED]
+        assert moment > 100
+        assert warnings_in(caplog) == []
+
+
 def run(program):
     """Run it as a process of its own, and give what it prints."""
     done = subprocess.run(
@@ -653,6 +769,39 @@ class TestProcesses:
             told.wait()
         """)
         assert out == "interrupted\nSystemExit\n"
+
+    @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a signal is not of a thread")
+    def test_one_can_be_interrupted_just_before_it_waits(self):
+        """When the signal is there already, the wait that then begins does not notice it."""
+        out = run("""
+            import ctypes, operator, signal, threading
+            from collections import deque
+            from functools import partial
+            from langchain_agentmem import delivery
+            from langchain_agentmem.events import Hooks
+            delivery.PATIENCE = 600
+            signal_comes = partial(getattr(ctypes.CDLL(None), "raise"), signal.SIGINT)
+
+            class Call(delivery._Call):
+                def __init__(self, *arguments, **options):
+                    super().__init__(*arguments, **options)
+                    self.ended = Ended(self.ended)
+
+            class Ended:
+                def __init__(self, lock):
+                    self.release, self.wait = lock.release, lock.acquire
+                def acquire(self, timeout):
+                    # In one step of the interpreter, so that nobody looks for signals between the two.
+                    [_, ended] = deque(map(operator.call, [signal_comes, partial(self.wait, timeout=timeout)]))
+                    return ended
+
+            delivery._Call = Call
+            try:
+                Hooks([lambda event: threading.Event().wait()]).emit("event")
+            except KeyboardInterrupt:
+                print("interrupted")
+        """)
+        assert out == "interrupted\n"
 
     def test_one_may_tell_while_it_ends(self):
         out = run("""
@@ -797,21 +946,20 @@ class TestEventContext:
 
         assert len(warnings_in(caplog)) == 1
 
-    def test_a_bus_that_hangs_holds_nobody_up(self, hung, impatient, caplog, monkeypatch):
+    def test_a_bus_that_hangs_holds_nobody_up(self, hung, caplog):
         class Bus:
             def emit(self, event):
                 hung.wait()
 
         bus = Bus()
         EventContext("Researcher", bus).emit(RESET)
-        monkeypatch.setattr(delivery, "PATIENCE", 600)
         # Whoever gives the same bus to another conversation waits no more.
         EventContext("Researcher", bus, session_id="another").emit(RESET)
 
         (record,) = warnings_in(caplog)
         assert "does not answer" in record.getMessage()
 
-    async def test_a_bus_that_hangs_where_a_loop_runs_holds_nobody_up(self, hung, impatient, caplog):
+    async def test_a_bus_that_hangs_where_a_loop_runs_holds_nobody_up(self, hung, caplog):
         bus = BusOfTheOriginal()
         at_once = bus.emit_nowait
         bus.emit_nowait = lambda event: (hung.wait(), at_once(event))

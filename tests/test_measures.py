@@ -1,5 +1,6 @@
 """What is measured, how it is kept, and what `memory.stats()` tells of it."""
 
+import inspect
 import json
 import os
 import sqlite3
@@ -19,7 +20,7 @@ from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.measures import MOST_NAMES, OTHERS, CacheTally, Measured, Measures, Tally
 from langchain_agentmem.stats import PARTS, Stats
-from langchain_agentmem.storage import sqlite
+from langchain_agentmem.storage import postgres, sqlite
 from langchain_agentmem.storage.engine import Sizes
 
 from .compaction.summarizers import Summarizer
@@ -27,7 +28,7 @@ from .stores.graphs import Line
 
 SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
 SEARCH = "memory.retrieval.search"
-LIMIT = 30
+LIMIT = 200
 """Seconds in which whatever does not wait for anybody has ended."""
 
 TABLES = {
@@ -317,6 +318,7 @@ class TestNobodyIsWaitedFor:
         memory.conversation("c").add(role="user", content="hello")
         session = memory.database.engine._pool._idle[-1][0]
         monkeypatch.setattr(session, "_flush", lambda: None)  # nothing leaves this machine
+        monkeypatch.setattr(postgres, "_AT_ONCE", 0.1)
         asking = threading.Thread(target=memory.close, daemon=True)
         asking.start()
         asking.join(LIMIT)
@@ -490,8 +492,9 @@ class TestWhatIsTold:
         told = memory.stats()
         assert set(told) == set(Stats.__annotations__)
         assert all(type(told[name]) is int for name, kind in Stats.__annotations__.items() if kind == "int")
+        described = inspect.getdoc(Stats)
         for name in told:
-            assert f"        {name}: " in Stats.__doc__
+            assert f"\n    {name}: " in described
 
     async def test_the_awaited_twin_tells_the_same(self, memory):
         fill(memory)
@@ -618,7 +621,7 @@ class TestTokensKeptOut:
             told = memory.stats()
             assert told["compactions"] > 1
             counter = chat._compactor.counter
-            saved = counter.count(chat.messages) - counter.count(context)
+            saved = counter.count(chat.raw_messages) - counter.count(context)
             assert told["shortened_prompts"] == 1
             assert told["tokens_kept_out"] == pytest.approx(saved, rel=0.02)
         with AgentMemory(url) as memory:

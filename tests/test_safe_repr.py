@@ -40,6 +40,11 @@ class Label(str):
         raise RuntimeError
 
 
+class Listener:
+    def asked(self) -> None:
+        raise AssertionError
+
+
 def hostile(answer: Any) -> object:
     """An object whose every way to be told calls what must not be called."""
 
@@ -88,6 +93,9 @@ class TestValues:
             (str, "<class str>"),
             (Point, "<class tests.test_safe_repr.Point>"),
             (safe_repr, "<function safe_repr>"),
+            (Label.upper, "<method_descriptor object>"),
+            (Listener().asked, "<function Listener.asked>"),
+            ([].append, "<function list.append>"),
             (deque([1]), "<collections.deque object>"),
             (UserDict(a=1), "<collections.UserDict object>"),
             (HumanMessage("hello"), "<langchain_core.messages.human.HumanMessage object>"),

@@ -629,13 +629,12 @@ class TestAttempting:
             database.engine.write(lambda: jobs.remove("", "work", "a"))
 
     def test_the_lease_is_renewed_meanwhile(self, opened, monkeypatch):
-        monkeypatch.setattr(worker, "LEASE", 0.4)
-        monkeypatch.setattr(worker, "RENEW", 0.1)
+        monkeypatch.setattr(worker, "RENEW", 0.01)
         one, other = opened(), opened()
         wanted = Wanted("", "work", "a")
 
-        def long(_):
-            time.sleep(1)
+        def long(job):
+            until(lambda: find(other, "a").lease_until > job.lease_until)
             assert other.worker.attempt(wanted, pytest.fail)
 
         assert one.worker.attempt(wanted, long) is None

@@ -188,8 +188,7 @@ class CompactionNode(Runnable[Any, Any]):
     def _refuse(self, given: Any) -> Any:
         raise InvalidInput(
             f"There are no messages in this: {safe_repr(given)}. Give messages, a prompt, or a state that has a "
-            "list of "
-            f"them under {safe_repr(self._input_key)}."
+            f"list of them under {safe_repr(self._input_key)}."
         )
 
     def _check_key(self, given: Any, config: RunnableConfig) -> None:
@@ -202,8 +201,8 @@ class CompactionNode(Runnable[Any, Any]):
         except KeyError as error:
             raise InvalidInput(
                 f"The graph's state has no key {safe_repr(self._output_key)}, so the compacted context would be "
-                "dropped. Let "
-                "the state inherit langchain_agentmem.compaction.CompactionState, add the key, or name another one "
+                "dropped. Let the state inherit langchain_agentmem.compaction.CompactionState, add the key, or name "
+                "another one "
                 "with output_messages_key=."
             ) from error
 

@@ -656,8 +656,7 @@ def taken(key: str) -> MessageError:
     """The error for a key under which there is other content."""
     return MessageError(
         f"The conversation already holds other content under the id {safe_repr(key)}. Use update() to change a "
-        "message, "
-        "or another id to add one."
+        "message, or another id to add one."
     )
 
 

@@ -486,8 +486,7 @@ class SessionMemory(Saved):
         if row is None or row.kind != log.ROUND:
             raise MessageError(
                 f"The session {safe_repr(self.session_id)} has no round {safe_repr(round_id)} that can be "
-                "changed. Begin one with "
-                "create_round(); those that plain messages make are only shown."
+                "changed. Begin one with create_round(); those that plain messages make are only shown."
             )
         return row
 
@@ -540,6 +539,8 @@ def _post(
         raise MessageError(f"A post is a Post, not {type(post).__name__}.")
     if not send_from or not send_to:
         raise MessageError("A post needs a sender and a recipient: give post=, or send_from= and send_to=.")
+    if attachments is not None and not isinstance(attachments, Iterable):
+        raise MessageError(f"Attachments come as a list, not as {type(attachments).__name__}.")
     return Post.create(message, send_from, send_to, attachments or ())
 
 

@@ -112,8 +112,7 @@ def _check(row: Row, at: log.Address) -> None:
     except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
         raise DatabaseUnreadable(
             f"{safe_repr(row['key'])} of the conversation {safe_repr(at.name)} is damaged and cannot be "
-            "exported; verify() "
-            f"tells more. {error}"
+            f"exported; verify() tells more. {error}"
         ) from error
 
 

@@ -38,8 +38,7 @@ def key_of(key: Any) -> str:
     if not isinstance(key, str) or not key or _UNUSABLE.search(key) or len(key.encode()) > LONGEST_KEY:
         raise InvalidInput(
             f"{safe_repr(key)} cannot be the key of an item: keys are strings of 1 to {LONGEST_KEY} bytes "
-            "without NULs and "
-            "unpaired surrogates."
+            "without NULs and unpaired surrogates."
         )
     return key
 

@@ -236,10 +236,7 @@ class ArchivalMemory(Layer):
         wanted = set(() if tags is None else self._marks(tags))
 
         def look(view: View) -> Steps[list[Record]]:
-            if wanted:
-                kept = yield from rows.current(view, RECORD)
-            else:
-                kept = yield from rows.newest(view, RECORD, limit=most)
+            kept = yield from rows.newest(view, RECORD, limit=None if wanted or most == ALL else most)
             there = [record_of(each) for each in kept if wanted <= set(each.extra.get("tags", ()))]
             return there[max(0, len(there) - most) :]
 
@@ -248,6 +245,7 @@ class ArchivalMemory(Layer):
                 "all",
                 look,
                 limit=None if most == ALL else most,
+                newest=None if wanted or most == ALL else most,
                 tags=sorted(wanted) or None,
                 outputs=lambda values: listed("records", values, record_shown),
                 shown=shown,

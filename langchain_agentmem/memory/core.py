@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from langchain_agentmem.clock import micros, moment
+from langchain_agentmem.clock import micros, moment, time_given
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.archival import record
-from langchain_agentmem.memory.layer import Change, Layer, name_given, text_given, texts_given, time_given
+from langchain_agentmem.memory.layer import Change, Layer, name_given, text_given, texts_given
 from langchain_agentmem.memory.secrets.redaction import redact_value
 from langchain_agentmem.memory.seen import pairs
 from langchain_agentmem.memory.settings import LayersConfig

@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from langchain_agentmem.clock import micros
 from langchain_agentmem.database import Database, Outputs
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.compress import Compressor
@@ -159,6 +157,7 @@ def looking(
     *,
     outputs: Outputs | None = None,
     shown: bool = True,
+    newest: int | None = None,
     **inputs: Any,
 ) -> Work[T]:
     """Read what a memory shows.
@@ -169,11 +168,17 @@ def looking(
         look: Reads, given a view.
         outputs: What a trace shows of the value. Default: how much that is.
         shown: Whether it is a step. If not, it is a detail of another. Default: it is.
+        newest: How many of the newest things `look` lists, at most. A long line is not followed further than for these.
         inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
     """
     point, now = ground.point, ground.now()
 
     def steps() -> Steps[T]:
+        if newest is not None:
+            view = yield from point.view(now, newest)
+            value: Any = yield from look(view)
+            if view.descends and (len(view.line) < newest or len(value) >= newest):
+                return cast("T", value)
         view = yield from point.view(now)
         return (yield from look(view))
 
@@ -316,20 +321,6 @@ def limit_given(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidInput(f"A limit is a whole number of 0 or more, or None for all, not {safe_repr(value)}.")
     return min(value, ALL)
-
-
-def time_given(value: Any, what: str) -> int:
-    """A time that a user gave, in microseconds since 1970; without a time zone it is taken as UTC.
-
-    Raises:
-        InvalidInput: It is no datetime, or one that UTC has no year for.
-    """
-    if not isinstance(value, datetime):
-        raise InvalidInput(f"{what} is a datetime, not {type(value).__name__}.")
-    try:
-        return micros(value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC))
-    except OverflowError as error:  # what was stored could never be read again
-        raise InvalidInput(f"{what} must be in the years 1 to 9999 in UTC, not {value!s}.") from error
 
 
 def texts_given(values: Any, what: str) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from types import EllipsisType
 
+from langchain_agentmem.clock import time_given
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.archival import record
 from langchain_agentmem.memory.consolidation import (
@@ -28,7 +29,6 @@ from langchain_agentmem.memory.layer import (
     name_given,
     text_given,
     texts_given,
-    time_given,
 )
 from langchain_agentmem.memory.seen import event, listed, maybe
 from langchain_agentmem.memory.seen import found as seen
@@ -217,6 +217,7 @@ class RecallMemory(Layer):
                 "recent",
                 look,
                 limit=None if most == ALL else most,
+                newest=None if most == ALL else most,
                 event_type=label,
                 outputs=lambda values: listed("events", values, event),
                 shown=shown,
@@ -305,6 +306,4 @@ class RecallMemory(Layer):
 
 def events(view: View, limit: int, kind: str | None = None) -> Steps[list[Kept]]:
     """The newest events that a view shows, oldest first."""
-    if limit >= ALL and kind is None:
-        return (yield from rows.current(view, EVENT))
-    return (yield from rows.newest(view, EVENT, limit=limit, label=kind))
+    return (yield from rows.newest(view, EVENT, limit=None if limit >= ALL else limit, label=kind))

@@ -84,8 +84,8 @@ class LayersConfig:
         if self.archival_max_chars is not None:
             check_whole("archival_max_chars", self.archival_max_chars, 1)
         for each in fields(self):
-            if each.type == "bool" and not isinstance(getattr(self, each.name), bool):
-                raise InvalidInput(f"{each.name} must be True or False, not {safe_repr(getattr(self, each.name))}.")
+            if each.type == "bool":
+                check_flag(each.name, getattr(self, each.name))
         if self.oversize not in ("compress", "refuse"):
             raise InvalidInput(f'oversize must be "compress" or "refuse", not {safe_repr(self.oversize)}.')
         _threshold(self.recall_consolidation_threshold)
@@ -130,6 +130,16 @@ def check_whole(name: str, value: Any, least: int = 0) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidInput(f"{name} must be a whole number of {least} or more, not {safe_repr(value)}.")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Check an option that is on or off.
+
+    Raises:
+        InvalidInput: It is neither True nor False.
+    """
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{name} must be True or False, not {safe_repr(value)}.")
 
 
 def _threshold(value: Any) -> None:

@@ -112,7 +112,7 @@ class ImageFiles:
             except MessageError as error:
                 self._unread[which] = str(error)
                 name = image.replace("\\", "/").rpartition("/")[2]
-                self._parts[which] = {"type": "text", "text": f"[The image {name!r:.200} cannot be shown.]"}
+                self._parts[which] = {"type": "text", "text": f"[The image {safe_repr(name)} cannot be shown.]"}
         return {**self._parts[which]}
 
 

@@ -7,6 +7,8 @@ same. What would not come back exactly as it went has no body, and the caller st
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
@@ -35,6 +37,7 @@ _CONTAINERS = {
 }
 _GIVEN = {type(empty): set(empty.__dict__) for empty in _EMPTY.values()}
 _NAMES = {name for names in _CONTAINERS.values() for name in (*names[0], *names[1])}
+_LEAVES = {str, int, float, bool, bytes, type(None)}
 _set = object.__setattr__
 _KEPT = {
     "user": {"additional_kwargs", "response_metadata"},
@@ -94,12 +97,14 @@ def body_of(message: BaseMessage) -> tuple[bytes, Prototype | None] | None:
         The body, and what `prototype_of` gives for it. None for a message that would not come back exactly as it is:
         one of a user's own class, or one that holds objects or enums.
     """
-    if type(message) not in EXACT or _has_enums(message.__dict__) or _has_enums(message.__pydantic_extra__):
+    if type(message) not in EXACT:
         return None
     try:
         body = encode_body(from_langchain(message))
         prototype = prototype_of(body, message.id)
         same = (prototype.copy() if prototype else message_of(body, message.id)) == message
+        if same and not (prototype and prototype.flat):
+            same = not (_has_enums(message.__dict__) or _has_enums(message.__pydantic_extra__))
     except Exception:  # noqa: BLE001 - somebody put into it what no message can hold
         return None
     return (body, prototype) if same else None
@@ -200,14 +205,16 @@ def _has_lost_integers(value: Any) -> bool:
 
 def _has_enums(value: Any) -> bool:
     """Whether there is a member of an enum, which may be equal to the text or number that a body would keep of it."""
-    kind = type(value)
-    if kind is str or value is None:
-        return False
     if isinstance(value, dict):
-        return any(map(_has_enums, value)) or any(map(_has_enums, value.values()))
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(map(_has_enums, value))
-    return isinstance(value, Enum)
+        items: Iterable[Any] = itertools.chain(value, value.values())
+    elif isinstance(value, list | tuple | set | frozenset):
+        items = value
+    else:
+        return isinstance(value, Enum)
+    for item in items:  # noqa: SIM110 - a generator would take as long again
+        if type(item) not in _LEAVES and _has_enums(item):
+            return True
+    return False
 
 
 def _is_flat(fields: dict[str, Any]) -> bool:

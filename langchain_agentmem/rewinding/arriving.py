@@ -202,6 +202,7 @@ class Arrival:
                     "ns": _text(record["ns"]),
                     "checkpoint": _text(record["checkpoint"]),
                     "task": _text(record["task"]),
+                    "owner": None,
                     "now": _whole(record["created_at"]),
                 }
 
@@ -214,7 +215,6 @@ class Arrival:
             ns=_text(record["ns"]),
             checkpoint=_text(record["checkpoint"]),
             caller=_maybe(_text, record["caller"]),
-            attempt=_whole(record["attempt"]),
             groups=json.dumps(sorted(self._groups[group] for group in groups)),
             created_at=_whole(record["created_at"]),
         )
@@ -386,8 +386,7 @@ class Arrival:
         if gone and any((version.position or 0) <= fork < version.until for fork in branch.forks):
             raise InvalidInput(
                 f"The branch {safe_repr(told.name)} has gone on here, and lost what a fork of the export needs. "
-                "Import the file "
-                "into another database."
+                "Import the file into another database."
             )
         if not gone and mine not in theirs:
             raise _other(told)
@@ -455,8 +454,7 @@ class Arrival:
 def _other(branch: _Branch) -> InvalidInput:
     return InvalidInput(
         f"There is a branch {safe_repr(branch.name)} here with other content than the export's. Erase its "
-        "namespace first, or "
-        "import the file into another database."
+        "namespace first, or import the file into another database."
     )
 
 

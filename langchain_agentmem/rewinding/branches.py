@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.errors import BranchMoved, InvalidInput
-from langchain_agentmem.rewinding.rows import OnBranch, Place, View
+from langchain_agentmem.rewinding.rows import FOREVER, OnBranch, Place, View
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps, query
 
@@ -36,11 +36,12 @@ class Standpoint(Protocol):
         """What tells it from others there."""
         ...
 
-    def view(self, now: int) -> Steps[View]:
+    def view(self, now: int, near: int = FOREVER) -> Steps[View]:
         """What can be seen.
 
         Args:
             now: The time, in microseconds since 1970.
+            near: How many levels of its line are wanted, where the line is long. It may have more.
         """
         ...
 
@@ -70,12 +71,12 @@ class BranchAt(NamedTuple):
     path: str
     name: str
 
-    def view(self, now: int) -> Steps[View]:
+    def view(self, now: int, near: int = FOREVER) -> Steps[View]:
         """What the branch shows at its end; nothing where there is none."""
         rows = yield query.find_branch(path=self.path, kind=KIND, name=self.name)
         if not rows:
             return View((), (), now)
-        return (yield from view_of(rows[0]["id"], rows[0]["head"], now))
+        return (yield from view_of(rows[0]["id"], rows[0]["head"], now, near))
 
     def open(self, now: int) -> Steps[tuple[View, Place]]:
         """The same for a write, with the branch's next position; the branch is locked, and made if need be."""
@@ -106,17 +107,19 @@ class BranchAt(NamedTuple):
         return rows[0]["id"], rows[0]["head"]
 
 
-def view_of(branch: int, position: int, at: int) -> Steps[View]:
+def view_of(branch: int, position: int, at: int, near: int = FOREVER) -> Steps[View]:
     """What a position on a branch shows, with what a subgraph's branch stands on.
 
     Args:
         branch: The branch.
         position: The last position of it that counts.
         at: The time by which expiry is judged.
+        near: How many levels of the line are wanted.
     """
-    rows = yield query.line_from(branch=branch, position=position, own=1)
+    rows = yield query.line_from(branch=branch, position=position, own=1, deepest=near - 1)
     groups = [tuple(each) for row in rows if row["groups"] for each in json.loads(row["groups"])]
-    return View(tuple((row["branch_id"], row["up_to"]) for row in rows), tuple(groups), at)
+    descends = sum(row["own"] for row in rows) == 1  # no subgraph's branch, which stands on others beside
+    return View(tuple((row["branch_id"], row["up_to"]) for row in rows), tuple(groups), at, descends)
 
 
 def family(point: Standpoint, view: View) -> Steps[str]:

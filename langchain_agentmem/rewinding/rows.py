@@ -31,11 +31,13 @@ class View(NamedTuple):
         line: Branches with the last position that counts, the nearest first.
         groups: What has no place yet: groups with the last row that counts.
         at: The time by which expiry is judged, in microseconds since 1970.
+        descends: Whether each branch was forked from the next one, so that everything on it is newer.
     """
 
     line: tuple[tuple[int, int], ...]
     groups: tuple[tuple[int, int], ...]
     at: int
+    descends: bool = False
 
     def parameters(self) -> dict[str, str]:
         """As queries want it."""
@@ -154,17 +156,24 @@ def named(view: View, kind: str, keys: Iterable[str]) -> Steps[dict[str, Kept]]:
     }
 
 
-def newest(view: View, kind: str, *, limit: int, label: str | None = None) -> Steps[list[Kept]]:
+def newest(view: View, kind: str, *, limit: int | None, label: str | None = None) -> Steps[list[Kept]]:
     """The newest things of a kind that a view shows, oldest first.
 
     Args:
         view: From where.
         kind: What.
-        limit: Most.
+        limit: Most; None for all.
         label: Only those with this label.
     """
-    rows = yield query.newest_memory(**view.parameters(), kind=kind, label=label, limit=limit, at=view.at)
-    return [version_of(row) for row in reversed(rows)]
+    if limit is None:
+        return [each for each in (yield from current(view, kind)) if label is None or each.label == label]
+    levels = limit if view.descends else len(view.line)
+    while True:  # what is newest lies on the first levels of a long line
+        near = view._replace(line=view.line[:levels])
+        rows = yield query.newest_memory(**near.parameters(), kind=kind, label=label, limit=limit, at=view.at)
+        if len(rows) >= limit or levels >= len(view.line):
+            return [version_of(row) for row in reversed(rows)]
+        levels = 4 * (levels + 1)
 
 
 def shown(view: View, numbers: Iterable[int]) -> Steps[set[int]]:

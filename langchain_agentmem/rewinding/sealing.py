@@ -12,19 +12,22 @@ around it and on what the task around it had written when the subgraph began.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langchain_agentmem.errors import BranchMoved, StepIsOver
 from langchain_agentmem.rewinding import rows
 from langchain_agentmem.rewinding.rows import FOREVER, InGroup, View
-from langchain_agentmem.rewinding.runs import Finished, Groups, Live, Loop, Run, Runs, Spot, Task
+from langchain_agentmem.rewinding.runs import Execution, Finished, Groups, Live, Loop, Run, Runs, Spot, Task
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.threads import head
 from langchain_agentmem.threads.lines import ThreadAt, find, make_thread
 
 KIND = "thread"
 """The kind of a branch that a thread's memory lies on."""
+
+STALE = 24 * 3_600 * 1_000_000
+"""How long what a task wrote is kept whose checkpoint was never put, in microseconds: it may still be running."""
 
 _NULL_TASK = "00000000-0000-0000-0000-000000000000"
 _CONTROL = frozenset({"__error__", "__error_source_node__", "__interrupt__", "__resume__"})
@@ -97,10 +100,10 @@ class _Base(NamedTuple):
 # -- what tasks see and write ----------------------------------------------------------------------------------------
 
 
-def prepare(runs: Runs, run: Run, at: ThreadAt) -> Steps[None]:
+def prepare(runs: Runs, run: Run) -> Steps[None]:
     """Read what a run does not know yet of the checkpoints that its loops began with."""
     for loop, checkpoint in runs.unknown(run):
-        thread = yield from find(at, loop.ns)
+        thread = yield from find(run.at, loop.ns)
         found = (
             []
             if thread is None
@@ -108,9 +111,9 @@ def prepare(runs: Runs, run: Run, at: ThreadAt) -> Steps[None]:
         )
         spot = next(((row["branch_id"], row["position"]) for row in found if row["branch_id"] is not None), None)
         earlier = tuple(
-            Finished(row["task"], row["caller"], row["attempt"], tuple(json.loads(row["groups"])))
+            Finished(row["task"], row["caller"], tuple(json.loads(row["groups"])))
             for row in found
-            if row["task"] is not None
+            if row["task"] is not None and (loop.results is None or row["task"] in loop.results)
         )
         with runs.lock:
             loop.spots.setdefault(checkpoint, spot)
@@ -119,42 +122,59 @@ def prepare(runs: Runs, run: Run, at: ThreadAt) -> Steps[None]:
             run.minded = run.minded or spot is not None or bool(earlier)
 
 
-def view_of_task(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt) -> Steps[tuple[Task, View]]:
+def view_of_task(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt) -> Steps[tuple[Run, Execution, View]]:
     """What a task sees: its line, what the steps before it wrote, and its callers, and itself; not its siblings.
+
+    Returns:
+        Its run, and which execution of it is asking, with what that sees.
 
     Raises:
         InvalidInput: The graph has another checkpointer.
         StepIsOver: Another attempt has taken its place.
     """
-    run, levels, owners, task = runs.asking(configurable, at)
-    yield from prepare(runs, run, at)
-    sight = runs.sight(run, levels, owners, task)
+    run, levels, owners, execution = runs.asking(configurable, at)
+    yield from prepare(runs, run)
+    sight = runs.sight(run, levels, owners, execution)
     line = []
     for spot in sight.spots:
         line += yield from _line(spot)
     groups = tuple(sorted(sight.groups.items()))
-    return task, View(tuple(dict.fromkeys(line)), groups, time_of(sight.checkpoint))
+    view = View(tuple(dict.fromkeys(line)), groups, time_of(sight.checkpoint), descends=len(sight.spots) == 1)
+    return run, execution, view
 
 
-def group_for(runs: Runs, task: Task, at: ThreadAt, now: int) -> Steps[InGroup]:
-    """Where a task writes. What former attempts of it wrote, and no checkpoint has, goes.
+def group_for(runs: Runs, run: Run, execution: Execution, now: int) -> Steps[InGroup]:
+    """Where an execution of a task writes.
+
+    What former attempts of its own run wrote goes, and what runs left that have ended, or began a day ago. What another
+    run writes, or a task had written when it finished, stays: its own checkpoint may still be put.
 
     Raises:
-        StepIsOver: Its checkpoint was put: what it wrote is part of a line, and stays as it is.
+        StepIsOver: Another execution has taken its place; or its checkpoint was put: what it wrote is part of a line,
+            and stays as it is.
     """
-    group = runs.group_of(task)
-    if not (yield query.hold_group(group=group)):
-        if (yield query.is_sealed(group=group)):
+    group, task = runs.group_of(run, execution), execution.task
+    if (yield query.hold_group(group=group)):
+        execution.there = True
+    else:
+        if execution.there or (yield query.is_sealed(group=group)):
             raise StepIsOver
-        thread = yield from find(at)
+        thread = yield from find(run.at)
         if thread is None:
-            thread = yield from make_thread(at.path, at.name, now)
+            thread = yield from make_thread(*run.at, now)
         for row in (yield query.groups_of_task(thread=thread.id, task=task.id)):
             # Its own group is there if another call of the same execution began at the same time.
-            if row["id"] != group and row["id"] not in json.loads(row["finished"] or "[]"):
+            owned = row["owner"] not in (None, execution.owner) and not row["ended"] and row["created_at"] > now - STALE
+            if row["id"] != group and not owned and row["id"] not in json.loads(row["finished"] or "[]"):
                 yield from drop_group(row["id"])
         yield query.create_group(
-            group=group, thread=thread.id, ns=task.ns, checkpoint=task.checkpoint, task=task.id, now=now
+            group=group,
+            thread=thread.id,
+            ns=task.ns,
+            checkpoint=task.checkpoint,
+            task=task.id,
+            owner=execution.owner,
+            now=now,
         )
         if not (yield query.hold_group(group=group)):
             raise BranchMoved
@@ -170,9 +190,9 @@ def drop_group(group: int) -> Steps[None]:
 # -- what the saver tells --------------------------------------------------------------------------------------------
 
 
-def carry(runs: Runs, run: Run, at: ThreadAt, loop: Loop, task: Task) -> Steps[None]:
+def carry(runs: Runs, run: Run, loop: Loop, task: Task) -> Steps[None]:
     """Note what the task around a subgraph has written when that begins, up to which row."""
-    yield from prepare(runs, run, at)
+    yield from prepare(runs, run)
     live = runs.around(run, loop, task)
     if not live.groups and not live.spots:
         return
@@ -186,18 +206,22 @@ def finish(
     configurable: Mapping[str, Any],
     at: ThreadAt,
     thread: int,
+    line: int,
     ns: str,
     writes: Sequence[tuple[str, Any]],
     task_id: str,
     now: int,
 ) -> Steps[None]:
-    """A task has handed in what it wrote to the channels: what it remembered is finished with it.
+    """A task is handing in what it wrote to the channels: what it remembered is finished with it.
+
+    Of two runs that execute a task at once LangGraph keeps the first result; so it is the first one's memory, too.
 
     Args:
         runs: The runs of this process.
         configurable: What the config says.
         at: The thread.
         thread: The row of that.
+        line: The row of the line.
         ns: The loop that it runs in.
         writes: Channels and values.
         task_id: The task.
@@ -206,24 +230,33 @@ def finish(
     run = runs.of(configurable, at)
     if run is None or task_id == _NULL_TASK:
         return
-    success = any(channel not in _CONTROL for channel, _ in writes)
+    success = is_result(channel for channel, _ in writes)
     failure = any(channel == "__error__" for channel, _ in writes)
     runs.wrote(run, task_id, success=success, failure=failure)
-    if not success or not run.minded:
+    if not run.minded:
         return
-    yield from prepare(runs, run, at)
+    if not success:
+        if failure or any(channel == "__interrupt__" for channel, _ in writes):
+            yield query.end_groups(thread=thread, task=task_id, owner=run.token)
+        return
+    yield from prepare(runs, run)
     task, live = runs.finished(run, ns, task_id)
     groups = yield from _all_groups(live)
     yield query.insert_finished(
         thread=thread,
+        line=line,
         task=task_id,
         ns=ns,
         checkpoint=configurable["checkpoint_id"],
         caller=None if task is None else task.caller,
-        attempt=0 if task is None else task.attempt,
         groups=json.dumps(sorted(groups)),
         now=now,
     )
+
+
+def is_result(channels: Iterable[str]) -> bool:
+    """Whether what a task wrote to the channels is its result, and no error, question or answer."""
+    return any(channel not in _CONTROL for channel in channels)
 
 
 def seal(runs: Runs, put: Put) -> Steps[Callable[[], None]]:
@@ -251,7 +284,8 @@ def seal(runs: Runs, put: Put) -> Steps[Callable[[], None]]:
     with runs.lock:
         if put.parent not in (loop.last_put, loop.base):
             loop.begin(put.parent)
-    yield from prepare(runs, run, put.at)
+            run.resumed = True
+    yield from prepare(runs, run)
     if put.parent is not None and put.parent == loop.base and loop.last_put is None and source == "loop":
         yield from _go_on(runs, loop, put)
     around = yield from _around(runs, run, put)
@@ -426,7 +460,8 @@ def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None) 
     branch, position = spot[0], spot[1] + 1
     for each in found:
         what = {"group": each["group_id"], "branch": branch, "position": position}
-        yield query.copy_group(**what) if each["seals"] else query.seal_group(**what)
+        yield query.seal_group(**what)
+        yield query.copy_group(**what)
         yield query.supersede_sealed(**what)
         yield query.insert_seal(**what, thread=None if each["series"] == thread else each["series"])
         yield query.delete_group(group=each["group_id"])
@@ -473,7 +508,7 @@ def _base_of(branch: int) -> Steps[_Base]:
 
 def _line(spot: Spot) -> Steps[list[Spot]]:
     """The branches that lead to a place, the nearest first."""
-    found = yield query.line_from(branch=spot[0], position=spot[1], own=0)
+    found = yield query.line_from(branch=spot[0], position=spot[1], own=0, deepest=FOREVER)
     return [(row["branch_id"], row["up_to"]) for row in found]
 
 

@@ -56,10 +56,10 @@ class ThreadPoint(NamedTuple):
         name = None if self.writable else self.configurable.get("checkpoint_id")
         return {} if name is None else {"checkpoint_id": name}
 
-    def view(self, now: int) -> Steps[View]:
+    def view(self, now: int, near: int = FOREVER) -> Steps[View]:
         """What the task sees, or the checkpoint shows."""
         if _TASK in self.configurable:
-            _, view = yield from sealing.view_of_task(self.runs, self.configurable, self.at)
+            _, _, view = yield from sealing.view_of_task(self.runs, self.configurable, self.at)
             return view
         ns = self.configurable.get("checkpoint_ns") or OWN_LINE
         thread = yield from find(self.at, ns)
@@ -70,7 +70,7 @@ class ThreadPoint(NamedTuple):
             latest = yield query.latest_checkpoint(line=thread.line)
             name = latest[0]["name"] if latest else ""
         spot = yield from sealing.place_of(thread.line, name)
-        return View((), (), now) if spot is None else (yield from view_of(*spot, sealing.time_of(name) or now))
+        return View((), (), now) if spot is None else (yield from view_of(*spot, sealing.time_of(name) or now, near))
 
     def thread_row(self) -> Steps[int | None]:
         """The row of the thread; None before there is any."""
@@ -89,8 +89,8 @@ class ThreadPoint(NamedTuple):
                 "The memory of a thread is written by its nodes; outside of them it can only be read. In a node, give "
                 "the node's own config. For memory that belongs to no thread, give the name of a branch."
             )
-        task, view = yield from sealing.view_of_task(self.runs, self.configurable, self.at)
-        place = yield from sealing.group_for(self.runs, task, self.at, now)
+        run, execution, view = yield from sealing.view_of_task(self.runs, self.configurable, self.at)
+        place = yield from sealing.group_for(self.runs, run, execution, now)
         if all(group != place.group for group, _ in view.groups):
             view = view._replace(groups=(*view.groups, (place.group, FOREVER)))
         return view, place
@@ -112,8 +112,7 @@ def thread_point(runs: Runs, given: Any) -> ThreadPoint:
     if not isinstance(config, Mapping) or not isinstance(config.get("configurable") or {}, Mapping):
         raise InvalidInput(
             f"A thread is named by the config of a node, or by its runtime, not by {safe_repr(given)}. Outside "
-            "of a run, "
-            "and in threads that do not carry its context, give the config, or the name of a branch."
+            "of a run, and in threads that do not carry its context, give the config, or the name of a branch."
         )
     at = thread_of(config)
     configurable: Mapping[str, Any] = config["configurable"]
@@ -121,4 +120,4 @@ def thread_point(runs: Runs, given: Any) -> ThreadPoint:
         within = running.get("configurable") or {}
         if _TASK in within and thread_of(running) == at:
             configurable = within
-    return ThreadPoint(runs, at, configurable)
+    return ThreadPoint(runs, runs.home(configurable, at), configurable)

@@ -1,33 +1,35 @@
 """LangGraph retries a node without telling its saver. LangChain's callbacks do tell.
 
 An attempt that remembered something, failed, and whose successor remembers nothing would otherwise be kept. The hook is
-LangChain's public one, and costs some 20 µs for each node of a graph.
+LangChain's public one, and costs some 20 µs for each node of a graph. An attempt is what a graph itself runs: the chain
+of a node, or of a function that is called.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
-from langgraph.errors import ParentCommand
+from langgraph.errors import GraphBubbleUp, ParentCommand
 
-from langchain_agentmem.rewinding.runs import Runs
+from langchain_agentmem.rewinding.runs import Run, Runs
 
 
 class _Watch(BaseCallbackHandler):
-    """Hears of the attempts of all nodes of all graphs in this process."""
+    """Hears of the attempts of all nodes and functions of all graphs in this process."""
 
     run_inline = hears_nodes_only = True
     ignore_llm = ignore_chat_model = ignore_retriever = ignore_agent = ignore_custom_event = ignore_retry = True
 
     def __init__(self) -> None:
         self.told: weakref.WeakSet[Runs] = weakref.WeakSet()
-        self._attempts: dict[UUID, str] = {}
+        self._attempts: dict[UUID, tuple[str, list[tuple[Runs, Run]]]] = {}
+        self._parents: dict[UUID, UUID | None] = {}
 
     def on_chain_start(
         self,
@@ -35,28 +37,50 @@ class _Watch(BaseCallbackHandler):
         inputs: Any,
         *,
         run_id: UUID,
+        parent_run_id: UUID | None = None,
         tags: Sequence[str] | None = None,
         metadata: dict[str, Any] | None = None,
         **rest: Any,
     ) -> None:
         del serialized, inputs, rest
         ns = metadata.get("langgraph_checkpoint_ns") if metadata else None
-        if ns is None or metadata is None or not any(tag.startswith("graph:step:") for tag in tags or ()):
+        if ns is None or metadata is None:
             return
-        self._attempts[run_id] = ns
-        for runs in list(self.told):
-            runs.started(str(metadata.get("thread_id")), ns, metadata.get("langgraph_step"))
+        self._parents[run_id] = parent_run_id
+        told = list(self.told)
+        node = any(tag.startswith("graph:step:") for tag in tags or ())
+        if not node and not any(runs.is_graph(parent_run_id) for runs in told):
+            return  # something that an attempt does, and not one itself
+        graphs, thread = list(self._around(parent_run_id)), str(metadata.get("thread_id"))
+        found = [(runs, run) for runs in told if (run := runs.watched(graphs, thread)) is not None]
+        self._attempts[run_id] = ns, found
+        for runs, run in found:
+            runs.started(run, ns, metadata.get("langgraph_step"))
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **rest: Any) -> None:
         del outputs, rest
-        self._attempts.pop(run_id, None)
+        for runs, run, ns in self._ended(run_id):
+            runs.ended(run, ns)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **rest: Any) -> None:
         del rest
-        ns = self._attempts.pop(run_id, None)
-        if ns is not None and not isinstance(error, ParentCommand):
-            for runs in list(self.told):
-                runs.failed(ns)
+        for runs, run, ns in self._ended(run_id):
+            if isinstance(error, ParentCommand):
+                runs.ended(run, ns)
+            else:
+                runs.failed(run, ns, stopped=isinstance(error, GraphBubbleUp))
+
+    def _around(self, run_id: UUID | None) -> Iterator[UUID]:
+        """The runs of LangChain around an attempt, the nearest first."""
+        while run_id is not None:
+            yield run_id
+            run_id = self._parents.get(run_id)
+
+    def _ended(self, run_id: UUID) -> list[tuple[Runs, Run, str]]:
+        """The runs in which an attempt was made that has ended, and where."""
+        self._parents.pop(run_id, None)
+        ns, found = self._attempts.pop(run_id, ("", []))
+        return [(runs, run, ns) for runs, run in found]
 
 
 _WATCH = _Watch()

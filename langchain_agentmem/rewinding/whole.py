@@ -11,14 +11,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from langchain_agentmem.rewinding import rows
-from langchain_agentmem.rewinding.sealing import drop_group
+from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.threads import whole
 from langchain_agentmem.threads.lines import ThreadAt, find
 
 BATCH = 500
-STALE = 24 * 3_600 * 1_000_000
-"""How long what a task wrote is kept whose checkpoint was never put, in microseconds: it may still be running."""
 
 
 class Held(NamedTuple):
@@ -65,7 +63,7 @@ def delete(low: str, high: str, name: str | None) -> Steps[list[whole.Deleted]]:
 
 
 def delete_for_runs(runs: Sequence[str], low: str, high: str) -> Steps[int]:
-    """Remove the checkpoints that some runs made, and what only they showed.
+    """Remove the checkpoints that some runs made, and what only they showed; what they wrote for others, too.
 
     Args:
         runs: The runs' ids.
@@ -75,9 +73,26 @@ def delete_for_runs(runs: Sequence[str], low: str, high: str) -> Steps[int]:
     Returns:
         How many checkpoints were removed.
     """
-    threads = yield query.threads_of_runs(runs=json.dumps(sorted(set(runs))), low=low, high=high)
-    left = yield from _held_by([(row["id"], row["shelf_id"]) for row in threads])
+    wanted = {"runs": json.dumps(sorted(set(runs))), "low": low, "high": high}
+    threads = yield query.threads_of_runs(**wanted)
+    writes = yield query.writes_of_runs(**wanted)
+    there = {row["id"]: row["shelf_id"] for row in threads} | {row["thread_id"]: row["shelf_id"] for row in writes}
+    left = yield from _held_by(sorted(there.items()))
     removed = yield from whole.delete_for_runs(runs, low, high)
+    forgotten: dict[int, set[int]] = {}
+    for row in writes:
+        groups = forgotten.setdefault(row["shelf_id"], set())
+        for each in (yield query.groups_of_task(thread=row["thread_id"], task=row["task"])):
+            if each["ended"]:
+                groups.add(each["id"])
+        for each in (
+            yield query.unfinish(
+                thread=row["thread_id"], line=row["line_id"], checkpoint=row["checkpoint"], task=row["task"]
+            )
+        ):
+            groups.update(json.loads(each["groups"]))
+    for each in left:
+        yield from _drop(sorted(forgotten.pop(each.shelf, ())), each.shelf, each.branches)
     yield from _sweep_all(left)
     return removed
 

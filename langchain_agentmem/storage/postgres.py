@@ -58,6 +58,18 @@ _NOT_WAITING = Prepared(
     b"select set_config('lock_timeout', '1ms', true), set_config('statement_timeout', '1s', true)", (), returns=True
 )
 
+_OLDER_LASTS = """
+    select pg_snapshot_xmin(pg_current_snapshot()) <= %(id)s::xid8
+        or exists (
+            select from pg_stat_activity
+            where coalesce(datname, current_database()) = current_database()
+                and pid <> pg_backend_pid() and age(backend_xmin) > age(%(id)s::xid8::xid)
+        )
+        or exists (select from pg_replication_slots where age(xmin) > age(%(id)s::xid8::xid)) as lasts
+"""
+"""Whether VACUUM FULL heeds a transaction older than this one: one that writes, in any database of the server, as its
+own snapshot does; one that reads here, or in a process of the server that belongs to no database; or a replica's."""
+
 
 class _ConnectionLostError(psycopg.OperationalError):
     """The connection broke before the commit, as after a restart of the server: nothing was written."""
@@ -161,8 +173,8 @@ class PostgresEngine(Engine):
             if decided and write:
                 raise StorageError(
                     f"The connection to {safe_repr(self.path)} broke in the commit: it is not known whether "
-                    "this was written. "
-                    "Read, and write again what is missing: under the same id, a message is never stored twice."
+                    "this was written. Read, and write again what is missing: under the same id, a message is never "
+                    "stored twice."
                 ) from error
             raise _ConnectionLostError from error
         self._wrote = self._wrote or write
@@ -279,7 +291,7 @@ class PostgresEngine(Engine):
     def scrub(self) -> None:
         """Rewrite every table and index with VACUUM FULL. The server's own log and backups are the server's affair."""
         with self._in_use(), self._translated(), self._connection() as connection:
-            self._outwait_old_snapshots(connection)
+            self._outwait_older_transactions(connection)
             for table in self._tables(connection):
                 name = psycopg.sql.Identifier(self.schema, table)
                 connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(name))
@@ -287,22 +299,19 @@ class PostgresEngine(Engine):
     def release(self) -> None:
         """PostgreSQL's own autovacuum makes the space of what was deleted free for what comes next."""
 
-    def _outwait_old_snapshots(self, connection: psycopg.Connection[DictRow]) -> None:
-        """VACUUM keeps what a snapshot older than the erasure can still see, so such snapshots must end first."""
+    def _outwait_older_transactions(self, connection: psycopg.Connection[DictRow]) -> None:
+        """VACUUM keeps what a transaction older than the erasure may still see, so such transactions must end first."""
         deadline = time.monotonic() + self._busy_timeout
         [now] = connection.execute("select pg_current_xact_id()::text as id").fetchall()
         while True:
-            [row] = connection.execute(
-                "select count(*) as older from pg_stat_activity where datname = current_database() "
-                "and pid <> pg_backend_pid() and age(backend_xmin) > age(%s::xid)",
-                (now["id"],),
-            ).fetchall()
-            if not row["older"]:
+            [row] = connection.execute(_OLDER_LASTS, now).fetchall()
+            if not row["lasts"]:
                 return
             if time.monotonic() > deadline:
                 raise DatabaseBusy(
-                    "What was erased is gone from the tables, but another connection keeps an old snapshot open, so "
-                    "the storage still holds it. End that transaction and erase again."
+                    "What was erased is gone from the tables, but an older transaction is still open on the server, so "
+                    "the storage still holds it. End that transaction (pg_stat_activity, pg_prepared_xacts or "
+                    "pg_replication_slots shows it) and erase again."
                 )
             time.sleep(0.01)
 

@@ -92,7 +92,7 @@ class SqliteEngine(Engine):
     index_tail = 64
 
     def __init__(self, path: str, *, synchronous: str = "NORMAL", busy_timeout: float = 60.0) -> None:
-        if synchronous not in {"NORMAL", "FULL"}:
+        if synchronous not in ("NORMAL", "FULL"):
             raise InvalidInput(f"synchronous must be 'NORMAL' or 'FULL', not {safe_repr(synchronous)}.")
         super().__init__(writer_threads=1)
         self.path = path

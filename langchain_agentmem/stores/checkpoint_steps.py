@@ -1,14 +1,13 @@
 """The steps of a checkpointer, under the run of the graph that it works for.
 
 LangGraph hands a saver the config that the graph was called with, and not the run of the graph: what is told to the
-callbacks of that config would stand beside the graph instead of beneath it. Only the loop knows its run. It is the
-caller of what reads and puts; what a task wrote is put from a thread of its own, by when the run is known. Where no
-loop is found, the config is believed.
+callbacks of that config would stand beside the graph instead of beneath it. Only the loop knows its run (`loops.py`).
+What a task wrote is put from a thread of its own, by when the run is known. Where no loop is found, the config is
+believed.
 """
 
 from __future__ import annotations
 
-import inspect
 import weakref
 from collections.abc import Mapping
 from contextvars import Token
@@ -19,10 +18,9 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.checkpoint.base import CheckpointTuple
 
+from langchain_agentmem.namespaces import configurable_of
+from langchain_agentmem.stores.loops import control_of, loop_of
 from langchain_agentmem.tracing import Step, Thunk, Tracing
-
-FARTHEST = 12
-"""Callers among whom the loop is looked for."""
 
 
 class Surrounded:
@@ -96,7 +94,7 @@ class CheckpointSteps:
             return self._tracing.unheard(name)
         given: Any = config
         step = self._tracing.step(name, inputs=lambda: {**_where(config), **inputs()}, config=given)
-        return step if _control(config) is None else Surrounded(step, given)
+        return step if control_of(config) is None else Surrounded(step, given)
 
     def around(self, config: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The config of what is done for a config: within a graph, that of the graph's run.
@@ -104,12 +102,12 @@ class CheckpointSteps:
         Args:
             config: The config of a call, which must be in progress.
         """
-        if not self._tracing.checkpoints or config is None or (control := _control(config)) is None:
+        if not self._tracing.checkpoints or config is None or (control := control_of(config)) is None:
             return config
         configurable = {"checkpoint_ns": "", **config["configurable"]}
         key = id(control), str(configurable["checkpoint_ns"])  # no control ends before its runs do
-        if (run := _run_of_loop(control)) is not None:
-            self._runs[key] = run
+        if (loop := loop_of(config)) is not None:
+            run = self._runs[key] = loop.manager
         else:
             run = self._runs.get(key)
         return {
@@ -134,27 +132,7 @@ def found(read: CheckpointTuple | None) -> dict[str, Any]:
 
 def _where(config: Mapping[str, Any] | None) -> dict[str, Any]:
     """Which checkpoint a config names, as inputs."""
-    configurable = (config or {}).get("configurable") or {}
+    configurable = configurable_of(config)
     named = {name: configurable.get(name) for name in ("thread_id", "checkpoint_ns", "checkpoint_id")}
     named["namespace"] = configurable.get("agentmem_namespace")
     return {name: value for name, value in named.items() if value}
-
-
-def _control(config: Mapping[str, Any] | None) -> Any:
-    """What LangGraph knows a run by, if the config is that of a loop."""
-    configurable = (config or {}).get("configurable") or {}
-    return getattr(configurable.get("__pregel_runtime"), "control", None)
-
-
-def _run_of_loop(control: Any) -> Any:
-    """The run of the graph whose loop is calling, if it is."""
-    frame = inspect.currentframe()
-    for _ in range(FARTHEST):
-        frame = None if frame is None else frame.f_back
-        if frame is None:
-            return None
-        loop = frame.f_locals.get("self")
-        run = getattr(loop, "manager", None)
-        if run is not None and _control(getattr(loop, "config", None)) is control:
-            return run
-    return None

@@ -83,15 +83,17 @@ from langchain_agentmem.stores.configs import (
     Ready,
     address,
     check_checkpoint,
-    check_writes,
     config_of,
     listed,
+    pairs,
     readable,
+    storable,
     text_of,
 )
 from langchain_agentmem.stores.history import CheckpointHistory
 from langchain_agentmem.stores.importing import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.stores.listing import Listing
+from langchain_agentmem.stores.loops import loop_of
 from langchain_agentmem.stores.rewinding import Rewinding
 from langchain_agentmem.threads import log, whole
 from langchain_agentmem.threads.head import next_version, short
@@ -223,18 +225,18 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             CheckpointUnreadable: It is damaged, or was written with another serializer.
         """
         with self._steps.step("get", self._steps.around(config), dict) as step:
-            found = self._get(config)
+            found = self._get(config, loop_of(config))
             step.finish(lambda: checkpoint_steps.found(found))
         return found
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple`, awaited."""
         async with self._steps.step("get", self._steps.around(config), dict) as step:
-            found: CheckpointTuple | None = await self._in_thread(self._get, config)
+            found: CheckpointTuple | None = await self._in_thread(self._get, config, loop_of(config))
             step.finish(lambda: checkpoint_steps.found(found))
         return found
 
-    def _get(self, config: RunnableConfig) -> CheckpointTuple | None:
+    def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
         at, ns, name = address(config)
 
         def steps() -> Steps[Saved | None]:
@@ -245,7 +247,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         saved = self._read(steps, at, name)
         thread_id = config["configurable"]["thread_id"]
         found = None if saved is None else self._coding.tuple(self.serde, saved, thread_id, at, ns)
-        self._rewinding.loaded(config, found, addressed=name is not None)
+        self._rewinding.loaded(config, found, pregel, addressed=name is not None)
         return found
 
     def list(
@@ -269,7 +271,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, the filter is no dictionary, or the limit is no number.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        for page in self._rewinding.listed(config, before, limit, self._listing(config, filter, before, limit).pages()):
+        pages = self._listing(config, filter, before, limit).pages()
+        for page in self._rewinding.listed(config, before, limit, pages, loop_of(config)):
             yield from page
 
     async def alist(
@@ -281,7 +284,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """`list`, awaited."""
-        pages = self._rewinding.listed(config, before, limit, self._listing(config, filter, before, limit).pages())
+        pages = self._listing(config, filter, before, limit).pages()
+        pages = self._rewinding.listed(config, before, limit, pages, loop_of(config))
         while (page := await self._in_thread(next, pages, None)) is not None:
             for found in page:
                 yield found
@@ -325,7 +329,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             channels: The names of the channels.
         """
         at, ns, name = address(config)
-        wanted = tuple(dict.fromkeys(text_of(each, "channel") for each in listed(channels, "channel")))
+        wanted = tuple(
+            dict.fromkeys(text_of(channel, "channel", empty=True) for channel in listed(channels, "channel"))
+        )
         if not wanted:
             return {}
         led = self._read(lambda: log.delta_history(at, ns, name, wanted, self._coding.prototypes.take), at, name)
@@ -507,9 +513,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             run_ids: The ids, as the checkpoints' metadata tell them ("run_id").
 
         Raises:
-            InvalidInput: They are no list.
+            InvalidInput: They are no list of ids.
         """
-        runs, (low, high) = [str(run) for run in listed(run_ids, "run")], range_of(resolve(None))
+        runs, (low, high) = [id_of(run, "run") for run in listed(run_ids, "run")], range_of(resolve(None))
         with self._steps.step("delete", None, lambda: {"run_ids": runs}) as step:
             removed = self._change(lambda: memories.delete_for_runs(runs, low, high), "delete_for_runs", run_ids=runs)
             step.finish(lambda: {"checkpoints": removed})
@@ -576,7 +582,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     def _pruning(self, thread_ids: Sequence[str], strategy: str, removed: Removed) -> Sequence[Callable[[], bool]]:
         """What a pruning does, in functions that say whether they must be called again."""
-        if not isinstance(strategy, str) or strategy not in {"keep_latest", "delete"}:
+        if strategy not in ("keep_latest", "delete"):
             raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
         low, high = range_of(resolve(None))
         jobs: Jobs = []
@@ -613,11 +619,18 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """
         at, ns, parent = address(config)
         check_checkpoint(checkpoint, metadata, new_versions)
-        told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
+        try:
+            told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
+        except (AttributeError, TypeError) as error:
+            raise InvalidInput(
+                "The metadata of a checkpoint and of its config are dictionaries whose keys are texts, not "
+                f"{safe_repr(metadata)} and {safe_repr(config.get('metadata'))}."
+            ) from error
         given = checkpoint["channel_values"]
         values = {text_of(name, "channel"): given[name] for name in new_versions if name in given}
         stored = self._coding.folded(self.serde, at, dict(checkpoint), told, parent, values)
-        rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
+        with storable(at, "checkpoint"):
+            rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
         plan = self._coding.plan(self.serde, at, rows, list(values.items()), listing=True)
         now = self.database.now()
 
@@ -654,7 +667,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         at, ns, name = address(config)
         if name is None:
             raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
-        check_writes(writes)
+        writes = pairs(writes)
         rows: Rows = [
             {
                 "task": text_of(task_id, "task"),
@@ -667,9 +680,15 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         plan = self._coding.plan(self.serde, at, rows, writes, listing=False)
         now = self.database.now()
 
+        run_id = get_checkpoint_metadata(config, {}).get("run_id")
+
+        def finish(thread: Thread) -> Steps[None]:
+            yield from self._rewinding.finish(config, at, thread, writes, task_id)
+
         def steps() -> Steps[tuple[Thread, log.Planned, Shelved]]:
-            done = yield from log.put_writes(at, ns, name, plan, now=now)
-            yield from self._rewinding.finish(config, at, done[0], writes, task_id)
+            done = yield from log.put_writes(
+                at, ns, name, plan, now=now, run_id=None if run_id is None else str(run_id), before=finish
+            )
             yield from self._follow("put_writes", config, writes=writes, task_id=task_id, task_path=task_path)
             return done
 

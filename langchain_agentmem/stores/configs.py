@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
-from langchain_agentmem.namespaces import CONFIG_KEY, config_given, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.namespaces import (
+    CONFIG_KEY,
+    config_given,
+    configurable_of,
+    id_of,
+    namespace_of,
+    path_of,
+    resolve,
+)
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.stores import classes
 from langchain_agentmem.threads.lines import OWN_LINE, ThreadAt
 from langchain_agentmem.threads.recipe import Damaged
+
+PAIR = 2
 
 
 class Ready:
@@ -67,8 +77,7 @@ class readable:  # noqa: N801 - it reads as a function
             which = "newest checkpoint" if name is None else f"checkpoint {safe_repr(name)}"
             raise CheckpointUnreadable(
                 f"The {which} of the thread {safe_repr(self._at.name)} cannot be read: it is damaged, or was "
-                "written with "
-                f"another serializer ({type(error).__name__}: {error})."
+                f"written with another serializer ({type(error).__name__}: {error})."
             ) from error
 
 
@@ -106,7 +115,7 @@ def address(config: RunnableConfig, *, whole_thread: bool = False) -> tuple[Thre
     Raises:
         InvalidInput: It names no thread, or something that cannot be an id.
     """
-    configurable = (config_given(config) or {}).get("configurable") or {}
+    configurable = configurable_of(config_given(config))
     if "thread_id" not in configurable:
         raise InvalidInput('A checkpointer needs config["configurable"]["thread_id"].')
     at = ThreadAt(path_of(resolve(None, config)), id_of(configurable["thread_id"], "thread"))
@@ -143,17 +152,6 @@ def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
             raise InvalidInput(f"A checkpoint has a dictionary of {what}, not {safe_repr(checkpoint.get(what))}.")
 
 
-def check_writes(writes: Any) -> None:
-    """Check what a task is said to have written.
-
-    Raises:
-        InvalidInput: It is no list of pairs.
-    """
-    pairs = isinstance(writes, Sequence) and not isinstance(writes, str | bytes)  # LangGraph gives a deque
-    if not pairs or not all(isinstance(each, list | tuple) and len(each) == _PAIR for each in writes):
-        raise InvalidInput(f"writes must be a list of pairs, [(channel, value)], not {safe_repr(writes)}.")
-
-
 def listed(values: Any, what: str) -> list[Any]:
     """Check that several of something are given.
 
@@ -163,6 +161,19 @@ def listed(values: Any, what: str) -> list[Any]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidInput(f"Give a list of {what}s, not {safe_repr(values)}.")
     return list(values)
+
+
+def pairs(writes: Any) -> list[tuple[Any, Any]]:
+    """Check what a task wrote.
+
+    Raises:
+        InvalidInput: It is no list of channels with values.
+    """
+    given = listed(writes, "write")
+    for each in given:
+        if not isinstance(each, tuple | list) or len(each) != PAIR:
+            raise InvalidInput(f"writes must be pairs of a channel and a value, not {safe_repr(each)}.")
+    return given
 
 
 def config_of(thread_id: Any, path: str, ns: str, name: str) -> RunnableConfig:

@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.items.filters import under
-from langchain_agentmem.namespaces import config_given, range_of, resolve
+from langchain_agentmem.namespaces import config_given, configurable_of, range_of, resolve
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.stores.checkpoint_steps import CheckpointStep
@@ -68,12 +68,12 @@ class Listing:
         self._serde = serde
         self._follow = follow
         self._step = step
-        at, ns, name = address(config, whole_thread=True) if config else (None, None, None)
+        at, ns, name = (None, None, None) if config is None else address(config, whole_thread=True)
         self._at, self._ns, self._name = at, ns, name
-        self._given = config["configurable"]["thread_id"] if config else None
+        self._given = None if config is None else config["configurable"]["thread_id"]
         self._low, self._high = range_of(resolve(None, config))
         self._wanted = wanted or {}
-        self._before = ((config_given(before) or {}).get("configurable") or {}).get("checkpoint_id")
+        self._before = configurable_of(config_given(before)).get("checkpoint_id")
         if not isinstance(self._wanted, Mapping):
             raise InvalidInput(f"filter must be a dictionary, not {safe_repr(wanted)}.")
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):

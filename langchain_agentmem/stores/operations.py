@@ -81,7 +81,7 @@ class Batch:
         self._changes: dict[Place, Draft | None] = {}
         self._ops: list[Op] = []
         if not isinstance(ops, Iterable):
-            raise InvalidInput(f"A batch is of several operations, not {safe_repr(ops)}.")
+            raise InvalidInput(f"Give a list of operations, not {safe_repr(ops)}.")
         for number, op in enumerate(ops):
             self._add(number, op)
             self._ops.append(op)
@@ -169,13 +169,13 @@ class Batch:
 
     def _add(self, number: int, op: Op) -> None:
         if isinstance(op, GetOp):
-            self._gets[number] = (Place(_path(op.namespace), key_of(op.key)), self._refresh(op.refresh_ttl))
+            self._gets[number] = (Place(path_of_items(op.namespace), key_of(op.key)), self._refresh(op.refresh_ttl))
         elif isinstance(op, SearchOp):
             self._searches[number] = (_look(op), self._refresh(op.refresh_ttl))
         elif isinstance(op, ListNamespacesOp):
             self._lists[number] = (op, *_listed(op))
         elif isinstance(op, PutOp):
-            place = Place(_path(op.namespace), key_of(op.key))
+            place = Place(path_of_items(op.namespace), key_of(op.key))
             self._changes[place] = None if op.value is None else self._draft(op)
         else:
             raise InvalidInput(f"Unknown operation {safe_repr(op)}: give GetOp, SearchOp, PutOp or ListNamespacesOp.")
@@ -184,8 +184,7 @@ class Batch:
         return self._ttl.get("refresh_on_read", True) if given is None else bool(given)
 
     def _draft(self, op: PutOp) -> Draft:
-        if not op.namespace:
-            raise InvalidNamespace("An item cannot be in the empty namespace (): give it a label, as in ('users',).")
+        check_writable(op.namespace)
         value = written(op.value)  # type: ignore[arg-type]  # a deletion has no draft
         ttl = ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, NotProvided) else op.ttl)
         if op.index is False:
@@ -227,8 +226,16 @@ def _texts(value: dict[str, Any], fields: Fields) -> Fields:
     return tuple(text for text in found if text.strip())
 
 
-def _path(namespace: Any) -> str:
-    return _checked_path(namespace) if isinstance(namespace, tuple) else _newly_checked_path(namespace)
+def path_of_items(namespace: Any) -> str:
+    """The path of a namespace in which items can be.
+
+    Raises:
+        InvalidNamespace: There can be none.
+    """
+    try:
+        return _checked_path(namespace)
+    except TypeError:  # a list, or what is no label: neither can be looked up
+        return _newly_checked_path(namespace)
 
 
 def _newly_checked_path(namespace: Any) -> str:
@@ -238,12 +245,25 @@ def _newly_checked_path(namespace: Any) -> str:
     return path
 
 
+def check_writable(namespace: Any) -> None:
+    """Check that items can be put in a namespace.
+
+    Raises:
+        InvalidNamespace: They cannot.
+    """
+    path_of_items(namespace)
+    if not namespace or namespace[0] == "langgraph":
+        raise InvalidNamespace(
+            f"An item cannot be in {safe_repr(namespace)}: a namespace has a label, and its first is not 'langgraph'."
+        )
+
+
 _checked_path = lru_cache(1024)(_newly_checked_path)
 _namespace_of = lru_cache(1024)(namespace_of)
 
 
 def _look(op: SearchOp) -> Look:
-    _path(op.namespace_prefix)
+    path_of_items(op.namespace_prefix)
     if op.query is not None and not isinstance(op.query, str):
         raise InvalidInput(f"A query is text, not {type(op.query).__name__}.")
     limit, offset = _number("limit", op.limit), _number("offset", op.offset)
@@ -257,8 +277,10 @@ def _listed(op: ListNamespacesOp) -> tuple[str, str]:
     if op.max_depth is not None and _number("max_depth", op.max_depth) == 0:
         raise InvalidInput("max_depth must be at least 1.")
     low, high = range_of(())
+    if op.match_conditions is not None and not isinstance(op.match_conditions, Iterable):
+        raise InvalidInput(f"match_conditions must be a tuple, not {safe_repr(op.match_conditions)}.")
     for condition in op.match_conditions or ():
-        if not isinstance(condition, MatchCondition) or condition.match_type not in {"prefix", "suffix"}:
+        if not isinstance(condition, MatchCondition) or condition.match_type not in ("prefix", "suffix"):
             raise InvalidInput(f"Unsupported match {safe_repr(condition)}: match_type is 'prefix' or 'suffix'.")
         with _namespaces():
             path_of(condition.path)

@@ -36,8 +36,15 @@ class Rewinding:
         self._database = database
         watch(database.runs)
 
-    def loaded(self, config: RunnableConfig, found: CheckpointTuple | None, *, addressed: bool) -> None:
-        """A checkpoint was read, perhaps by a loop that begins with it."""
+    def loaded(self, config: RunnableConfig, found: CheckpointTuple | None, pregel: Any, *, addressed: bool) -> None:
+        """A checkpoint was read, perhaps by a loop that begins with it.
+
+        Args:
+            config: The config of the call.
+            found: The checkpoint.
+            pregel: LangGraph's loop, if one is calling.
+            addressed: Whether a certain checkpoint was asked for.
+        """
         at, ns, _ = address(config)
         begun = self._database.runs.loaded(
             config["configurable"],
@@ -47,10 +54,13 @@ class Rewinding:
             {} if found is None else found.metadata,
             {} if found is None else found.checkpoint["channel_versions"],
             addressed=addressed,
+            home=at if found is None else address(found.config)[0],
+            results=_results(found),
+            pregel=pregel,
         )
         if begun is not None:
             run, loop, task = begun
-            self._database.engine.read(lambda: sealing.carry(self._database.runs, run, at, loop, task))
+            self._database.engine.read(lambda: sealing.carry(self._database.runs, run, loop, task))
         if not ns and found is not None and not addressed:  # LangGraph looks whether it was told to begin earlier
             earlier = self._database.runs.went_back(config["configurable"], at)
             if earlier is not None:
@@ -62,24 +72,26 @@ class Rewinding:
         before: RunnableConfig | None,
         limit: int | None,
         pages: Iterator[Sequence[CheckpointTuple]],
+        pregel: Any,
     ) -> Iterator[Sequence[CheckpointTuple]]:
         """What a listing gives, which may be a replayed subgraph's way to find the checkpoint that it begins with."""
         if config and before and limit == 1 and config["configurable"].get("__pregel_runtime"):
             page = next(pages, [])
-            self.loaded(config, page[0] if page else None, addressed=True)
+            self.loaded(config, page[0] if page else None, pregel, addressed=True)
             yield page
         yield from pages
 
     def finish(
         self, config: Mapping[str, Any], at: ThreadAt, thread: Thread, writes: Sequence[tuple[str, Any]], task_id: str
     ) -> Steps[None]:
-        """A task has handed in what it wrote."""
+        """A task is handing in what it wrote."""
         configurable = config["configurable"]
         yield from sealing.finish(
             self._database.runs,
             configurable,
             at,
             thread.id,
+            thread.line or 0,
             configurable.get("checkpoint_ns") or "",
             writes,
             task_id,
@@ -178,3 +190,9 @@ class Rewinding:
         """Old checkpoints may have been removed: what only they showed goes, now and then."""
         if not ns and metadata.get("step", -1) % SWEEP_EVERY == 0:
             yield from whole.sweep(thread.id, thread.place.shelf, self._database.now())
+
+
+def _results(found: CheckpointTuple | None) -> frozenset[str]:
+    """The tasks whose results were stored with a checkpoint."""
+    writes = found.pending_writes if found is not None else None
+    return frozenset(task for task, channel, _ in writes or () if sealing.is_result((channel,)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
-from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig, ensure_embeddings
+from langgraph.store.base import IndexConfig, Op, Result, TTLConfig, ensure_embeddings
 
 from langchain_agentmem.apart import aside
 from langchain_agentmem.database import Database, database_of
@@ -17,11 +17,12 @@ from langchain_agentmem.items.values import ttl_of
 from langchain_agentmem.retrieval.search import inquiry
 from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.stores import telling
+from langchain_agentmem.stores.checked import CheckedStore
 from langchain_agentmem.stores.operations import Batch, Fields, checked_fields
 from langchain_agentmem.tracing import RunType, Step
 
 
-class ItemStore(BaseStore):
+class ItemStore(CheckedStore):
     """A store of items.
 
     Args:
@@ -127,7 +128,7 @@ def _index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
     if dims is not None and (isinstance(dims, bool) or not isinstance(dims, int) or dims < 1):
         raise InvalidInput(f"index['dims'] must be a positive whole number, not {safe_repr(dims)}.")
     fields = checked_fields("index['fields']", index.get("fields") or index.get("text_fields") or ["$"])
-    config = IndexConfig(**{**index, "fields": list(fields or ("$",))})  # type: ignore[typeddict-item]
+    config: IndexConfig = {**index, "fields": list(fields or ("$",))}  # type: ignore[typeddict-item]
     return config, fields
 
 

@@ -43,7 +43,7 @@ def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[BaseCheck
     """
     serde = JsonPlusSerializer(allowed_msgpack_modules=[_class_named(name) for name in allow] or None)
     postgres = is_postgres(name_of(source))
-    name = _address_of(source) if postgres else safe_repr(source)
+    name = f"the PostgreSQL database {safe_repr(_address_of(source))}" if postgres else safe_repr(source)
     with contextlib.ExitStack() as stack, _refusals() as refused:
         with _told(name):  # it fails here rather than when something was made of it
             saver = stack.enter_context(_postgres(source, serde) if postgres else _sqlite(source, serde))
@@ -88,8 +88,8 @@ class _Source(BaseCheckpointSaver[Any]):
                     thread, classes = each.config["configurable"]["thread_id"], sorted(self._refused)
                     raise InvalidInput(
                         f"The thread {safe_repr(thread)} holds objects of the class {classes[0]}, which would "
-                        "come as plain "
-                        f"data. If you trust what the database says, add: --allow {' --allow '.join(classes)}"
+                        "come as plain data. If you trust what the database says, add: --allow "
+                        f"{' --allow '.join(classes)}"
                     )
                 yield each
 
@@ -155,8 +155,7 @@ def _class_named(name: str) -> tuple[str, str]:
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInput(
             f"There is no class {safe_repr(name)} to allow: give it as module.Class, where Python finds it, "
-            "with PYTHONPATH for "
-            f"instance ({error})."
+            f"with PYTHONPATH for instance ({error})."
         ) from error
     return module, last
 

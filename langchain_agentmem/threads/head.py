@@ -29,7 +29,7 @@ def next_version(current: str | float | None) -> str:
         current: The version before, as this or another saver made it; None for the first.
 
     Raises:
-        InvalidInput: It is a text that no number with as many digits can follow.
+        InvalidInput: It is neither text nor number, or a text that no number with as many digits can follow.
     """
     distinct = secrets.token_urlsafe(_DISTINCT_BYTES)
     if not isinstance(current, str):

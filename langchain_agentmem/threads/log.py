@@ -184,7 +184,15 @@ def put(
 
 
 def put_writes(
-    at: ThreadAt, ns: str, checkpoint: str, plan: Plan, *, now: int, exact: bool = False
+    at: ThreadAt,
+    ns: str,
+    checkpoint: str,
+    plan: Plan,
+    *,
+    now: int,
+    run_id: str | None = None,
+    exact: bool = False,
+    before: Callable[[Thread], Steps[None]] | None = None,
 ) -> Steps[tuple[Thread, Planned, Shelved]]:
     """Store what a task wrote towards the next checkpoint.
 
@@ -194,7 +202,9 @@ def put_writes(
         checkpoint: The id of the checkpoint, which may not be there yet.
         plan: The values, as rows with "task", "place", "path" and "channel".
         now: When.
+        run_id: The run that the task belongs to, if it has an id.
         exact: The empty path stands for the root.
+        before: Takes steps before that is stored, while what other runs stored of the task can be told from it.
 
     Returns:
         As `put`.
@@ -203,12 +213,15 @@ def put_writes(
     thread, line = yield from _line(at, ns, now, exact=exact)
     planned, shelved = yield from _shelved(thread.place, plan, held)
     rows = [
-        {"line": line, "checkpoint": checkpoint, **row, "recipe": each}
+        {"line": line, "checkpoint": checkpoint, "run_id": run_id, **row, "recipe": each}
         for row, each in zip(planned.rows, shelved.recipes, strict=True)
     ]
+    thread = thread._replace(line=line)
+    if before is not None:
+        yield from before(thread)
     if rows:
         yield query.insert_write.many(rows)
-    return thread._replace(line=line), planned, shelved
+    return thread, planned, shelved
 
 
 def get(at: ThreadAt, ns: str, name: str | None, recall: Recall = nothing_known) -> Steps[Saved | None]:

@@ -120,7 +120,8 @@ def _part(record: Record) -> Part:
 _FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "value": {"ns": str, "channel": str, "version": str, "recipe": bytes},
     "write": {
-        "ns": str, "checkpoint": str, "task": str, "place": int, "path": str, "channel": str, "recipe": bytes,
+        "ns": str, "checkpoint": str, "task": str, "place": int, "path": str, "channel": str,
+        "run_id": (str, type(None)), "recipe": bytes,
     },
     "checkpoint": {
         "ns": str, "name": str, "parent": (str, type(None)), "run_id": (str, type(None)), "versions": str,
@@ -131,6 +132,7 @@ _FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
 
 def _row(record: Record) -> dict[str, Any]:
     fields = _FIELDS[record["record"]]
+    record = {"run_id": None, **record}  # older exports do not tell whose a write was
     row = {name: record[name] for name in fields}
     if "versions" in row:
         row["versions"] = written(row["versions"])

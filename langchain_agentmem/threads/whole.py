@@ -97,20 +97,29 @@ def delete(low: str, high: str, name: str | None) -> Steps[list[Deleted]]:
 def delete_for_runs(runs: Iterable[str], low: str, high: str) -> Steps[int]:
     """Remove the checkpoints that some runs made, with what was written towards the next ones.
 
+    What these runs wrote towards the checkpoints of others goes too, or their next runs would take it for their own.
+
     Args:
         runs: The runs' ids.
         low: The first namespace path.
         high: Path after the last.
 
     Returns:
-        How many were removed.
+        How many checkpoints were removed.
     """
-    rows = yield query.checkpoints_of_runs(runs=json.dumps(sorted(set(runs))), low=low, high=high)
-    for shelf in sorted({row["shelf_id"] for row in rows}):
+    wanted = {"runs": json.dumps(sorted(set(runs))), "low": low, "high": high}
+    rows = yield query.checkpoints_of_runs(**wanted)
+    writes = yield query.writes_of_runs(**wanted)
+    emptied = sorted({row["shelf_id"] for row in (*rows, *writes)})
+    for shelf in emptied:
         yield query.clear_litter(shelf=shelf)
     for row in rows:
         yield from _remove(row["line_id"], [row["name"]])
-    for shelf in sorted({row["shelf_id"] for row in rows}):
+    for row in writes:
+        yield query.delete_writes_of_run(
+            line=row["line_id"], checkpoint=row["checkpoint"], task=row["task"], run_id=row["run_id"]
+        )
+    for shelf in emptied:
         yield from shelves.sweep(shelf)
     return len(rows)
 
@@ -235,8 +244,7 @@ def _refuse_others(thread: Thread, ours: _Rows, target: Thread, theirs: _Rows) -
         if mine != other:
             raise InvalidInput(
                 f"The channel {safe_repr(version[0])} has another value under the same version in the other "
-                "thread: copy "
-                "the thread to an id that is free."
+                "thread: copy the thread to an id that is free."
             )
 
 
@@ -253,7 +261,7 @@ def _insert(rows: Sequence[dict[str, Any]]) -> Steps[None]:
     if values := [row for row in rows if "version" in row]:
         yield query.insert_value.many(values)
     if writes := [row for row in rows if "task" in row]:
-        yield query.insert_write.many(writes)
+        yield query.insert_write.many([{"run_id": None, **row} for row in writes])
     if checkpoints := [row for row in rows if "head" in row]:
         yield query.insert_checkpoint.many([{"now": row.pop("created_at"), **row} for row in map(dict, checkpoints)])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import sqlite3
+import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -170,6 +171,7 @@ def _fts5(
         )
         return [name for (name,) in found]
 
+    weakref.finalize(search, connection.close)  # else Python 3.13 warns, in whatever then happens to run
     return search
 
 

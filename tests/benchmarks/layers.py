@@ -5,6 +5,8 @@
 - fork: the median time of a fork of a branch with 10 events, and of one with `--rows` events.
 - levels: reading core memory of 100 keys that were set on one branch, and on 100 branches that were forked one from
   the other, a key on each; and appending an event there.
+- reads: the newest 20 events, all events, the newest 20 records and core memory, of one branch on which 300 of each
+  were written, and through 300 branches forked one from the other, with one of each.
 - versions: reading core memory of 20 keys that were set once, and of 20 keys of which 1,000 old versions are still
   there because a fork shows each of them; and the same at a fork in the middle.
 """
@@ -30,6 +32,8 @@ from langchain_agentmem.storage import Steps
 
 FEW = 10
 LEVELS = 100
+FORKS = 300
+NEWEST = 20
 KEYS = 20
 VERSIONS = 1_000
 ROUNDS = 200
@@ -92,6 +96,29 @@ def levels(memory: AgentMemory) -> None:
     )
 
 
+def reads(memory: AgentMemory) -> None:
+    straight = LayeredMemory(memory, "straight", settings=SETTINGS)
+    forked = LayeredMemory(memory, "forked", settings=SETTINGS)
+    for number in range(FORKS):
+        if number:
+            forked = forked.fork(f"forked {number}")
+        for layers in (straight, forked):
+            layers.core.set(f"key {number}", "value")
+            layers.recall.append("note", f"it happened {number}")
+            layers.archival.write(f"It is known {number}.")
+    assert len(forked.ancestors()) == FORKS
+    assert [each.content for each in straight.recall.recent(limit=NEWEST)] == [
+        each.content for each in forked.recall.recent(limit=NEWEST)
+    ]
+    for name, read in {
+        f"the newest {NEWEST} events": lambda layers: layers.recall.recent(limit=NEWEST),
+        "all events": lambda layers: layers.recall.recent(limit=None),
+        f"the newest {NEWEST} records": lambda layers: layers.archival.all(limit=NEWEST),
+        "core": lambda layers: layers.core.get(),
+    }.items():
+        compared(f"{name} through 1 and {FORKS} levels", partial(read, straight), partial(read, forked))
+
+
 def versions(memory: AgentMemory) -> None:
     new = LayeredMemory(memory, "new", settings=SETTINGS)
     old = LayeredMemory(memory, "old", settings=SETTINGS)
@@ -114,6 +141,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, AgentMemory(given.url or Path(folder) / "layers.db") as memory:
         levels(memory)
+        reads(memory)
         versions(memory)
         forks(memory, given.rows)
 

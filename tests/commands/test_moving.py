@@ -131,7 +131,7 @@ class TestBackupAndRestore:
         assert "is damaged, and was not restored" in refused(agentmem("restore", copy, target, "--force"), 3)
         with AgentMemory(target) as memory:
             assert len(memory.conversation("precious")) == 1
-        with pytest.raises(InvalidInput, match="not to 5"):
+        with pytest.raises(InvalidInput, match="not 5"):
             AgentMemory.restore(copy, 5)  # type: ignore[arg-type]
         export = tmp_path / "export"
         fine(agentmem("export", str(export), "--database", database))

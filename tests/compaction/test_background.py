@@ -547,7 +547,7 @@ class TestTurning:
 
         def watch(notify):
             watched.set()
-            assert may_go_on.wait(10)
+            assert may_go_on.wait(120)
             left.append(notify)
             return left.clear
 
@@ -555,12 +555,12 @@ class TestTurning:
         compactor = ContextCompactor(session, "Planner")
         starts = threading.Thread(target=compactor.start)
         starts.start()
-        assert watched.wait(10)
+        assert watched.wait(120)
         stops = threading.Thread(target=compactor.stop)
         stops.start()
         stops.join(0.05)
         may_go_on.set()
-        starts.join(10)
-        stops.join(10)
+        starts.join(120)
+        stops.join(120)
         assert left == []
-        assert compactor.wait(10)
+        assert compactor.wait(120)

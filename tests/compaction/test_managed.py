@@ -44,7 +44,7 @@ class TestTwoViews:
         assert len(shown) < 30
         assert chat.get_cache_stats()["context_tokens"] <= 600
         raw = chat.get_raw_messages()
-        assert len(raw) == len(chat.messages) == 60
+        assert len(raw) == len(chat.raw_messages) == 60
         assert texts(raw)[0].startswith("question-000")
         assert shown[0]["content"] == raw[0]["content"], "the first instruction is pinned"
         assert shown[-1]["content"] == raw[-1]["content"]
@@ -411,7 +411,7 @@ class TestAsync:
         shown = await chat.aget_message_dicts()
         assert shown == chat.get_messages()
         assert [each.content for each in await chat.aget_context()] == texts(shown)
-        assert len(await chat.aget_raw_messages()) == len(await chat.aget_messages()) == 40
+        assert len(await chat.aget_raw_messages()) == len(await chat.araw_messages()) == 40
         assert any(summary_in(each) for each in await chat.aget_context())
         assert await chat.acompact_if_needed() is False
         assert await chat.acompact_for_payload_error() is True

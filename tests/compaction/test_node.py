@@ -474,7 +474,7 @@ class TestFailures:
             token_counter="estimate",
             active_context=ActiveContextPolicyConfig(summarization=SummarizationConfig(timeout=0.05)),
         )
-        context = memory.compaction(lambda messages: release.wait(20), config).invoke(talk(30), at())
+        context = memory.compaction(lambda messages: release.wait(120), config).invoke(talk(30), at())
         release.set()
         [summary] = [found for message in context if (found := summary_in(message))]
         assert summary.provisional

@@ -84,6 +84,13 @@ class TestInMemoryStoreWithVectors(IndexedStoreContract):
         return lambda index: InMemoryStore(index=index)
 
 
+# From Python 3.12 on, sqlite3 says so whenever it is given a time, and this store gives it times.
+tells_sqlite3_times = pytest.mark.filterwarnings(
+    "ignore:The default datetime adapter is deprecated:DeprecationWarning:langgraph.store.sqlite.base"
+)
+
+
+@tells_sqlite3_times
 class TestSqliteStore(StoreContract):
     """LangGraph's store on SQLite. Its `abatch` is not implemented; `AsyncSqliteStore` has no synchronous methods."""
 
@@ -117,6 +124,7 @@ class TestSqliteStore(StoreContract):
 OVER = "items whose time is over are read until somebody sweeps"
 
 
+@tells_sqlite3_times
 class TestSqliteStoreWithExpiry(ExpiringStoreContract):
     """The same with a time to live. Its clock is the database's, so time passes by setting back what is stored."""
 

@@ -583,11 +583,11 @@ class TestImages:
         path.write_bytes(JPEG + b"longer")
         assert contents(chat) != first
 
-    async def test_a_missing_file_is_named(self, chat, do, tmp_path: Path):
+    async def test_a_missing_file_is_named_in_its_place(self, chat, do, tmp_path: Path):
         await do(chat, "add", role="user", content="See", images=[str(tmp_path / "gone.png")])
-        with pytest.raises(MessageError, match=r"gone\.png"):
-            await do(chat, "retrieve_all")
-        assert [message.text for message in await do(chat, "messages")] == ["See"]
+        shown = [{"type": "text", "text": "See"}, {"type": "text", "text": "[The image 'gone.png' cannot be shown.]"}]
+        assert [message["content"] for message in await do(chat, "retrieve_all")] == [shown]
+        assert [message.content for message in await do(chat, "messages")] == [shown]
 
 
 class TestNamespaces:

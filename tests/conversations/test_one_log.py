@@ -193,12 +193,12 @@ class TestWaiting:
                 yield query.lock_branch(path="", kind="conversation", name="c")
                 yield query.create_namespace(path="held\x1f")
                 began.set()
-                end.wait(30)
+                end.wait(120)
 
             writer = threading.Thread(target=other.database.engine.write, args=[slow])
             writer.start()
             try:
-                assert began.wait(30)
+                assert began.wait(120)
                 chat = memory.conversation("c", description="Be kind.")
                 assert [message.content for message in chat.messages] == ["Be kind.", "hello"]
             finally:
@@ -243,12 +243,6 @@ class TestOddMessages:
         with pytest.raises(MessageError, match="remove_by_id"):
             chat.add_messages([HumanMessage("hello"), RemoveMessage(id="m")])
         assert chat.messages == []
-
-    def test_a_missing_image_is_reported_with_its_message(self, memory, tmp_path):
-        chat = memory.conversation("c")
-        message_id = chat.add(role="user", content="look", images=[str(tmp_path / "gone.png")])
-        with pytest.raises(MessageError, match=message_id):
-            chat.retrieve_all()
 
     def test_calls_are_given_to_a_provider_once(self, memory):
         chat = memory.conversation("c")

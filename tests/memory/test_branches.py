@@ -129,6 +129,31 @@ class TestForking:
         assert len(layers.core.get()) == 100
         assert len(layers.ancestors()) == 101
 
+    @pytest.mark.parametrize("url", [":memory:"])
+    def test_the_newest_of_a_hundred_levels_cost_less_than_everything_on_them(self, memory):
+        """Counted are the instructions of SQLite's virtual machine, of which each run takes as many."""
+        layers = LayeredMemory(memory, "straight", settings=SETTINGS)
+        for number in range(100):
+            layers = layers.fork(f"fork {number}")
+            layers.recall.append("note", f"event {number}")
+            layers.archival.write(f"record {number}")
+
+        def cost(read):
+            counted = []
+            connection = memory.database.engine._writer  # which reads, too, in a database in memory
+            connection.set_progress_handler(lambda: counted.append(1), 10)
+            found = read()
+            connection.set_progress_handler(None, 10)
+            return len(counted), found
+
+        for newest, everything in (
+            (lambda: layers.recall.recent(limit=20), lambda: layers.recall.recent(limit=None)),
+            (lambda: layers.archival.all(limit=20), layers.archival.all),
+        ):
+            (few, found), (many, whole) = cost(newest), cost(everything)
+            assert found == whole[-20:]
+            assert few < many
+
     def test_what_a_fork_still_shows_is_kept_and_what_nobody_shows_is_not(self, main, memory, raw):
         main.core.set("k", "first")
         main.core.set("k", "second")

@@ -176,7 +176,7 @@ class TestWithAModel:
     def test_in_the_background_nobody_waits_for_it(self, memory):
         layers = summarizing(memory, later=True)
         happen(layers, 7, length=70)
-        assert LATER.wait(30)
+        assert LATER.wait(120)
         assert len(layers.recall.recent(None)) == 4
         assert layers.archival.all()[0].content == "They went well."
 

@@ -40,7 +40,7 @@ class Choosy(Embeddings):
     def embed_query(self, text):
         self.asked.append(text)
         self.began.set()
-        assert self.go_on.wait(30)
+        assert self.go_on.wait(120)
         return WORDS.embed_query(text)
 
 
@@ -113,7 +113,7 @@ def slowly(operation):
     def run():
         value = yield from operation()
         going.set()
-        assert go_on.wait(30)
+        assert go_on.wait(120)
         return value
 
     return run, going, go_on
@@ -166,8 +166,8 @@ class TestWaiting:
         embeddings.go_on.clear()
         searches = [asyncio.create_task(memory.asearch("feline")) for _ in range(READER_THREADS)]
         searches += [asyncio.create_task(memory.store.asearch(("a",), query="feline")) for _ in range(READER_THREADS)]
-        await asyncio.to_thread(embeddings.began.wait, 30)
-        assert (await asyncio.wait_for(memory.store.aget(("a",), "1"), 20)).value == {"text": "cat"}
+        await asyncio.to_thread(embeddings.began.wait, 120)
+        assert (await asyncio.wait_for(memory.store.aget(("a",), "1"), 120)).value == {"text": "cat"}
         embeddings.go_on.set()
         assert all(await asyncio.gather(*searches))
 
@@ -178,12 +178,12 @@ class TestWaiting:
         class Slow(Choosy):
             def embed_documents(self, texts):
                 going.set()
-                assert go_on.wait(30)
+                assert go_on.wait(120)
                 return super().embed_documents(texts)
 
         memory = opened(Slow())
         said(memory, "My cat sleeps.")
-        assert going.wait(30)
+        assert going.wait(120)
         assert found(memory, "cat") == ["My cat sleeps."]
         assert found(memory, "feline") == []
         go_on.set()
@@ -218,7 +218,7 @@ class TestWaiting:
         with memory.database.worker._lanes[embedding.KIND]._news, memory.database.worker._leases._taking:
             child = multiprocessing.get_context("fork").Process(target=_settle_in_child, args=(memory,))
             child.start()
-            child.join(30)
+            child.join(120)
             assert child.exitcode == 0
         assert found(memory, "feline", limit=1) == ["My cat sleeps."]
 
@@ -229,7 +229,7 @@ class TestWaiting:
         assert found(memory, "feline") == ["My cat sleeps."]
         assert {thread.name for thread in set(threading.enumerate()) - before} >= {"agentmem-embed", "agentmem-await"}
         memory.close()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while set(threading.enumerate()) - before and time.monotonic() < deadline:
             time.sleep(0.01)
         assert set(threading.enumerate()) - before == set()
@@ -257,7 +257,7 @@ class TestTogether:
         vector = vectors.packed(WORDS.embed_query("cat"), DIMS)
         late, going, go_on = slowly(lambda: vectors.keep({first: [vector]}))
         threads = [in_thread(lambda: memory.database.engine.write(late))]
-        assert going.wait(30)
+        assert going.wait(120)
         threads.append(in_thread(lambda: other.database.engine.write(lambda: vectors.keep({second: [vector]}))))
         threads[1].join(0.5)
         found(memory, "feline")
@@ -281,7 +281,7 @@ class TestTogether:
             writing = in_thread(lambda: said(plain, "My cat sleeps."))
             while not events:
                 time.sleep(0.01)
-            assert events[0].wait(30)
+            assert events[0].wait(120)
             memories = []
             opening = in_thread(lambda: memories.append(opened()))
             opening.join(0.5)
@@ -295,7 +295,7 @@ class TestTogether:
         with AgentMemory(url) as one, AgentMemory(url) as other:
             late, going, go_on = slowly(lambda: vectors.want(3))
             thread = in_thread(lambda: one.database.engine.write(late))
-            assert going.wait(30)
+            assert going.wait(120)
             refused = []
 
             def want_another():
@@ -349,11 +349,11 @@ class TestTogether:
         class Slow(Choosy):
             def embed_documents(self, texts):
                 going.set()
-                assert go_on.wait(30)
+                assert go_on.wait(120)
                 return super().embed_documents(texts)
 
         said(opened(Slow()), "My cat sleeps.")
-        assert going.wait(30)
+        assert going.wait(120)
         other = opened(embeddings := Choosy())
         hits = []
         search = in_thread(lambda: hits.extend(found(other, "feline")))
@@ -369,20 +369,20 @@ class TestTogether:
         class Slow(Choosy):
             def embed_documents(self, texts):
                 going.set()
-                assert go_on.wait(30)
+                assert go_on.wait(120)
                 return super().embed_documents(texts)
 
         memory = opened(embeddings := Slow())
         memory.database.embedder.close()
         said(memory, *(f"rain {n}" for n in range(BATCH + 6)))
         settling = in_thread(memory.settle)
-        assert going.wait(30)
+        assert going.wait(120)
         write, lost = memory.database.engine.write, Wanted("", embedding.KIND)
         write(lambda: jobs.remove(*lost[:3]))
         write(lambda: jobs.enqueue(lost, now=jobs.now()))
         taken = write(lambda: jobs.claim(embedding.KIND, "another", now=jobs.now(), lease=3_600.0))
         go_on.set()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while memory.database.worker._leases._held and time.monotonic() < deadline:
             time.sleep(0.01)
         assert [len(texts) for texts in embeddings.documents] == [BATCH]
@@ -401,7 +401,7 @@ class TestTogether:
         monkeypatch.setattr(engine, "write", lambda make: (writes.append(make), write(make))[1])
         for looks in (20, 40):
             writes.clear()  # of one who had looked before the last job was done
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             while len(reads) < looks and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert len(reads) >= looks

@@ -166,7 +166,7 @@ class TestWaiting:
     def test_they_come_in_the_background_and_in_batches(self, opened, embeddings):
         memory = opened()
         memory.conversation("c").add_messages([HumanMessage(f"cat number{n}") for n in range(150)])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while memory.database.engine.read(vectors.count_waiting) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert len(embeddings.texts) == 150
@@ -177,13 +177,13 @@ class TestWaiting:
 
         def slow(texts):
             going.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
             return real(texts)
 
         monkeypatch.setattr(embeddings, "embed_documents", slow)
         memory = opened()
         said(memory, "My cat sleeps.")
-        assert going.wait(30)
+        assert going.wait(120)
         said(memory, "My dog barks.")  # while the first is being embedded
         assert len(memory.conversation("c").messages) == 2
         go_on.set()

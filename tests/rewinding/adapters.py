@@ -37,7 +37,12 @@ class Real:
         await self.memory.layers(config, settings=WHOLE).recall.aappend("note", name)
 
     def remembered(self, config: RunnableConfig) -> list[str]:
-        return [each.content for each in self.memory.layers(config, settings=WHOLE).recall.recent(limit=None)]
+        recall = self.memory.layers(config, settings=WHOLE).recall
+        found = [each.content for each in recall.recent(limit=None)]
+        if "__pregel_task_id" not in config["configurable"]:
+            newest = [each.content for each in recall.recent(limit=3)]
+            assert newest == found[-3:], f"the newest are {newest}, and all are {found}"
+        return found
 
     async def aremembered(self, config: RunnableConfig) -> list[str]:
         return [each.content for each in await self.memory.layers(config, settings=WHOLE).recall.arecent(limit=None)]

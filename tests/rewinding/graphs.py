@@ -90,7 +90,8 @@ def follow(log: list[str], ops: list[Any], config: Any, look: str) -> Doing:
     world, execution = Now.world, object()
     RUNNING.set((*RUNNING.get(), execution))
     try:
-        return (yield from operate(log, ops, config, look))
+        with world.busy():
+            return (yield from operate(log, ops, config, look))
     except BaseException:
         world.over.add(execution)
         world.failed_calls |= any(op[0] in (*CALLS, "task", "tasks") for op in ops)
@@ -119,6 +120,8 @@ def operate(log: list[str], ops: list[Any], config: Any, look: str) -> Doing:  #
                     mine.append(name)
             case ("look",):
                 world.looked(config, f"at operation {number}", [*log, *mine], (yield "remembered", config))
+            case "linger", milliseconds:
+                yield "linger", milliseconds
             case ("ask",):
                 interrupt(f"{own} {number}")
             case "fail", key if key not in world.failed:
@@ -126,6 +129,9 @@ def operate(log: list[str], ops: list[Any], config: Any, look: str) -> Doing:  #
                 raise Broken(key)
             case "flaky", times if attempt <= times:
                 raise Flaky(attempt)
+            case "slip", key if key not in world.failed:  # a resume does not fail again
+                world.failed.add(key)
+                raise Flaky(key)
             case (("task" | "tasks"), several):
                 given = [{"log": [*log, *mine], "ops": each} for each in several]
                 for found in (yield "tasks", given):
@@ -139,6 +145,16 @@ def operate(log: list[str], ops: list[Any], config: Any, look: str) -> Doing:  #
                 at = {"configurable": {"thread_id": thread}}
                 yield "invoke", world.graph("graph apart"), {"plan": plan, "at": {"fresh": 0}}, at
     return mine
+
+
+def result_of(future: Any) -> Any:
+    """What a `@task` gives. A zombie may have called it when its run was over: then it never ends, and is given up."""
+    while True:
+        try:
+            return future.result(timeout=0.05)
+        except TimeoutError:
+            if Now.world.over & set(RUNNING.get()):
+                raise Broken from None
 
 
 def done(doing: Doing) -> Any:
@@ -157,9 +173,11 @@ def done(doing: Doing) -> Any:
                 case "remember", config, name:
                     Now.world.adapter.remember(config, name)
                     time.sleep(0.0002)
+                case "linger", milliseconds:
+                    time.sleep(milliseconds / 1000)
                 case "tasks", given:
                     futures = [piece(each) for each in given]
-                    reply = [each.result() for each in futures]
+                    reply = [result_of(each) for each in futures]
                 case "invoke", graph, given, config:
                     reply = graph.invoke(given, config)
         except BaseException as error:  # noqa: BLE001 - it is raised in the generator
@@ -182,6 +200,8 @@ async def adone(doing: Doing) -> Any:
                 case "remember", config, name:
                     await Now.world.adapter.aremember(config, name)
                     await asyncio.sleep(0.0002)
+                case "linger", milliseconds:
+                    await asyncio.sleep(milliseconds / 1000)
                 case "tasks", given:
                     reply = await asyncio.gather(*[apiece(each) for each in given])
                 case "invoke", graph, given, config:
@@ -207,8 +227,14 @@ def step_of(state: dict[str, Any]) -> dict[str, Any]:
     return plan[at] if at < len(plan) else {}
 
 
-def node(part: str, *, moves: bool = False) -> Any:
-    """A node, for `invoke` and for `ainvoke`, that does one part of the plan's current step."""
+def node(part: str, *, moves: bool = False, stubborn: bool = False) -> Any:
+    """A node, for `invoke` and for `ainvoke`, that does one part of the plan's current step.
+
+    Args:
+        part: Which part.
+        moves: Whether it ends the step.
+        stubborn: Whether it waits in a thread of its own where it should be awaited, so that nothing can cancel it.
+    """
 
     def work(state: dict[str, Any], config: RunnableConfig) -> Doing:
         step = state if part == "piece" else step_of(state)
@@ -222,7 +248,7 @@ def node(part: str, *, moves: bool = False) -> Any:
     async def arun(state: dict[str, Any], config: RunnableConfig) -> Any:
         return await adone(work(state, config))
 
-    return RunnableLambda(run, arun)
+    return RunnableLambda(run) if stubborn else RunnableLambda(run, arun)
 
 
 def route(state: dict[str, Any]) -> Any:
@@ -245,13 +271,14 @@ def descend(state: dict[str, Any]) -> dict[str, Any]:
     return {"log": state["log"], "mine": {"fresh": []}, "plan": step_of(state).get("plan", []), "at": {"fresh": 0}}
 
 
-def scripted(inside: Any = None) -> Any:
+def scripted(inside: Any = None, *, stubborn: bool = False) -> Any:
     """Steps that run one node, two at a time, one for each piece, a graph, or one whose failure is handled."""
+    made = functools.partial(node, stubborn=stubborn)
     graph: Any = StateGraph(State, output_schema=Found)
     graph.set_node_defaults(retry_policy=RETRY)
-    graph.add_node("work", node("ops", moves=True)).add_node("join", node("none", moves=True))
-    graph.add_node("left", node("ops")).add_node("right", node("right"))
-    graph.add_node("sent", node("piece")).add_node("risky", node("ops"), error_handler=node("right"))
+    graph.add_node("work", made("ops", moves=True)).add_node("join", made("none", moves=True))
+    graph.add_node("left", made("ops")).add_node("right", made("right"))
+    graph.add_node("sent", made("piece")).add_node("risky", made("ops"), error_handler=made("right"))
     graph.add_edge(["left", "right"], "join").add_edge("sent", "join").add_edge("risky", "join")
     ends = ["work", "left", "right", "sent", "risky", "join", END]
     if inside is not None:
@@ -263,16 +290,16 @@ def scripted(inside: Any = None) -> Any:
 
 
 @functools.cache
-def inner_graph(kind: str) -> Any:
+def inner_graph(kind: str, *, stubborn: bool = False) -> Any:
     """A graph that a node calls: "call", "kept" (which remembers its own state), "off" (which saves nothing)."""
     checkpointer = {"kept": True, "off": False}.get(kind)
-    leaf = None if kind == "leaf" else inner_graph("leaf")
-    return scripted(leaf).compile(checkpointer=checkpointer)
+    leaf = None if kind == "leaf" else inner_graph("leaf", stubborn=stubborn)
+    return scripted(leaf, stubborn=stubborn).compile(checkpointer=checkpointer)
 
 
 @functools.cache
-def graph_builder() -> Any:
-    return scripted(inner_graph("call"))
+def graph_builder(*, stubborn: bool = False) -> Any:
+    return scripted(inner_graph("call", stubborn=stubborn), stubborn=stubborn)
 
 
 def functions(saver: Any) -> tuple[Any, Any]:

@@ -3,6 +3,10 @@
 What LangGraph hides from everybody is left out of the scripts: cache hits run no node, and `update_state(None, END)`
 over `Send` tasks cannot be recognised. One thing is allowed for: a called graph keeps the state its caller passed in,
 though the caller failed or was interrupted, ran again, and what it had remembered was replaced (`excused`).
+
+Nothing more is left out where two run a thread at once, in threads or in processes, or where a zombie goes on: each
+run puts checkpoints of its own, and of what both finished, whoever goes on is given what was handed in first, by
+LangGraph as by memory. What a zombie sees does not matter; which of two processes was first to remember, nobody knows.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
@@ -49,6 +53,8 @@ class Adapter(Protocol):
 
 
 NEVER = 1 << 60
+PATIENCE = 60.0
+"""Seconds that nodes may take that nobody waits for."""
 MOST_EACH = 6
 """Differences of one run that are told."""
 
@@ -63,6 +69,13 @@ class World:
         self.differences: list[str] = []
         self.checks, self.excused, self.outcomes = 0, 0, Counter[str]()
         self.failed_calls = False
+        self.stubborn = False
+        """Whether nodes cannot be cancelled."""
+        self.strangers = False
+        """Whether another process uses a thread at the same time, and remembers what is not known here."""
+        self.running = threading.Condition()
+        self.runs = 0
+        """Executions that go on."""
         self.stopped: set[str] = set()
         """Threads that were stopped in the middle, and have not run since."""
         self.over: set[object] = set()
@@ -80,11 +93,13 @@ class World:
         """Make the graphs on the saver, which is slower from now on."""
         saver = self.adapter.saver
         slow(saver, self)
-        self.built = graph_builder().compile(checkpointer=saver)
+        self.built = [graph_builder(stubborn=each).compile(checkpointer=saver) for each in (False, True)]
         self.functions = functions(saver)
 
     def graph(self, thread: str) -> Any:
-        return self.functions[self.awaited] if is_function(thread) else self.built
+        if is_function(thread):
+            return self.functions[self.awaited and not self.stubborn]
+        return self.built[self.stubborn]
 
     def apart(self, thread: str) -> str:
         name = f"{thread} apart"
@@ -92,6 +107,18 @@ class World:
             if name not in self.threads:
                 self.threads.append(name)
         return name
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """An execution goes on."""
+        with self.running:
+            self.runs += 1
+        try:
+            yield
+        finally:
+            with self.running:
+                self.runs -= 1
+                self.running.notify_all()
 
     # -- what nodes tell ---------------------------------------------------------------------------------------
 
@@ -141,6 +168,8 @@ class World:
             expected: The ids in state.
             got: The ids in memory.
         """
+        if self.strangers:
+            expected, got = ([each for each in names if each in self.spaces] for names in (expected, got))
         wanted = sorted(set(expected))
         got = [each for each in got if each in wanted or not beside(self.spaces[each], space)]
         with self.lock:
@@ -191,6 +220,21 @@ class World:
         """Go on with what another process knows."""
         self.__dict__.update(known)
 
+    def learn_beside(self, known: Sequence[dict[str, Any]]) -> None:
+        """Go on with what several processes know that went on from here at once: which was first, nobody knows."""
+        for each in known:
+            new = {name: [self.moments, NEVER] for name in each["times"].keys() - self.times.keys()}
+            self.times |= new
+            self.spaces |= each["spaces"]
+            self.failed |= each["failed"]
+            self.threads += [name for name in each["threads"] if name not in self.threads]
+            self.failed_calls |= each["failed_calls"]
+            self.outcomes += each["outcomes"]
+            self.differences += each["differences"]
+            self.checks, self.excused = self.checks + each["checks"], self.excused + each["excused"]
+        self.names, self.moments = (max(each[name] for each in known) for name in ("names", "moments"))
+        self.stopped.intersection_update(*(each["stopped"] for each in known))
+
     # -- looking at checkpoints --------------------------------------------------------------------------------
 
     def check(self, threads: Iterable[str], most: int | None = None) -> None:
@@ -223,6 +267,10 @@ class World:
 
     def perform(self, number: int, action: dict[str, Any]) -> None:
         """Do one action of a script, and look at some checkpoints."""
+        self.check(self.do(number, action), 3)
+
+    def do(self, number: int, action: dict[str, Any]) -> list[str]:
+        """Do one action of a script, and give the threads that it may have changed."""
         self.where = f"action {number} ({action['do']})"
         Now.world, self.awaited = self, action["awaited"]
         self.durability, self.delay = action.get("durability", "async"), action.get("delay", 0.0)
@@ -230,30 +278,35 @@ class World:
         if action["do"] == "stop":
             self.stopped.update(threads)
         self.delay = 0.0
-        self.check(threads, 3)
+        return threads
 
-    def act(self, action: dict[str, Any]) -> list[str]:
-        thread = self.label + action["thread"]
+    def thread_of(self, action: dict[str, Any]) -> str | None:
+        """The thread of an action: one in which there is something, unless it begins one."""
+        thread: str = self.label + action["thread"]
         if copies := [each for each in self.threads if action.get("in copy") and each.startswith(f"{thread} copy")]:
             thread = copies[-1]
-        if action["do"] not in ("invoke", "together") and not self.here(thread, 1):
-            thread = f"{self.label}graph 1"
-            if not self.here(thread, 1):
-                self.outcomes["nothing there"] += 1
-                return []
+        if action["do"] in ("invoke", "together") or self.here(thread, 1):
+            return thread
+        thread = f"{self.label}graph 1"
+        return thread if self.here(thread, 1) else None
+
+    def act(self, action: dict[str, Any]) -> list[str]:
+        thread = self.thread_of(action)
+        if thread is None:
+            self.outcomes["nothing there"] += 1
+            return []
         try:
             self.outcomes[getattr(self, action["do"])(thread, action) or action["do"]] += 1
-        except (Broken, Flaky, EmptyInputError, InvalidUpdateError, asyncio.CancelledError) as raised:
-            self.outcomes[type(raised).__name__] += 1
-        except RuntimeError as raised:
-            if "multiple pending interrupts" not in str(raised):
-                self.unexpected(raised)
-        except Exception as raised:  # noqa: BLE001 - it is a finding
-            self.unexpected(raised)
+        except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - what a script does not cause is a finding
+            self.failed_with(raised)
         return [thread]
 
-    def unexpected(self, raised: BaseException) -> None:
-        self.differences.append(f"{self.where} raised {type(raised).__name__}: {raised}")
+    def failed_with(self, raised: BaseException) -> None:
+        """A call ended with an exception: one that a script may cause, or a difference."""
+        if isinstance(raised, Broken | Flaky | EmptyInputError | InvalidUpdateError | asyncio.CancelledError):
+            self.outcomes[type(raised).__name__] += 1
+        elif "multiple pending interrupts" not in str(raised):
+            self.differences.append(f"{self.where} raised {type(raised).__name__}: {raised}")
 
     def call(self, target: Any, name: str, *arguments: Any, **options: Any) -> Any:
         """Call a method, or await its twin, whichever the action asks for."""
@@ -290,26 +343,48 @@ class World:
         self.run(thread, None, self.at(thread, action))
 
     def resume(self, thread: str, action: dict[str, Any]) -> str | None:
+        given, at = self.answers(thread, action)
+        self.run(thread, given, at)
+        return None if given else "nothing to answer"
+
+    def answers(self, thread: str, action: dict[str, Any]) -> tuple[Command[Any] | None, Any]:
+        """What answers interrupts: all, or some of them; None where none waits."""
         at = self.at(thread, action)
         waiting = self.call(self.graph(thread), "get_state", at).interrupts
         if not waiting:
-            self.run(thread, None, at)
-            return "nothing to answer"
+            return None, at
         answers = {each.id: f"answer {action['number']}" for each in waiting}
         some = dict(list(answers.items())[: action["number"]]) if action["number"] < 3 else answers
-        self.run(thread, Command(resume=some), at)
-        return None
+        return Command(resume=some), at
 
     def again(self, thread: str, action: dict[str, Any]) -> str | None:
         """Answer an interrupt once more, however much has happened since."""
+        given, at = self.answers_again(thread, action)
+        if given is None:
+            return "nothing was asked"
+        self.run(thread, given, at)
+        return None
+
+    def answers_again(self, thread: str, action: dict[str, Any]) -> tuple[Command[Any] | None, Any]:
+        """What answers an interrupt once more; None where nothing was asked."""
         waiting = [each for each in self.here(thread) if any(w[1] == "__interrupt__" for w in each.pending_writes)]
         if not waiting:
-            return "nothing was asked"
+            return None, self.at(thread, {})
         chosen = waiting[action["number"] % len(waiting)].config["configurable"]["checkpoint_id"]
         at = {"configurable": {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": chosen}}
         answers = {each.id: "again" for each in self.call(self.graph(thread), "get_state", at).interrupts}
-        self.run(thread, Command(resume=answers or "again"), at)
-        return None
+        return Command(resume=answers or "again"), at
+
+    def wanted(self, thread: str, action: dict[str, Any]) -> tuple[Any, Any]:
+        """What a call that is made twice is given: its input, and its config."""
+        match action["do"]:
+            case "invoke":
+                return self.given(thread, copy.deepcopy(action)), self.at(thread, action)
+            case "resume":
+                return self.answers(thread, action)
+            case "again":
+                return self.answers_again(thread, action)
+        return None, self.at(thread, action)
 
     def stop(self, thread: str, action: dict[str, Any]) -> None:
         """Turn away in the middle of a run: close its stream, or cancel it."""
@@ -330,25 +405,76 @@ class World:
                 pass
             stream.close()
 
+    def zombie(self, thread: str, action: dict[str, Any]) -> str | None:
+        """Cancel a run whose nodes go on nevertheless, and call again at once."""
+        self.stubborn, token = True, object()
+        given, at = self.wanted(thread, action["runs"][0])
+        graph = self.graph(thread)
+
+        async def cancelled() -> None:
+            RUNNING.set((token,))
+            run = asyncio.create_task(graph.ainvoke(given, at, durability=self.durability))
+            await asyncio.wait([run], timeout=action["number"] / 1000)
+            if not run.done():
+                self.over.add(token)
+                run.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await run
+
+        try:
+            try:
+                self.runner.run(cancelled())
+            except Exception as raised:  # noqa: BLE001 - what a script does not cause is a finding
+                self.failed_with(raised)
+            self.run(thread, *self.wanted(thread, action["runs"][1]))
+        finally:
+            self.stubborn = False
+            with self.running:
+                assert self.running.wait_for(lambda: not self.runs, PATIENCE)
+        return "zombie" if token in self.over else "nobody was left"
+
+    def twice(self, thread: str, action: dict[str, Any]) -> None:
+        """Make the very same call twice, one after the other."""
+        given, at = self.wanted(thread, action["runs"][0])
+        for _ in range(2):
+            try:
+                self.run(thread, copy.deepcopy(given), at)
+            except Exception as raised:  # noqa: BLE001 - what a script does not cause is a finding
+                self.failed_with(raised)
+
+    def copies(self, thread: str, action: dict[str, Any]) -> None:
+        """Copy a thread, and run both at the same time."""
+        self.duplicate(thread, action)
+        both = (thread, self.threads[-1])
+        self.at_once([(each, *self.wanted(each, run)) for each, run in zip(both, action["runs"], strict=True)])
+
+    def crowd(self, thread: str, action: dict[str, Any]) -> None:
+        """Run a thread twice at the same time."""
+        self.at_once([(thread, *self.wanted(thread, run)) for run in action["runs"]])
+
     def together(self, thread: str, action: dict[str, Any]) -> None:
         """Run two threads at the same time."""
         other = self.label + ("graph 1" if action["thread"] == "graph 2" else "graph 2")
         self.stopped -= {thread, other}
-        runs = [(each, self.given(each, copy.deepcopy(action)), self.at(each, {})) for each in (thread, other)]
+        self.at_once([(each, self.given(each, copy.deepcopy(action)), self.at(each, {})) for each in (thread, other)])
+
+    def at_once(self, runs: Sequence[tuple[str, Any, Any]]) -> None:
+        """Run several at the same time: threads, what they are given, and their configs."""
         if self.awaited:
 
-            async def both() -> list[Any]:
+            async def gathered() -> list[Any]:
                 each = [self.graph(name).ainvoke(given, at, durability=self.durability) for name, given, at in runs]
                 return await asyncio.gather(*each, return_exceptions=True)
 
-            ends = self.runner.run(both())
+            ends = self.runner.run(gathered())
         else:
-            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            with concurrent.futures.ThreadPoolExecutor(len(runs)) as pool:
                 each = [pool.submit(self.graph(n).invoke, g, a, durability=self.durability) for n, g, a in runs]
             ends = [future.exception() for future in each]
+        self.stopped -= {name for name, _, _ in runs}
         for end in ends:
-            if isinstance(end, BaseException) and not isinstance(end, Broken | Flaky):
-                raise end
+            if isinstance(end, BaseException):
+                self.failed_with(end)
 
     def edit(self, action: dict[str, Any]) -> dict[str, Any]:
         return {"plan": action["plan"], "at": {"fresh": 0}} if action.get("plan") else {}

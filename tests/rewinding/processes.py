@@ -1,7 +1,7 @@
 """Another process that opens the same database and does what it is told: one action of a script each time.
 
 Every action has a process of its own, forked from one that has loaded everything and holds nothing open. It may be
-told to kill itself, with `kill -9`, between two statements.
+told to kill itself, with `kill -9`, between two statements. Two processes may do one action each at the same time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import pickle
 import signal
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -51,12 +53,30 @@ class Statements:
         return value
 
 
-def act(url: str, known: dict[str, Any], action: dict[str, Any], last: int | None) -> dict[str, Any]:
+APART = 1_000_000
+"""How many names a process may give before it gives those of the next one."""
+
+
+def act(url: str, known: dict[str, Any], action: dict[str, Any], last: int | None, beside: int) -> dict[str, Any]:
+    """Do an action.
+
+    Args:
+        url: The database.
+        known: What the world knows.
+        action: The action.
+        last: How many statements to let pass before the end of this process.
+        beside: Which of several processes this is that do something at the same time; 0 if it is alone.
+    """
     world = World(Real(url))
     world.learn(known)
     Now.world = world
     statements = Statements(last)
-    world.perform(0, action)
+    if beside:
+        world.strangers, world.names = True, world.names + beside * APART
+        world.differences, world.checks, world.excused, world.outcomes = [], 0, 0, Counter()
+        world.do(0, action)
+    else:
+        world.perform(0, action)
     count = statements.count
     world.close()
     return world.known() | {"statements": count}
@@ -104,15 +124,32 @@ class Processes:
         Returns:
             How many statements it took, or None where it was killed before the end.
         """
-        asked = pickle.dumps((world.adapter.url, world.known(), action, last))  # type: ignore[attr-defined]
-        assert self.server.stdin is not None and self.server.stdout is not None  # noqa: PT018
+        self._ask(world, action, last, 0)
+        found = self._answer()
+        if found is None:
+            return None
+        count: int = found.pop("statements")
+        world.learn(found)
+        return count
+
+    def perform_with(self, other: Processes, world: World, actions: Sequence[dict[str, Any]]) -> None:
+        """Do two actions at the same time, in a process of each, and learn what became of them."""
+        both = (self, other)
+        for number, (processes, action) in enumerate(zip(both, actions, strict=True)):
+            processes._ask(world, action, None, number + 1)
+        world.learn_beside([found for each in both if (found := each._answer()) is not None])
+
+    def _ask(self, world: World, action: dict[str, Any], last: int | None, beside: int) -> None:
+        asked = pickle.dumps((world.adapter.url, world.known(), action, last, beside))  # type: ignore[attr-defined]
+        assert self.server.stdin is not None
         self.server.stdin.write(base64.b64encode(asked).decode() + "\n")
         self.server.stdin.flush()
+
+    def _answer(self) -> dict[str, Any] | None:
+        assert self.server.stdout is not None
         said = self.server.stdout.readline().strip()
         if not said:
             return None
         found = pickle.loads(base64.b64decode(said))
         assert isinstance(found, dict), found
-        count: int = found.pop("statements")
-        world.learn(found)
-        return count
+        return found

@@ -3,10 +3,14 @@
 Random scripts (`worlds.py`) are followed by graphs (`graphs.py`) whose nodes return the ids of what they remember into
 state; `oracle.py` compares. `AGENTMEM_EXAMPLES=5000 pytest -o timeout=0` runs so many seeds per engine. A seed that
 fails is printed in the shortest form found in half a minute.
+
+What several do at the same time, and what goes on when its run is over, stands in scripts of its own, of which
+`pytest -m deep` follows many and every other run of the tests a few.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections import Counter
@@ -15,7 +19,8 @@ import pytest
 
 from .adapters import Ancestors, HighWaterMark, Real
 from .oracle import World, differences_of, followed, report
-from .worlds import random_script
+from .processes import Processes
+from .worlds import crowded_script, printed, random_script, wide_script
 
 EXAMPLES = {"sqlite": 320, "postgres": 40}
 PARTS = {"sqlite": 16, "postgres": 4}
@@ -28,23 +33,82 @@ def seeds_of(kind, part):
 
 @pytest.mark.parametrize(("kind", "part"), [(kind, part) for kind, parts in PARTS.items() for part in range(parts)])
 def test_memory_is_what_state_says_at_every_checkpoint_and_in_every_node(kind, part, new_database):
-    url, numbers = new_database(kind), itertools.count()
+    outcomes = followed_all(random_script, seeds_of(kind, part), new_database(kind))
+    assert outcomes["interrupted"] > 0
+    assert outcomes["Broken"] > 0
+
+
+def followed_all(write, seeds, url):
+    """Follow the scripts of some seeds, on one database, each with threads of its own, and give what became of them."""
+    numbers = itertools.count()
 
     def make():
-        """All runs share a database, and each has threads of its own."""
         return World(Real(url), f"{next(numbers)} ")
 
     outcomes, checks, excused = Counter(), 0, 0
-    for seed in seeds_of(kind, part):
-        script = random_script(seed)
+    for seed in seeds:
+        script = write(seed)
         world = followed(script, make)
         outcomes += world.outcomes
         if world.differences:
             pytest.fail(report(seed, script, make), pytrace=False)
         checks, excused = checks + world.checks, excused + world.excused
     assert excused <= 0.1 * checks
-    assert outcomes["interrupted"] > 0
-    assert outcomes["Broken"] > 0
+    return outcomes
+
+
+WIDE = {"sqlite": (8, 400), "postgres": (2, 60)}
+CROWDED = {"sqlite": (8, 100), "postgres": (2, 40)}
+IN_PROCESSES = {"sqlite": (2, 20), "postgres": (1, 6)}
+"""How many seeds are followed each time, and how many in all by `pytest -m deep`."""
+TOGETHER = 20
+"""Seeds that are followed by one test."""
+
+
+def portions(examples):
+    """The seeds of each test, on each engine."""
+    for kind, (few, all_of_them) in examples.items():
+        yield pytest.param(kind, range(few), id=kind)
+        for first in range(few, all_of_them, TOGETHER):
+            seeds = range(first, min(first + TOGETHER, all_of_them))
+            yield pytest.param(kind, seeds, marks=pytest.mark.deep, id=f"{kind} from {first}")
+
+
+@pytest.fixture(scope="module")
+def two_processes():
+    with Processes() as one, Processes() as other:
+        yield one, other
+
+
+class TestAtOnce:
+    @pytest.mark.parametrize(("kind", "seeds"), [*portions(WIDE)])
+    def test_memory_is_what_state_says_whoever_goes_on_when_its_run_is_over(self, kind, seeds, new_database):
+        """Also where calls are repeated, `@task`s are called by what fails, and copies of a thread run at once."""
+        outcomes = followed_all(wide_script, seeds, new_database(kind))
+        assert outcomes["interrupted"] > 0
+
+    @pytest.mark.parametrize(("kind", "seeds"), [*portions(CROWDED)])
+    def test_memory_is_what_state_says_where_two_run_a_thread_at_once(self, kind, seeds, new_database):
+        outcomes = followed_all(crowded_script, seeds, new_database(kind))
+        assert outcomes["crowd"] > 0
+
+    @pytest.mark.parametrize(("kind", "seeds"), [*portions(IN_PROCESSES)])
+    def test_memory_is_what_state_says_where_two_processes_run_a_thread_at_once(
+        self, kind, seeds, new_database, two_processes
+    ):
+        url, (one, other) = new_database(kind), two_processes
+        for seed in seeds:
+            world, script = World(Real(url), f"{seed} "), crowded_script(seed)
+            with contextlib.closing(world):
+                for number, action in enumerate(script["actions"]):
+                    thread = world.thread_of(action)
+                    if action["do"] != "crowd" or thread is None:
+                        world.perform(number, action)
+                        continue
+                    one.perform_with(other, world, [action | run for run in action["runs"]])
+                    world.check([thread])
+                world.check(world.threads)
+                assert world.differences == [], f"seed {seed}\n{printed(script)}"
 
 
 @pytest.mark.parametrize("seed", [275, 402, 563, 658, 921, 1289])
@@ -57,6 +121,18 @@ class TestTheOracle:
     """It finds what is wrong with the rules that come to mind first, and so would find it here."""
 
     SEEDS = range(30)
+
+    def test_a_script_of_what_is_done_at_once_does_everything(self):
+        outcomes, operations = Counter(), Counter()
+        for seed in range(100):
+            for write in (wide_script, crowded_script):
+                assert write(seed) == write(seed)
+                outcomes.update(action["do"] for action in write(seed)["actions"])
+                operations.update(_names(write(seed)))
+        for do in ("zombie", "twice", "copies", "crowd", "resume", "again", "go", "update", "reopen", "stop"):
+            assert outcomes[do] > 5, do
+        for name in ("slip", "linger", "flaky", "fail", "ask", "task", "tasks", "two", "send", "sub"):
+            assert operations[name] > 5, name
 
     @pytest.mark.parametrize("rule", [HighWaterMark, Ancestors])
     def test_a_wrong_rule_does_not_pass(self, rule):

@@ -184,12 +184,12 @@ class TestSearching:
         def search(*arguments, **options):
             hits = yield from retrieval.search(*arguments, **options)
             looking.set()
-            assert placed.wait(30)
+            assert placed.wait(120)
             return hits
 
         def put(config, checkpoint, metadata, versions):
             if metadata["step"] == 1:
-                assert looking.wait(30)
+                assert looking.wait(120)
             stored = type(memory.checkpointer).put(memory.checkpointer, config, checkpoint, metadata, versions)
             if metadata["step"] == 1:
                 placed.set()

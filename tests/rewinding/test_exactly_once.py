@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import os
 import threading
-from typing import Annotated, TypedDict
 
 import pytest
 from langgraph.config import get_config
@@ -19,81 +18,11 @@ from langgraph.types import Command, RetryPolicy, TimeoutPolicy, interrupt
 from langchain_agentmem.errors import AgentMemoryError
 
 from .adapters import Real
-from .graphs import attempt_of, merged
+from .graphs import attempt_of
+from .minds import AT, RETRY, Mind, State, failing
 from .oracle import World, state_of
 from .processes import Processes
 from .worlds import printed, random_script
-
-AT = {"configurable": {"thread_id": "t"}}
-RETRY = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)
-
-
-class State(TypedDict):
-    log: Annotated[list[str], merged]
-
-
-class Mind:
-    """A memory, and a way to use it in nodes: each id that is remembered says how often it was."""
-
-    def __init__(self, url: str, durability: str = "async", *, awaited: bool = False) -> None:
-        self.adapter, self.durability, self.awaited = Real(url), durability, awaited
-        self.times: dict[str, int] = {}
-        self.lock = threading.Lock()
-
-    def note(self, what: str, config=None) -> str:
-        with self.lock:
-            self.times[what] = self.times.get(what, 0) + 1
-            name = f"{what} {self.times[what]}"
-        self.adapter.remember(config or get_config(), name)
-        return name
-
-    def graph(self, *nodes, inner=False, **options):
-        """A graph of nodes, one after the other."""
-        builder = StateGraph(State)
-        builder.add_sequence([(node.__name__, node) for node in nodes])
-        for node in nodes:
-            builder.nodes[node.__name__].retry_policy = options.get("retry")
-        builder.add_edge(START, nodes[0].__name__)
-        return builder.compile(checkpointer=options.get("saves") if inner else self.adapter.saver)
-
-    def run(self, graph, given):
-        if self.awaited:
-            return asyncio.run(graph.ainvoke(given, AT, durability=self.durability))
-        return graph.invoke(given, AT, durability=self.durability)
-
-    def held(self) -> list[str]:
-        """What the thread remembers, after a look at each of its checkpoints."""
-        found = list(self.adapter.saver.list({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}))
-        for each in found:
-            assert sorted(self.adapter.remembered(each.config)) == sorted(state_of(each)), each.metadata
-        return self.adapter.remembered(found[0].config) if found else []
-
-    def reopen(self) -> None:
-        self.adapter.reopen()
-
-
-@pytest.fixture(params=["sync", "async", "exit"])
-def durability(request):
-    return request.param
-
-
-@pytest.fixture(params=[False, True], ids=["waiting", "awaiting"])
-def mind(request, url, durability):
-    mind = Mind(url, durability, awaited=request.param)
-    yield mind
-    mind.adapter.close()
-
-
-def failing(times):
-    """Raises so often, and then no more."""
-    count = itertools.count(1)
-
-    def attempt():
-        if (number := next(count)) <= times:
-            raise ConnectionError(number)
-        return number
-
-    return attempt
 
 
 class TestRetries:
@@ -283,7 +212,7 @@ class TestGoingOn:
             return found
 
         def right(state):
-            assert finished.wait(30)
+            assert finished.wait(120)
             log = [mind.note("right")]
             attempt()
             return {"log": log}
@@ -355,25 +284,40 @@ class TestBeingStopped:
         await graph.ainvoke(None if begun else {"log": []}, AT, durability=mind.durability)
         assert mind.held() == ["work 2"]
 
-    async def test_an_attempt_that_ran_out_of_time_leaves_nothing(self, mind):
+    @pytest.fixture
+    async def time_is_up(self):
+        """Lets an hour pass for whoever waits on the running loop."""
+        loop = asyncio.get_running_loop()
+        clock, late = loop.time, 0
+
+        async def pass_an_hour():
+            nonlocal late
+            await asyncio.sleep(0)  # whoever was to wait has begun to
+            late += 3_600
+
+        loop.time = lambda: clock() + late
+        return pass_an_hour
+
+    async def test_an_attempt_that_ran_out_of_time_leaves_nothing(self, mind, time_is_up):
         async def work(state):
             log = [mind.note("work")]
             if mind.times["work"] < 3:
-                await asyncio.sleep(60)
+                await time_is_up()
+                await asyncio.Event().wait()
             return {"log": log}
 
         retry = RetryPolicy(initial_interval=0.0, max_attempts=3, jitter=False, retry_on=NodeTimeoutError)
         builder = StateGraph(State)
-        builder.add_node("work", work, retry_policy=retry, timeout=TimeoutPolicy(run_timeout=0.05))
+        builder.add_node("work", work, retry_policy=retry, timeout=TimeoutPolicy(run_timeout=1_800))
         graph = builder.add_edge(START, "work").compile(checkpointer=mind.adapter.saver)
         await graph.ainvoke({"log": []}, AT, durability=mind.durability)
         assert mind.held() == ["work 3"]
 
-    async def test_what_an_abandoned_attempt_remembers_later_is_refused_or_not_shown(self, mind):
+    async def test_what_an_abandoned_attempt_remembers_later_is_refused_or_not_shown(self, mind, time_is_up):
         let_go, over, refused = threading.Event(), threading.Event(), []
 
         def late(config):
-            assert let_go.wait(30)
+            assert let_go.wait(120)
             try:
                 mind.note("late", config)
             except Exception as error:  # noqa: BLE001 - the assertion says which it may be
@@ -383,17 +327,18 @@ class TestBeingStopped:
         async def work(state):
             log = [mind.note("work")]
             if mind.times["work"] == 1:
+                await time_is_up()
                 await asyncio.to_thread(late, get_config())
             return {"log": log}
 
         async def after(state):
             let_go.set()
-            assert await asyncio.to_thread(over.wait, 30)
+            assert await asyncio.to_thread(over.wait, 120)
             return {"log": [mind.note("after")]}
 
         retry = RetryPolicy(initial_interval=0.0, max_attempts=3, jitter=False, retry_on=NodeTimeoutError)
         builder = StateGraph(State)
-        builder.add_node("work", work, retry_policy=retry, timeout=TimeoutPolicy(run_timeout=0.05))
+        builder.add_node("work", work, retry_policy=retry, timeout=TimeoutPolicy(run_timeout=1_800))
         builder.add_node("after", after).add_edge(START, "work").add_edge("work", "after")
         graph = builder.compile(checkpointer=mind.adapter.saver)
         await graph.ainvoke({"log": []}, AT, durability=mind.durability)

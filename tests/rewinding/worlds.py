@@ -26,11 +26,18 @@ STEPS = {"work": 5, "two": 2.5, "send": 1.6, "sub": 1.6, "risky": 0.8}
 ACTIONS = {"invoke": 6, "go": 2.5, "resume": 4, "again": 1.5, "update": 2, "bulk": 0.7, "copy": 1.1, "end": 0.4}
 ACTIONS |= {"duplicate": 0.5, "prune": 0.35, "forget": 0.15, "reopen": 0.5, "stop": 0.4, "together": 0.6, "inside": 0.3}
 RUNS = ("invoke", "go", "resume", "again", "stop", "together")
+AGAIN = {"invoke": 2, "go": 3, "resume": 5, "again": 1.5}
+"""What is done twice."""
+WIDE = {"invoke": 3, "go": 2, "resume": 6, "again": 1, "update": 0.7, "copy": 0.5, "reopen": 0.4, "stop": 0.3}
+WIDE |= {"zombie": 3, "twice": 2, "copies": 3, "prune": 0.2}
+CROWDED = {"invoke": 2, "go": 1, "resume": 2.5, "again": 0.5, "update": 0.6, "reopen": 0.3, "zombie": 0.7, "crowd": 7}
 THREADS = {"graph 1": 5, "graph 2": 2, "function": 1.5}
 
 
 class Writer:
     """Writes the script of a seed."""
+
+    actions, operations_here = ACTIONS, OPERATIONS
 
     def __init__(self, seed: int) -> None:
         self.rng, self.keys = Random(seed), 0
@@ -45,7 +52,7 @@ class Writer:
         return self.keys
 
     def operation(self, depth: int, alone: bool) -> list[Any]:
-        weights = OPERATIONS | ({"ask": 0, "fail": 0, "flaky": 0} if self.calm else {})
+        weights = self.operations_here | ({"ask": 0, "fail": 0, "flaky": 0} if self.calm else {})
         if depth < 2:
             weights |= CALLS if alone else CALLS | {"kept": 0, "apart": 0}
         name = self.one_of(weights)
@@ -54,6 +61,7 @@ class Writer:
             "fail": lambda: [self.key()],
             "flaky": lambda: [self.rng.choice((1, 1, 2))],
             "task": lambda: [[self.operations(depth + 1, False)]],
+            "linger": lambda: [self.rng.randrange(1, 6)],
             "tasks": lambda: [[self.operations(depth + 1, False) for _ in range(2)]],
             "call": lambda: [self.plan(depth + 1, alone)],
             "kept": lambda: [self.plan(depth + 1, alone)],
@@ -109,12 +117,98 @@ class Writer:
     def write(self) -> dict[str, Any]:
         actions = [{key: each for key, each in self.action("invoke").items() if key != "back"} | {"thread": "graph 1"}]
         for _ in range(self.rng.randrange(5, 11)):
-            actions.append(self.action(self.one_of(ACTIONS)))
+            actions.append(self.action(self.one_of(self.actions)))
         return {"actions": actions}
+
+
+class WideWriter(Writer):
+    """Writes what `Writer` does, with more `@task`s under callers that fail, with zombies, and with calls made twice.
+
+    A *zombie* is a node of an awaited run that cannot be cancelled with it, and goes on while the run is made again.
+    Two *copies* of a thread, whose tasks have the same ids, run at the same time.
+    """
+
+    actions, operations_here = WIDE, OPERATIONS | {"linger": 1}
+
+    def wanted(self) -> dict[str, Any]:
+        """A call that is made twice."""
+        action = self.action(self.one_of(AGAIN))
+        return {name: action[name] for name in ("do", "back", "plan", "ops", "number") if name in action}
+
+    def action(self, do: str) -> dict[str, Any]:
+        action = super().action(do)
+        if do not in ("zombie", "twice", "copies", "crowd"):
+            return action
+        action |= {"durability": self.rng.choice(DURABILITIES), "delay": self.rng.choice(DELAYS)}
+        one = self.wanted()
+        other = copy.deepcopy(one) if self.rng.random() < 0.6 else self.wanted()
+        if do == "zombie":
+            action |= {"awaited": True, "number": self.rng.randrange(2, 25)}  # milliseconds until it is cancelled
+            if "plan" in one:  # what goes on is still in the first step, which is there to be taken again
+                one["plan"].insert(0, {"kind": "work", "look": "always", "ops": self.lingering()})
+                other = self.rng.choice((other, {"do": "go"}, {"do": "go"}))
+        return action | {"runs": [one, other]}
+
+    def step(self, depth: int, alone: bool) -> dict[str, Any]:
+        if depth > 1 or self.rng.random() < 0.6:
+            return super().step(depth, alone)
+        step = {"kind": "work", "look": self.one_of({"always": 6, "first": 1, "never": 1.5}), "ops": self.calls(depth)}
+        if self.rng.random() < 0.3:
+            step |= {"kind": "two", "right": self.calls(depth)}
+        return step
+
+    def lingering(self) -> list[Any]:
+        """What remembers something, or not, takes its time, and remembers more."""
+        before = self.rng.choice(([], [["remember", 1, ""]]))
+        return [*before, ["linger", self.rng.randrange(4, 25)], ["remember", self.rng.choice((1, 2)), ""]]
+
+    def calls(self, depth: int) -> list[Any]:
+        """What calls `@task`s, and fails, is retried or asks before, between and after."""
+        ops: list[Any] = []
+        if not self.calm and self.rng.random() < 0.4:
+            ops.append(self.rng.choice((["flaky", 1], ["slip", self.key()], ["slip", self.key()])))
+        for _ in range(self.rng.choice((1, 1, 2, 3))):
+            called = [self.called(depth) for _ in range(self.rng.choice((1, 1, 2)))]
+            ops += [["tasks" if len(called) > 1 else "task", called], *self.trouble(0.7)]
+        return ops + self.rng.choice(([], [["remember", 1, ""]], self.lingering()))
+
+    def called(self, depth: int) -> list[Any]:
+        ops = [["remember", 1, ""], *self.trouble(0.2), *self.rng.choice(([], [["remember", 1, ""]]))]
+        if depth < 1 and self.rng.random() < 0.2:
+            ops.append(["task", [self.called(depth + 1)]])
+        return ops
+
+    def trouble(self, probability: float) -> list[Any]:
+        """What stops an execution, or makes it last; it remembers something before, most of the time."""
+        if self.calm or self.rng.random() > probability:
+            return []
+        stops: list[Any] = self.rng.choice(
+            (["ask"], ["ask"], ["ask"], ["flaky", 1], ["fail", self.key()], ["linger", 4])
+        )
+        return [*self.rng.choice(([], [["remember", 1, ""]])), stops]
+
+
+class CrowdedWriter(WideWriter):
+    """Writes what several do with a thread at once: each script has a *crowd*, two runs of one thread."""
+
+    actions = CROWDED
+
+    def write(self) -> dict[str, Any]:
+        script = super().write()
+        script["actions"].insert(self.rng.randrange(1, 4), self.action("crowd"))
+        return script
 
 
 def random_script(seed: int) -> dict[str, Any]:
     return Writer(seed).write()
+
+
+def wide_script(seed: int) -> dict[str, Any]:
+    return WideWriter(seed).write()
+
+
+def crowded_script(seed: int) -> dict[str, Any]:
+    return CrowdedWriter(seed).write()
 
 
 def printed(script: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ class Held:
     def __call__(self):
         yield from self.steps()
         self.inside.set()
-        assert self.go_on.wait(30)
+        assert self.go_on.wait(120)
         self.ended = True
 
 
@@ -41,7 +41,7 @@ def keys(engine):
 
 
 async def begun(held):
-    assert await asyncio.to_thread(held.inside.wait, 30)
+    assert await asyncio.to_thread(held.inside.wait, 120)
 
 
 class TestCancellingAWrite:
@@ -113,10 +113,20 @@ class TestCancellingAWrite:
 
     async def test_a_timeout_is_a_timeout(self, engine):
         held = Held()
-        threading.Timer(0.2, held.go_on.set).start()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
+        limit = asyncio.timeout(None)
+
+        async def write():
+            async with limit:
                 await engine.awrite(held)
+
+        task = asyncio.create_task(write())
+        await begun(held)
+        limit.reschedule(0)  # its time was over long ago
+        while not task.cancelling():  # noqa: ASYNC110 - a timeout has no event
+            await asyncio.sleep(0)
+        held.go_on.set()
+        with pytest.raises(TimeoutError):
+            await task
         assert held.ended
         assert keys(engine) == ["held"]
 

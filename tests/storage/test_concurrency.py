@@ -144,12 +144,12 @@ class TestReaders:
             def slow():
                 yield from log.append(AT, [entry("new")], now=1, tail=64)
                 inside.set()
-                assert go_on.wait(30)
+                assert go_on.wait(120)
 
             writer = threading.Thread(target=lambda: memory.database.engine.write(slow))
             writer.start()
             try:
-                assert inside.wait(30)
+                assert inside.wait(120)
                 assert len(chat) == 1
                 assert [m["content"] for m in chat.retrieve_all()] == ["old"]
                 assert len(memory.search("old x")) == 1
@@ -235,7 +235,7 @@ class TestCompareAndSet:
             def slow():
                 yield query.lock_branch(path="", kind=log.CONVERSATION, name="c")
                 inside.set()
-                assert go_on.wait(30)
+                assert go_on.wait(120)
                 return (yield from log.append(AT, [entry("slow")], now=1, tail=0))
 
             def quick():
@@ -244,7 +244,7 @@ class TestCompareAndSet:
 
             threads = [threading.Thread(target=engine.write, args=(slow,))]
             threads[0].start()
-            assert inside.wait(30)
+            assert inside.wait(120)
             threads.append(threading.Thread(target=engine.write, args=(quick,)))
             threads[1].start()
             while not attempts:
@@ -296,11 +296,11 @@ class TestSharedNamespaces:
             def slow():
                 yield from log.append(coming, [entry("kept")], now=1, tail=0)
                 inside.set()
-                assert go_on.wait(30)
+                assert go_on.wait(120)
 
             writer = threading.Thread(target=engine.write, args=(slow,))
             writer.start()
-            assert inside.wait(30)
+            assert inside.wait(120)
             clearer = threading.Thread(target=engine.write, args=(lambda: log.clear(leaving, keep_description=False),))
             clearer.start()
             threading.Event().wait(0.2)
@@ -321,11 +321,11 @@ class TestSharedNamespaces:
             def slow():
                 yield from log.remove(one, ["m"])
                 inside.set()
-                assert go_on.wait(30)
+                assert go_on.wait(120)
 
             threads = [threading.Thread(target=engine.write, args=(slow,))]
             threads[0].start()
-            assert inside.wait(30)
+            assert inside.wait(120)
             threads.append(threading.Thread(target=engine.write, args=(lambda: log.remove(two, ["m"]),)))
             threads[1].start()
             threading.Event().wait(0.2)

@@ -111,7 +111,7 @@ class TestCallingTheSaverWhileListing:
         for other in others:
             other.start()
         for other in others:
-            other.join(30)
+            other.join(120)
             assert not other.is_alive()
         assert len(list(listing)) >= 39
 

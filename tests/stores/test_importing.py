@@ -227,10 +227,9 @@ class TestPendingWrites:
             return {"log": [part["name"], part["name"].upper()]}
 
         def fail(_):
-            while len(done) < 12 and broken[0]:
+            while broken[0] and len({task for task, *_ in source.get_tuple(at()).pending_writes}) < 12:
                 time.sleep(0.001)
             if broken[0]:
-                time.sleep(0.1)
                 raise ZeroDivisionError
             return {"log": ["mended"]}
 

@@ -206,7 +206,7 @@ def swept():
 
 
 def until(condition):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -218,8 +218,8 @@ class TestTheSweeper:
         future = swept.start_ttl_sweeper(0.0001)
         until(lambda: swept.database.engine.read(_count) == 0)
         assert swept.start_ttl_sweeper() is future
-        assert swept.stop_ttl_sweeper(timeout=30)
-        assert future.result(timeout=30) is None
+        assert swept.stop_ttl_sweeper(timeout=120)
+        assert future.result(timeout=120) is None
         assert swept.stop_ttl_sweeper()
 
     def test_it_starts_again(self, swept):
@@ -232,14 +232,14 @@ class TestTheSweeper:
     def test_cancelling_its_future_stops_it(self, swept):
         future = swept.start_ttl_sweeper(0.0001)
         assert future.cancel()
-        assert swept.stop_ttl_sweeper(timeout=30)
+        assert swept.stop_ttl_sweeper(timeout=120)
         assert future.cancelled()
 
     def test_closing_stops_it(self):
         store = AgentMemoryStore.from_conn_string(":memory:")
         future = store.start_ttl_sweeper(0.0001)
         store.close()
-        assert future.result(timeout=30) is None
+        assert future.result(timeout=120) is None
 
     def test_it_takes_the_interval_of_the_configuration(self):
         with AgentMemoryStore.from_conn_string(":memory:", ttl={"sweep_interval_minutes": 0.0001}) as store:
@@ -292,7 +292,7 @@ class TestTheSweeper:
         memory = AgentMemory()
         future = memory.store.start_ttl_sweeper(0.0001)
         memory.close()
-        assert future.result(timeout=30) is None
+        assert future.result(timeout=120) is None
 
     def test_it_keeps_no_forgotten_store_alive(self):
         store = AgentMemoryStore(":memory:")
@@ -301,7 +301,7 @@ class TestTheSweeper:
         del store
         gc.collect()
         assert reference() is None
-        assert future.result(timeout=30) is None
+        assert future.result(timeout=120) is None
         until(lambda: threading.active_count() < before)
 
     @pytest.mark.parametrize("minutes", [0, -1, "1"])

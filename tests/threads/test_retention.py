@@ -526,7 +526,7 @@ class TestPruning:
 
     def test_others_write_while_more_than_a_thousand_are_pruned(self, url):
         count = 5 * BATCH + 50
-        with AgentMemory(url) as memory, AgentMemory(url, busy_timeout=30) as other:
+        with AgentMemory(url) as memory, AgentMemory(url, busy_timeout=120) as other:
             line = Line(memory.checkpointer)
             for n in range(count):
                 line.put({"n": n})
@@ -542,18 +542,18 @@ class TestPruning:
             with ThreadPoolExecutor() as threads:
                 writing = threads.submit(write)
                 try:
-                    assert begun.wait(30)
+                    assert begun.wait(120)
                     memory.checkpointer.prune(["t"])
                 finally:
                     done.set()
-                writing.result(30)
+                writing.result(120)
             assert lengths(memory.checkpointer) == {"": 1}
             assert lengths(memory.checkpointer, "other") == {"": len(written)}
             assert len(memory.conversation("c")) == len(written)
             assert memory.verify().problems == ()
 
     def test_between_two_batches_anybody_may_write(self, url, monkeypatch):
-        with AgentMemory(url) as memory, AgentMemory(url, busy_timeout=0.1) as other:
+        with AgentMemory(url) as memory, AgentMemory(url, busy_timeout=10) as other:  # who has to wait waits in vain
             line, mine = Line(memory.checkpointer), Line(other.checkpointer, "other")
             for n in range(5 * BATCH + 50):
                 line.put({"n": n})

@@ -106,7 +106,7 @@ class Server:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
-                self._process.wait(20)
+                self._process.wait(120)
             except subprocess.TimeoutExpired:
                 self.kill()
         self._process.stdin.close()

@@ -15,13 +15,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_agentmem.clock import LATEST, micros
+from langchain_agentmem.clock import LATEST, micros, moment, time_given
 from langchain_agentmem.compaction.config import SummarizationConfig
 from langchain_agentmem.compaction.extract import clip, extract
 from langchain_agentmem.compaction.summarize import summarizing
@@ -78,10 +78,8 @@ class Subject:
     def __post_init__(self) -> None:
         for name in ("since", "until"):
             at = getattr(self, name)
-            if at is not None and not isinstance(at, datetime):
-                raise InvalidInput(f"{name} must be a datetime, not {type(at).__name__}.")
             if at is not None:
-                object.__setattr__(self, name, at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC))
+                object.__setattr__(self, name, moment(time_given(at, name)))
         if self.conversation_id is not None:
             object.__setattr__(self, "conversation_id", id_of(self.conversation_id, "conversation"))
         if (self.conversation_id is None) == (self.since is None) or (self.until is not None and self.since is None):

@@ -323,6 +323,5 @@ def _made(row: Row, body: Mapping[str, Any], prompt: str, reply: str, messages: 
 def _damaged(row: Row) -> DatabaseUnreadable:
     return DatabaseUnreadable(
         f"The entry {safe_repr(row['key'])} of the audit trail, number {row['sequence']}, is damaged. Restore "
-        "it from a "
-        "backup, or erase its conversation or namespace."
+        "it from a backup, or erase its conversation or namespace."
     )

@@ -46,7 +46,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from langchain_agentmem.apart import apart
-from langchain_agentmem.clock import micros, moment
+from langchain_agentmem.clock import moment, time_given
 from langchain_agentmem.conversations.audit import check, keeping, reading, records, telling
 from langchain_agentmem.conversations.audit.adding import Adding, text_given
 from langchain_agentmem.conversations.audit.chain import ChainReport, Head
@@ -515,9 +515,7 @@ class AuditTrail(Adding):
     def _before(self, given: datetime | None) -> int:
         if given is None:
             return self._database.now() - ARCHIVE_AFTER // timedelta(microseconds=1)
-        if not isinstance(given, datetime):
-            raise InvalidInput(f"before must be a datetime, not {type(given).__name__}.")
-        return micros(given if given.tzinfo else given.replace(tzinfo=UTC))
+        return time_given(given, "before")
 
     def _seen(self, verb: str, work: Work[T], told: Callable[[T], dict[str, Any]], **asked: Any) -> Work[T]:
         """Do work as one step of a trace."""

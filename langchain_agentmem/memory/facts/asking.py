@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from langchain_agentmem.clock import moment
+from langchain_agentmem.clock import moment, time_given
 from langchain_agentmem.conversations import log
 from langchain_agentmem.memory.facts import holding, reading, telling, texts
 from langchain_agentmem.memory.facts.fact import Contradiction, Evidence, Fact, maybe_moment
@@ -17,7 +17,7 @@ from langchain_agentmem.memory.facts.names import predicate_key
 from langchain_agentmem.memory.facts.reading import FACT, TEXT
 from langchain_agentmem.memory.facts.rules import Rules
 from langchain_agentmem.memory.finding import found
-from langchain_agentmem.memory.layer import ALL, EVERYTHING, as_step, limit_given, looking, text_given, time_given
+from langchain_agentmem.memory.layer import ALL, EVERYTHING, as_step, limit_given, looking, text_given
 from langchain_agentmem.memory.seen import listed
 from langchain_agentmem.messages import body_text
 from langchain_agentmem.rewinding import rows
@@ -245,7 +245,13 @@ def _matching(
         fitting = [fact for fact in facts if fits(fact, agreed)]
         return sorted(fitting, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:most]
 
-    given = {"subject": subject, "predicate": predicate, "object": obj, "valid": valid, "recorded": recorded}
+    given: dict[str, Any] = {
+        "subject": subject,
+        "predicate": predicate,
+        "object": obj,
+        "valid": valid,
+        "recorded": recorded,
+    }
     return (yield from looking(ground, f"facts.{verb}", look, outputs=telling.listed, shown=shown, **given))
 
 

@@ -92,7 +92,7 @@ class ConnectedFacts(LearningFacts):
 
         Args:
             entity: Its name.
-            depth: How many facts may lie between. Default: 1.
+            depth: How many facts may lie between, at most 1,000, which is what more counts as. Default: 1.
             predicates: Only by facts with these predicates. Default: any.
             valid: Only by what held at this time. Default: now.
             recorded: What we learned later does not count. Default: all counts.
@@ -136,7 +136,7 @@ class ConnectedFacts(LearningFacts):
         Args:
             start: The one.
             end: The other.
-            max_depth: Most facts. Default: 6.
+            max_depth: Most facts, at most 1,000, which is what more counts as. Default: 6.
             predicates: Only facts with these predicates. Default: any.
             valid: Only what held at this time. Default: now.
             recorded: What we learned later does not count. Default: all counts.
@@ -194,7 +194,7 @@ class ConnectedFacts(LearningFacts):
 
         Args:
             entity: Only what is around this. Default: all.
-            depth: How far around it. Default: 2.
+            depth: How far around it, at most 1,000 facts, which is what more counts as. Default: 2.
             valid: What held at this time. Default: now.
             recorded: What we learned later does not count. Default: all counts.
 
@@ -226,7 +226,7 @@ class ConnectedFacts(LearningFacts):
 
         Args:
             entity: Only what is around this. Default: all.
-            depth: How far around it. Default: 2.
+            depth: How far around it, at most 1,000 facts, which is what more counts as. Default: 2.
             valid: What held at this time. Default: now.
             recorded: What we learned later does not count. Default: all counts.
         """
@@ -255,7 +255,7 @@ class ConnectedFacts(LearningFacts):
 
         Args:
             entity: Only what is around this. Default: all.
-            depth: How far around it. Default: 2.
+            depth: How far around it, at most 1,000 facts, which is what more counts as. Default: 2.
             valid: What held at this time. Default: now.
             recorded: What we learned later does not count. Default: all counts.
         """

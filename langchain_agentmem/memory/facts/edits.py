@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.clock import EARLIEST
+from langchain_agentmem.clock import EARLIEST, time_given
 from langchain_agentmem.conversations.entries import changed, entry_of
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.memory.facts import account, reading, stating, telling, texts
@@ -19,8 +19,9 @@ from langchain_agentmem.memory.facts.names import entity_key, name_of
 from langchain_agentmem.memory.facts.reading import DUE, FACT, FAILURE, FORMER, TEXT
 from langchain_agentmem.memory.facts.rules import RULE, apart, declared, named_alike
 from langchain_agentmem.memory.facts.stating import Statement, Turn
-from langchain_agentmem.memory.layer import Change, as_step, changing, looking, text_given, time_given
+from langchain_agentmem.memory.layer import Change, as_step, changing, looking, text_given
 from langchain_agentmem.memory.seen import inputs_of
+from langchain_agentmem.memory.settings import check_flag
 from langchain_agentmem.messages import Message
 from langchain_agentmem.namespaces import id_of
 from langchain_agentmem.rewinding import rows
@@ -244,6 +245,7 @@ def clear(change: Change, *, rules: bool = False) -> Steps[None]:
 
 def declaring(ground: FactsGround, predicates: Sequence[str], *, single: bool) -> Work[None]:
     """Say whether predicates have one value at a time."""
+    check_flag("single_valued", single)
     names = [name_of(each, "A predicate") for each in predicates]
 
     def make(change: Change) -> Steps[None]:

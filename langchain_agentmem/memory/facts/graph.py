@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from langchain_agentmem.clock import time_given
 from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.memory.facts import reading, telling
 from langchain_agentmem.memory.facts.asking import at_time
@@ -16,7 +17,7 @@ from langchain_agentmem.memory.facts.learning import FactsGround
 from langchain_agentmem.memory.facts.names import entity_key, predicate_key
 from langchain_agentmem.memory.facts.reading import FACT, Standing
 from langchain_agentmem.memory.facts.rules import Rules
-from langchain_agentmem.memory.layer import limit_given, looking, text_given, texts_given, time_given
+from langchain_agentmem.memory.layer import limit_given, looking, text_given, texts_given
 from langchain_agentmem.memory.seen import listed
 from langchain_agentmem.memory.settings import check_whole
 from langchain_agentmem.rewinding import rows
@@ -26,6 +27,8 @@ from langchain_agentmem.work import Work
 
 FARTHEST = 6
 """How many facts a path may have unless something else is said."""
+MOST_STEPS = 1_000
+"""How many facts a walk may follow one after the other, whatever it is asked for."""
 _LAST = "\U0010ffff"
 _UNSAFE = re.compile(r"[^\w .,:/+'-]", re.UNICODE)
 
@@ -41,7 +44,7 @@ def neighbours(
 ) -> Work[list[Neighbour]]:
     """What is connected with an entity."""
     text_given(entity, "An entity")
-    check_whole("depth", depth, 1)
+    most = _steps("depth", depth)
     when = _When(ground, predicates, valid, recorded)
 
     def look(view: View) -> Steps[list[Neighbour]]:
@@ -49,7 +52,7 @@ def neighbours(
         here = agreed.canonical(entity)
         seen, frontier = {here}, {here}
         found: list[Neighbour] = []
-        for distance in range(1, depth + 1):
+        for distance in range(1, most + 1):
             beyond: dict[str, Neighbour] = {}
             for each in (yield from _around(view, agreed, frontier, when)):
                 names = each.known.object, each.known.subject
@@ -85,7 +88,7 @@ def path(
     """A shortest chain of facts from one entity to another, whichever way they point."""
     text_given(start, "An entity")
     text_given(end, "An entity")
-    check_whole("max_depth", max_depth, 1)
+    most = _steps("max_depth", max_depth)
     when = _When(ground, predicates, valid, recorded)
 
     def look(view: View) -> Steps[list[Fact] | None]:
@@ -95,7 +98,7 @@ def path(
         sides: list[dict[str, tuple[str, Fact] | None]] = [{one: None}, {other: None}]
         frontiers = [{one}, {other}]
         meeting = {one} & {other}
-        for _ in range(max_depth):
+        for _ in range(most):
             if meeting or not all(frontiers):
                 break
             side = 0 if len(frontiers[0]) <= len(frontiers[1]) else 1
@@ -163,7 +166,7 @@ def shown(
     if entity is None:
         return (yield from at_time(ground, valid=valid, recorded=recorded, shown=False))
     text_given(entity, "An entity")
-    check_whole("depth", depth, 1)
+    most = _steps("depth", depth)
     when = _When(ground, None, valid, recorded)
 
     def look(view: View) -> Steps[list[Fact]]:
@@ -171,7 +174,9 @@ def shown(
         seen: set[str] = set()
         frontier = {agreed.canonical(entity)}
         found: dict[str, Fact] = {}
-        for _ in range(depth):
+        for _ in range(most):
+            if not frontier:
+                break
             seen |= frontier
             facts = [reading.fact_of(*each, agreed) for each in (yield from _around(view, agreed, frontier, when))]
             found.update((fact.id, fact) for fact in facts)
@@ -230,6 +235,12 @@ def as_mermaid(facts: Iterable[Fact]) -> str:
 
 
 # -- plumbing ------------------------------------------------------------------------------------------------------
+
+
+def _steps(name: str, wanted: Any) -> int:
+    """How many facts a walk may follow one after the other."""
+    check_whole(name, wanted, 1)
+    return min(int(wanted), MOST_STEPS)
 
 
 class _When:

@@ -285,7 +285,7 @@ class KGMemory(AddedFacts, ConnectedFacts):
             single_valued: Whether they have. Default: True.
 
         Raises:
-            InvalidInput: A name cannot be one.
+            InvalidInput: A name cannot be one, or `single_valued` is neither True nor False.
         """
         return self._do(edits.declaring(self._ground, predicates, single=single_valued))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from langchain_agentmem.clock import moment
+from langchain_agentmem.clock import moment, time_given
 from langchain_agentmem.fencing import fenced, harmless
 from langchain_agentmem.memory.budget import Budget, Measure
 from langchain_agentmem.memory.context import on_one_line
@@ -15,7 +15,7 @@ from langchain_agentmem.memory.facts.fact import Fact
 from langchain_agentmem.memory.facts.learning import FactsGround
 from langchain_agentmem.memory.facts.names import entity_key
 from langchain_agentmem.memory.facts.rules import Rules
-from langchain_agentmem.memory.layer import as_step, looking, text_given, time_given
+from langchain_agentmem.memory.layer import as_step, looking, text_given
 from langchain_agentmem.tokens import TokenCounter
 from langchain_agentmem.tracing import brief
 from langchain_agentmem.work import Work

@@ -205,7 +205,7 @@ class _Scan:
             upto = limit if line < 0 else line
             end = self._text.rfind(">", begun, upto) + 1 or upto
         said = self._text[mark.start : min(end, mark.start + 100)]
-        return Block(UPDATE, mark.start, end, problem=f"A {UPDATE} is not begun with <{UPDATE}>: {said!r}.")
+        return Block(UPDATE, mark.start, end, problem=f"A {UPDATE} is not begun with <{UPDATE}>: {safe_repr(said)}.")
 
     def _further(self, at: int, after: _Mark | None) -> int:
         """Where another object of the same block begins; below zero if there is none."""

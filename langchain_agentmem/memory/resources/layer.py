@@ -23,7 +23,7 @@ from langchain_agentmem.clock import moment
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.memory.archival import ArchivalMemory, record
 from langchain_agentmem.memory.core import NO_ROOM, CoreMemory, Setting
-from langchain_agentmem.memory.layer import ALL, Change, Ground, Layer, text_given
+from langchain_agentmem.memory.layer import Change, Ground, Layer, text_given
 from langchain_agentmem.memory.resources.excerpts import ITEM_CHARS
 from langchain_agentmem.memory.resources.snapshots import Fetcher, build_resource_snapshot
 from langchain_agentmem.memory.secrets.redaction import redact_value
@@ -69,7 +69,7 @@ def usage_record(resource_id: str, usage_type: str, context: str | None, at: dat
     """
     if not isinstance(resource_id, str) or not resource_id.strip():
         raise InvalidInput(f"A resource is named by its id, not by {safe_repr(resource_id)}.")
-    if usage_type not in USAGE_TYPES:
+    if not isinstance(usage_type, str) or usage_type not in USAGE_TYPES:
         raise InvalidInput(f"A resource is used as one of {', '.join(USAGE_TYPES)}, not as {safe_repr(usage_type)}.")
     used = {
         "resource_id": resource_id,
@@ -213,7 +213,7 @@ class ResourceMemory(Layer):
         """`items`, as work."""
 
         def look(view: rows.View) -> Steps[list[dict[str, Any]]]:
-            found = yield from rows.newest(view, RECORD, limit=ALL, label=_LABEL)
+            found = yield from rows.newest(view, RECORD, limit=None, label=_LABEL)
             items = [dict(each.extra["resource"]) for each in found]
             for item in items:
                 del item["file"]
@@ -297,7 +297,7 @@ class ResourceMemory(Layer):
 
 
 def _items(change: Change) -> Steps[list[rows.Kept]]:
-    return (yield from rows.newest(change.view, RECORD, limit=ALL, label=_LABEL))
+    return (yield from rows.newest(change.view, RECORD, limit=None, label=_LABEL))
 
 
 def _tags(item: Mapping[str, Any]) -> list[str]:

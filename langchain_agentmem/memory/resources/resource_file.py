@@ -319,8 +319,7 @@ def _source_of(
             fault = "several" if found else "no"
             raise InvalidInput(
                 f"{where} is of the resource {safe_repr(resource)}, and there is {fault} {kind or 'such'} one "
-                "with that "
-                "name in the file. Give its name, or leave out resource and give repo or repo_id."
+                "with that name in the file. Give its name, or leave out resource and give repo or repo_id."
             )
         return found[0]
     if kind is None:

@@ -108,10 +108,11 @@ with recursive chain (depth, branch_id, up_to, own) as (
     select chain.depth + 1, step.branch_id, step.up_to, step.own
     from chain cross join lateral (
         select b.parent_id, b.parent_position, cast(0 as bigint) from branch b
-        where b.id = chain.branch_id and b.parent_id is not null
+        where b.id = chain.branch_id and b.parent_id is not null and chain.depth < cast(:deepest as bigint)
         union all
         select s.base_id, s.base_position, cast(1 as bigint) from branch_base s
         where s.branch_id = chain.branch_id and chain.own = 1 and s.base_id is not null
+            and chain.depth < cast(:deepest as bigint)
     ) as step (branch_id, up_to, own)
 )
 select chain.branch_id, chain.up_to, chain.own, s.groups

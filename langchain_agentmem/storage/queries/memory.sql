@@ -58,20 +58,18 @@ select 1 from memory k where k.origin = m.id
 
 -- name: line_from
 -- The line that leads to a position: its branch, those that it was forked from, and, where `own` is 1, what a subgraph
--- stands on. `own` marks where such a chain of forks begins.
+-- stands on. `own` marks where such a chain of forks begins, and `deepest` how many forks back it goes.
 with recursive chain (depth, branch_id, up_to, own) as (
     select 0, cast(:branch as bigint), cast(:position as bigint), cast(:own as bigint)
     union all
-    select chain.depth + 1,
-        case when side.base = 0 then b.parent_id else s.base_id end,
-        case when side.base = 0 then b.parent_position else s.base_position end,
-        side.base
-    from chain
-    join branch b on b.id = chain.branch_id
-    cross join (select 0 as base union all select 1) side
-    left join branch_base s on s.branch_id = b.id
-    where (side.base = 0 and b.parent_id is not null)
-        or (side.base = 1 and chain.own = 1 and s.base_id is not null)
+    select chain.depth + 1, b.parent_id, b.parent_position, 0
+    from chain cross join branch b
+    where b.id = chain.branch_id and b.parent_id is not null and chain.depth < cast(:deepest as bigint)
+    union all
+    select chain.depth + 1, s.base_id, s.base_position, 1
+    from chain cross join branch_base s
+    where chain.own = 1 and s.branch_id = chain.branch_id and s.base_id is not null
+        and chain.depth < cast(:deepest as bigint)
 )
 select chain.branch_id, chain.up_to, chain.own, s.groups
 from chain
@@ -210,8 +208,8 @@ limit cast(:limit as bigint);
 select id from memory_group where id = :group;
 
 -- name: create_group
-insert into memory_group (id, thread_id, ns, checkpoint, task, created_at)
-values (:group, :thread, :ns, :checkpoint, :task, :now)
+insert into memory_group (id, thread_id, ns, checkpoint, task, owner, created_at)
+values (:group, :thread, :ns, :checkpoint, :task, :owner, :now)
 on conflict (id) do nothing;
 
 -- name: is_sealed
@@ -273,11 +271,10 @@ select distinct s.group_id from line cross join seal s
 where s.branch_id = line.branch_id and s.position <= line.up_to and cast(:groups as text) is not null;
 
 -- name: sealable
--- Those of some groups that are there and do not lie on a line, whether they lie anywhere, and the thread under whose name
--- a search finds them.
+-- Those of some groups that are there and do not lie on a line, and the thread under whose name a search finds them.
 with
 -- include: view
-select g.group_id, (select count(*) from seal s where s.group_id = g.group_id) as seals,
+select g.group_id,
 -- include: series
     as series
 from live g
@@ -292,7 +289,7 @@ order by g.group_id;
 update memory set branch_id = :branch, position = :position where group_id = :group and branch_id is null;
 
 -- name: copy_group
--- A group that lies on another branch already, once more.
+-- A group that lies on another branch already, once more; also one that another run sealed there just now.
 insert into memory (
     branch_id, position, group_id, origin, kind, key, label, subject, object, content_id, deleted, importance,
     expires_at, extra, created_at, written_at
@@ -301,6 +298,9 @@ select cast(:branch as bigint), cast(:position as bigint), group_id, coalesce(or
     object, content_id, deleted, importance, expires_at, extra, created_at, written_at
 from memory
 where id in (select min(m.id) from memory m where m.group_id = :group group by coalesce(m.origin, m.id))
+    and not exists (
+        select 1 from memory m where m.group_id = :group and m.branch_id = :branch and m.position = :position
+    )
 order by coalesce(origin, id);
 
 -- name: supersede_sealed
@@ -331,7 +331,7 @@ group by group_id;
 
 -- name: beginning
 -- Where a checkpoint stands, and the tasks that finished under it: at least one row.
-select p.branch_id, p.position, f.task, f.caller, f.attempt, f.groups
+select p.branch_id, p.position, f.task, f.caller, f.groups
 from (select cast(:line as bigint) as line_id) o
 left join place p on p.line_id = o.line_id and p.checkpoint = :checkpoint
 left join finished_task f on f.thread_id = :thread and f.ns = :ns and f.checkpoint = :checkpoint;
@@ -342,14 +342,24 @@ select task, caller, groups from finished_task
 where thread_id = :thread and ns = :ns and checkpoint = :checkpoint;
 
 -- name: insert_finished
--- The first success of a task counts.
-insert into finished_task (thread_id, task, ns, checkpoint, caller, attempt, groups, created_at)
-values (:thread, :task, :ns, :checkpoint, :caller, :attempt, :groups, :now)
+-- The first success of a task counts. One of a run that remembered nothing has left its result alone.
+insert into finished_task (thread_id, task, ns, checkpoint, caller, groups, created_at)
+select cast(:thread as bigint), cast(:task as text), cast(:ns as text), cast(:checkpoint as text), cast(:caller as text),
+    cast(:groups as text), cast(:now as bigint)
+where not exists (
+    select 1 from pending_write w
+    where w.line_id = :line and w.checkpoint = :checkpoint and w.task = :task
+        and w.channel not in ('__error__', '__error_source_node__', '__interrupt__', '__resume__')
+)
 on conflict (thread_id, task) do nothing;
+
+-- name: end_groups
+-- An execution of a task ended without a result: whoever executes the task again takes its place.
+update memory_group set ended = 1 where thread_id = :thread and task = :task and owner = :owner;
 
 -- name: groups_of_task
 -- What executions of a task wrote that has no place, and what the task had written when it finished.
-select g.id, f.groups as finished
+select g.id, g.owner, g.ended, g.created_at, f.groups as finished
 from memory_group g
 left join finished_task f on f.thread_id = g.thread_id and f.task = g.task
 where g.thread_id = :thread and g.task = :task;
@@ -373,8 +383,8 @@ where ours.thread_id = :source
 on conflict (line_id, checkpoint) do nothing;
 
 -- name: copy_finished
-insert into finished_task (thread_id, task, ns, checkpoint, caller, attempt, groups, created_at)
-select cast(:target as bigint), task, ns, checkpoint, caller, attempt, groups, created_at
+insert into finished_task (thread_id, task, ns, checkpoint, caller, groups, created_at)
+select cast(:target as bigint), task, ns, checkpoint, caller, groups, created_at
 from finished_task where thread_id = :source
 on conflict (thread_id, task) do nothing;
 
@@ -570,3 +580,24 @@ join namespace n on n.id = t.namespace_id
 where n.path >= :low and n.path < :high and c.run_id in (
 -- include: runs
     );
+
+-- name: writes_of_runs
+-- What some runs wrote towards checkpoints, by task.
+select distinct t.shelf_id, t.id as thread_id, w.line_id, w.checkpoint, w.task, w.run_id
+from pending_write w
+join checkpoint_line l on l.id = w.line_id
+join thread t on t.id = l.thread_id
+join namespace n on n.id = t.namespace_id
+where n.path >= :low and n.path < :high and w.run_id in (
+-- include: runs
+    )
+order by w.line_id, w.checkpoint, w.task, w.run_id;
+
+-- name: unfinish
+-- A task has no result any more.
+delete from finished_task where thread_id = :thread and task = :task and not exists (
+    select 1 from pending_write w
+    where w.line_id = :line and w.checkpoint = :checkpoint and w.task = :task
+        and w.channel not in ('__error__', '__error_source_node__', '__interrupt__', '__resume__')
+)
+returning groups;

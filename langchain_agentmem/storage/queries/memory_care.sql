@@ -151,7 +151,7 @@ order by l.ns, p.checkpoint
 limit cast(:limit as bigint);
 
 -- name: thread_finished_after
-select task, ns, checkpoint, caller, attempt, groups, created_at from finished_task
+select task, ns, checkpoint, caller, groups, created_at from finished_task
 where thread_id = :thread and task > :task
 order by task
 limit cast(:limit as bigint);
@@ -242,8 +242,8 @@ select id from memory_group where id in (
     );
 
 -- name: add_finished
-insert into finished_task (thread_id, task, ns, checkpoint, caller, attempt, groups, created_at)
-values (:thread, :task, :ns, :checkpoint, :caller, :attempt, :groups, :created_at)
+insert into finished_task (thread_id, task, ns, checkpoint, caller, groups, created_at)
+values (:thread, :task, :ns, :checkpoint, :caller, :groups, :created_at)
 on conflict (thread_id, task) do nothing
 returning task;
 

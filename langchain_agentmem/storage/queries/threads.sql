@@ -72,10 +72,10 @@ on conflict (line_id, name) do update set parent = excluded.parent, run_id = exc
 
 -- name: insert_write
 -- Special writes, whose place is below zero, replace what is there; of the others the first one counts.
-insert into pending_write (line_id, checkpoint, task, place, path, channel, recipe)
-values (:line, :checkpoint, :task, :place, :path, :channel, :recipe)
+insert into pending_write (line_id, checkpoint, task, place, path, channel, run_id, recipe)
+values (:line, :checkpoint, :task, :place, :path, :channel, :run_id, :recipe)
 on conflict (line_id, checkpoint, task, place) do update
-set path = excluded.path, channel = excluded.channel, recipe = excluded.recipe
+set path = excluded.path, channel = excluded.channel, run_id = excluded.run_id, recipe = excluded.recipe
 where excluded.place < 0;
 
 -- name: latest_checkpoint
@@ -226,6 +226,9 @@ join namespace n on n.id = t.namespace_id
 where c.run_id in (select value from json_each(:runs)) and n.path >= :low and n.path < :high
 order by c.line_id, c.name;
 
+-- name: delete_writes_of_run
+delete from pending_write where line_id = :line and checkpoint = :checkpoint and task = :task and run_id = :run_id;
+
 -- name: add_litter
 update shelf set litter = litter + :count where id = :shelf;
 
@@ -240,7 +243,7 @@ select versions from checkpoint where line_id = :line;
 select channel, version, recipe from channel_value where line_id = :line;
 
 -- name: line_writes
-select checkpoint, task, place, path, channel, recipe from pending_write where line_id = :line;
+select checkpoint, task, place, path, channel, run_id, recipe from pending_write where line_id = :line;
 
 -- name: delete_value
 delete from channel_value where line_id = :line and channel = :channel and version = :version;

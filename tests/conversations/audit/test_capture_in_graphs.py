@@ -205,14 +205,14 @@ class TestWhatGoesWrong:
 
         def slow(messages):
             begun.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
             return "Late."
 
         memory = AgentMemory(url)
         graph, handler = chat(InMemorySaver(), Scripted(script=slow)), memory.audit.handler()
         with ThreadPoolExecutor(1) as pool:
             run = pool.submit(graph.invoke, say("Where is Ann?"), within(handler, "t"))
-            assert begun.wait(30)
+            assert begun.wait(120)
             memory.close()
             go_on.set()
             assert run.result()["messages"][-1].text == "Late."

@@ -634,7 +634,7 @@ class TestNothingBreaks:
 
         def record(entry):
             # The loop has to run for this to be set: on the loop's own thread it never would.
-            assert written.wait(10)
+            assert written.wait(120)
             trail(entry)
 
         model = Scripted()

@@ -31,7 +31,7 @@ class TestAModel:
     async def test_that_has_run_out_of_answers_is_not_waited_for_without_end(self, library):
         answers = iter(())
         selector = library.selector(model=lambda _: next(answers))
-        found = await asyncio.wait_for(selector.aselect(PLOT), 20)
+        found = await asyncio.wait_for(selector.aselect(PLOT), 120)
         assert found.ids == ("charts",)
         assert found.fell_back.startswith("The model failed")
 

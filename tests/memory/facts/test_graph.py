@@ -12,6 +12,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.memory.facts import graph
 
 JANUARY, MARCH, JUNE = (datetime(2024, month, 1, tzinfo=UTC) for month in (1, 3, 6))
 
@@ -113,6 +114,42 @@ class TestPaths:
                     assert at in (fact.subject, fact.object)
                     at = fact.object if at == fact.subject else fact.subject
                 assert chain is None or at == end
+
+
+@pytest.mark.sqlite_suffices
+class TestWalks:
+    WALKS = {  # noqa: RUF012
+        "neighbours": lambda facts, depth: {str(each) for each in facts.neighbours("0", depth)},
+        "path": lambda facts, depth: {fact.object for fact in facts.path("0", "9", max_depth=depth) or ()},
+        "networkx": lambda facts, depth: set(facts.to_networkx("0", depth).nodes),
+        "json": lambda facts, depth: {node["id"] for node in facts.to_json("0", depth)["nodes"]},
+        "mermaid": lambda facts, depth: set(re.findall(r'\["(.*?)"\]', facts.to_mermaid("0", depth))),
+    }
+
+    @pytest.fixture
+    def chain(self, here):
+        facts = here.facts("chain")
+        for number in range(9):
+            facts.add_fact("user", str(number), "leads to", str(number + 1))
+        return facts
+
+    @pytest.mark.parametrize("kind", WALKS)
+    @pytest.mark.parametrize("depth", [2**31, 2**63, 10**30])
+    def test_end_where_nothing_more_is_connected_however_far_they_may_go(self, chain, kind, depth):
+        assert self.WALKS[kind](chain, depth) >= {str(number) for number in range(1, 10)}
+
+    @pytest.mark.parametrize("kind", WALKS)
+    def test_go_no_further_than_is_documented(self, chain, kind, monkeypatch):
+        monkeypatch.setattr(graph, "MOST_STEPS", 5)
+        found = self.WALKS[kind](chain, 2**31)
+        assert "6" not in found
+        assert ("5" in found) == (kind != "path"), "there is no path of so few facts"
+
+    @pytest.mark.parametrize("kind", WALKS)
+    @pytest.mark.parametrize("depth", [0, -1, True, 1.5, "2", None, float("nan")])
+    def test_have_a_whole_length(self, chain, kind, depth):
+        with pytest.raises(InvalidInput, match="depth"):
+            self.WALKS[kind](chain, depth)
 
 
 class TestEntities:

@@ -148,6 +148,18 @@ class TestDeclaring:
         facts.declare("has rank", single_valued=False)
         assert places(facts.as_of()) == ["captain", "major"]
 
+    @pytest.mark.parametrize("wrong", ["yes", None, 1, 0, [], object()])
+    def test_whether_a_predicate_has_one_value_is_yes_or_no(self, memory, wrong, tmp_path):
+        facts = memory.facts("declared")
+        with pytest.raises(InvalidInput, match="single_valued must be True or False"):
+            facts.declare("lives in", single_valued=wrong)
+        facts.add_fact("user", "Ana", "lives in", "Porto")
+        assert memory.verify().ok
+        memory.export(tmp_path / "export")
+        with AgentMemory(":memory:") as other:
+            other.import_(tmp_path / "export")
+            assert other.verify().ok
+
     def test_settings_say_which_predicates_have_one_value_unless_it_is_declared(self, memory):
         facts = memory.facts(settings=FactsConfig(single_valued=("likes best",)))
         for fruit in ("figs", "plums"):

@@ -229,6 +229,7 @@ class TestFailing:
         graph = chat(light, light.remember_facts(reader.hang, settings=FactsConfig(timeout=0.05)))
         await graph.ainvoke(says("Maya lives in Porto", id="m0"), at())
         assert "TimeoutError" in light.facts(at()).failures()[0].error
+        graph = chat(light, light.remember_facts(reader.hang))
         await graph.ainvoke(says("Bye", id="m1"), at())
         assert known(light.facts(at())) == ["Maya lives in Porto"]
 

@@ -1,0 +1,244 @@
+"""Whatever the savers and stores are given, what they raise is an error of ours, which can be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    InvalidNamespaceError,
+    ListNamespacesOp,
+    MatchCondition,
+    PutOp,
+    SearchOp,
+)
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput
+
+pytestmark = pytest.mark.sqlite_suffices
+
+THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+LONGEST = 2_000
+
+
+def deep() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(10_000):
+        value = [value]
+    return value
+
+
+def endless() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+class Unspeakable:
+    """An object that cannot be shown or looked up."""
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        raise RuntimeError("shown")
+
+
+PLAIN: tuple[Any, ...] = (
+    None, 5, -1, 2**70, 1.5, float("nan"), float("inf"), True, "", "x", "\0", "\ud800", "a" * 3_000, b"x", [], {}, (),
+    (1,), [1], {"a": 1}, {1: 2}, object, len, {"configurable": 3}, {"configurable": None}, {"configurable": []},
+)  # fmt: skip
+ODD: list[Callable[[], Any]] = [*(partial(lambda value: value, each) for each in PLAIN), deep, endless, Unspeakable]
+
+
+def configs(odd: Any) -> Iterator[Any]:
+    yield odd
+    yield {"configurable": odd}
+    for key in ("thread_id", "checkpoint_ns", "checkpoint_id", "agentmem_namespace", "run_id"):
+        yield {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "c", key: odd}}
+    yield {**THREAD, "metadata": odd}
+
+
+def savings(memory: AgentMemory, odd: Any) -> Iterator[Callable[[], Any]]:
+    saver, new = memory.checkpointer, empty_checkpoint
+    stored: Any = saver.put(THREAD, new(), {}, {})
+    for config in configs(odd):
+        yield partial(saver.get_tuple, config)
+        yield lambda config=config: list(saver.list(config))
+        yield lambda config=config: list(saver.list(THREAD, before=config))
+        yield partial(saver.put, config, new(), {}, {})
+        yield partial(saver.put_writes, config, [("a", 1)], "task")
+        yield partial(saver.history, config)
+        yield partial(saver.get_delta_channel_history, config=config, channels=["a"])
+        yield partial(memory.search, "x", config=config)
+        yield partial(memory.layers, config)
+        yield partial(memory.tools, config)
+    for key in ("id", "ts", "v", "channel_values", "channel_versions", "versions_seen", "updated_channels"):
+        yield partial(saver.put, THREAD, {**new(), key: odd}, {}, {})
+    values: Any = {**new(), "channel_values": {"a": odd}, "channel_versions": {"a": "1"}}
+    yield from (
+        lambda: saver.put(THREAD, odd, {}, {}),
+        lambda: saver.put(THREAD, new(), odd, {}),
+        lambda: saver.put(THREAD, new(), {"source": odd, "step": odd, "own": odd}, {}),
+        lambda: saver.put(THREAD, new(), {}, odd),
+        lambda: saver.put(THREAD, values, {}, {"a": "1"}),
+        lambda: saver.put(THREAD, values, {}, {"a": odd}),
+        lambda: saver.put_writes(stored, odd, "task"),
+        lambda: saver.put_writes(stored, [odd], "task"),
+        lambda: saver.put_writes(stored, [(odd, 1)], "task"),
+        lambda: saver.put_writes(stored, [("a", odd)], "task"),
+        lambda: saver.put_writes(stored, [("a", 1)], odd),
+        lambda: saver.put_writes(stored, [("a", 1)], "task", odd),
+        lambda: list(saver.list(THREAD, filter=odd)),
+        lambda: list(saver.list(THREAD, filter={"a": odd})),
+        lambda: list(saver.list(THREAD, limit=odd)),
+        lambda: saver.history(THREAD, limit=odd),
+        lambda: saver.delete_thread(odd),
+        lambda: saver.copy_thread(odd, "copy"),
+        lambda: saver.copy_thread("t", odd),
+        lambda: saver.delete_for_runs(odd),
+        lambda: saver.delete_for_runs([odd]),
+        lambda: saver.prune(odd),
+        lambda: saver.prune([odd]),
+        lambda: saver.prune(["t"], strategy=odd),
+        lambda: saver.get_delta_channel_history(config=THREAD, channels=odd),
+        lambda: saver.get_delta_channel_history(config=THREAD, channels=[odd]),
+        lambda: saver.get_next_version(odd, None),
+    )
+
+
+def storings(store: BaseStore, odd: Any) -> Iterator[Callable[[], Any]]:
+    a = ("a",)
+    for place in (odd, (odd,), [odd]):
+        yield partial(store.get, place, "k")
+        yield partial(store.put, place, "k", {})
+        yield partial(store.delete, place, "k")
+        yield partial(store.search, place)
+        yield partial(store.list_namespaces, prefix=place)
+        yield partial(store.list_namespaces, suffix=place)
+        yield partial(store.batch, [GetOp(place, odd, odd)])
+        yield partial(store.batch, [PutOp(place, odd, odd, odd, odd)])
+        yield partial(store.batch, [SearchOp(place, odd, odd, odd, odd)])
+        yield partial(store.batch, [ListNamespacesOp(match_conditions=place)])
+        yield partial(store.batch, [ListNamespacesOp((MatchCondition("prefix", place),))])
+    yield from (
+        lambda: store.get(a, odd),
+        lambda: store.get(a, "k", refresh_ttl=odd),
+        lambda: store.put(a, odd, {}),
+        lambda: store.put(a, "k", odd),
+        lambda: store.put(a, "k", {"value": odd}),
+        lambda: store.put(a, "k", {"a": 1}, index=odd),
+        lambda: store.put(a, "k", {"a": 1}, index=[odd]),
+        lambda: store.put(a, "k", {"a": 1}, ttl=odd),
+        lambda: store.search((), query=odd),
+        lambda: store.search((), filter=odd),
+        lambda: store.search((), filter={"a": odd}),
+        lambda: store.search((), filter={"a": {"$gt": odd}}),
+        lambda: store.search((), limit=odd),
+        lambda: store.search((), offset=odd),
+        lambda: store.list_namespaces(max_depth=odd),
+        lambda: store.list_namespaces(limit=odd),
+        lambda: store.batch(odd),
+        lambda: store.batch([odd]),
+        lambda: store.batch([ListNamespacesOp((MatchCondition(odd, a),))]),
+    )
+
+
+def others(memory: AgentMemory, odd: Any) -> Iterator[Callable[[], Any]]:
+    blobs, core, chat = memory.byte_store(("a",)), memory.layers("main").core, memory.conversation("c")
+    yield from (
+        lambda: blobs.mset(odd),
+        lambda: blobs.mset([odd]),
+        lambda: blobs.mset([("k", odd)]),
+        lambda: blobs.mset([(odd, b"")]),
+        lambda: blobs.mget([odd]),
+        lambda: blobs.mdelete([odd]),
+        lambda: list(blobs.yield_keys(prefix=odd)),
+        lambda: core.set(odd, "x"),
+        lambda: core.set("k", odd),
+        lambda: memory.conversation(odd),
+        lambda: memory.conversation("c", namespace=odd),
+        lambda: chat.add(role="user", content=odd),
+        lambda: chat.add_messages([odd]),
+        lambda: memory.search(odd),
+        lambda: memory.search("x", namespace=odd),
+        lambda: memory.search("x", limit=odd),
+        lambda: memory.facts("main").add_fact("user", odd, "p", "o"),
+        lambda: AgentMemory(hooks=odd),
+        lambda: AgentMemory(hooks=[odd]),
+        lambda: AgentMemory(synchronous=odd).close(),
+        lambda: AgentMemory(busy_timeout=odd).close(),
+        lambda: AgentMemory(index=odd).close(),
+    )
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+class TestWhateverIsGiven:
+    def test_only_errors_of_ours_are_raised(self, memory, odd):
+        value = odd()
+        said: list[AgentMemoryError] = []
+        for call in (*savings(memory, value), *storings(memory.store, value), *others(memory, value)):
+            try:
+                call()
+            except AgentMemoryError as error:
+                said.append(error)
+        assert max(len(str(error)) for error in said) < LONGEST
+
+    async def test_only_errors_of_ours_are_raised_to_those_who_await(self, memory, odd):
+        value = odd()
+        store, saver = memory.store, memory.checkpointer
+        said: list[AgentMemoryError] = []
+        for call in (
+            lambda: store.aget(value, "k"),
+            lambda: store.aget(("a",), value),
+            lambda: store.aput(value, "k", {}),
+            lambda: store.aput(("a",), value, {}),
+            lambda: store.asearch(value),
+            lambda: store.adelete(value, "k"),
+            lambda: store.alist_namespaces(prefix=value),
+            lambda: store.abatch([value]),
+            lambda: saver.aget_tuple(value),
+            lambda: saver.aput(value, empty_checkpoint(), {}, {}),
+            lambda: saver.aput_writes(value, [("a", 1)], "task"),
+        ):
+            try:
+                await call()
+            except AgentMemoryError as error:
+                said.append(error)
+        assert max(len(str(error)) for error in said) < LONGEST
+
+
+class TestNamespaces:
+    @pytest.mark.parametrize("namespace", [("a", 5), ("a.b",), ("",), (), ("langgraph",)])
+    def test_one_that_cannot_be_is_an_error_of_ours_and_of_langgraph(self, memory, namespace):
+        with pytest.raises(InvalidNamespaceError) as caught:
+            memory.store.put(namespace, "k", {"a": 1})
+        assert isinstance(caught.value, InvalidInput)
+
+    def test_keys_that_are_numbers_are_taken_as_langgraph_does(self, memory):
+        memory.store.put(("a",), 5, {"a": 1})
+        assert memory.store.get(("a",), "5").value == {"a": 1}
+
+
+class TestDepth:
+    @pytest.mark.parametrize("make", [deep, endless])
+    def test_what_is_nested_too_deeply_is_refused(self, memory, make):
+        chat = memory.conversation("c")
+        values: Any = {**empty_checkpoint(), "channel_values": {"a": make()}, "channel_versions": {"a": "1"}}
+        for call in (
+            lambda: memory.store.put(("a",), "k", {"value": make()}),
+            lambda: memory.checkpointer.put(THREAD, values, {}, {"a": "1"}),
+            lambda: chat.add(role="user", content=make()),
+            lambda: memory.layers("main").core.set("k", make()),
+            lambda: memory.search(make()),
+            lambda: memory.facts("main").add_fact("user", make(), "p", "o"),
+        ):
+            with pytest.raises(AgentMemoryError) as caught:
+                call()
+            assert len(str(caught.value)) < LONGEST
+        assert len(chat) == 0
