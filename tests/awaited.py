@@ -132,6 +132,7 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
         "aupdate": lambda: chat.aupdate("said", content=text + "!"),
         "areplace_memory": lambda: chat.areplace_memory(0, role="user", content=text),
         "aget_messages": chat.aget_messages,
+        "araw_messages": chat.araw_messages,
         "aretrieve_all": chat.aretrieve_all,
         "aget_message_dicts": chat.aget_message_dicts,
         "aretrieve_recent": lambda: chat.aretrieve_recent(2),
