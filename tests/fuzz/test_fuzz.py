@@ -27,10 +27,10 @@ def fuzzed(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.bare
 def test_nothing_but_errors_of_ours_comes_out_of_any_calls(url):
-    """Its seed is printed: `python -m tests.fuzz --seed …` makes the same calls again."""
+    """The same calls each time, so that a change is what is tested; `python -m tests.fuzz` makes others each time."""
     kind = "postgres" if url.startswith("postgresql://") else "sqlite"
     given = ["--url", url] if kind == "postgres" else []
-    done = fuzzed("--calls", str(CALLS[kind]), *given)
+    done = fuzzed("--seed", "7", "--calls", str(CALLS[kind]), *given)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
 
 
