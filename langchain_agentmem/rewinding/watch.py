@@ -59,20 +59,20 @@ class _Watch(BaseCallbackHandler):
         found = [(runs, run) for runs in told if (run := runs.watched(graphs, thread)) is not None]
         self._attempts[run_id] = ns, found
         for runs, run in found:
-            runs.started(run, ns, metadata.get("langgraph_step"))
+            runs.started(run, ns, metadata.get("langgraph_step"), run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **rest: Any) -> None:
         del outputs, rest
         for runs, run, ns in self._ended(run_id):
-            runs.ended(run, ns)
+            runs.ended(run, ns, run_id)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **rest: Any) -> None:
         del rest
         for runs, run, ns in self._ended(run_id):
             if isinstance(error, ParentCommand):
-                runs.ended(run, ns)
+                runs.ended(run, ns, run_id)
             else:
-                runs.failed(run, ns, stopped=isinstance(error, GraphBubbleUp))
+                runs.failed(run, ns, run_id, stopped=isinstance(error, GraphBubbleUp))
 
     def _is_called(self, parent: UUID | None, ns: str) -> bool:
         """Whether a chain is that of a function, which another chain has called."""
