@@ -206,6 +206,7 @@ class Run:
         ran: The tasks that are known to have run in it.
         over: Executions that others have replaced.
         failed: The tasks whose attempts failed, or those of their callers, until they are tried again: none can write.
+        attempts: The newest attempts of tasks that have not ended.
         dropped: The functions that attempts had called which failed: what they have written is no part of the run.
         recalled: The functions that tasks had called when they ended, those included whose results were there.
         resumed: Whether LangGraph may take results of earlier runs in it.
@@ -223,6 +224,7 @@ class Run:
     ran: set[str] = field(default_factory=set)
     over: set[tuple[str, ExecutionKey]] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
+    attempts: dict[str, UUID] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     recalled: dict[str, set[str]] = field(default_factory=dict)
     resumed: bool = False
@@ -486,10 +488,13 @@ class Runs:
         """Whether a run of LangChain is that of a graph whose runs are known."""
         return run_id in self._graphs
 
-    def started(self, run: Run, ns: str, step: int | None) -> None:
-        """An attempt of a task has begun."""
+    def started(self, run: Run, ns: str, step: int | None, attempt: UUID) -> None:
+        """An attempt of a task has begun; one before it that ran out of time may tell only later that it failed."""
         task_id = _task_of(ns)
         with self.lock:
+            if (before := run.attempts.get(task_id)) is not None:
+                self.failed(run, ns, before, stopped=False)
+            run.attempts[task_id] = attempt
             task = run.tasks.get(task_id)
             if task is not None and task.status == "failed":  # what it calls from now on counts again
                 task.status = ""
@@ -500,23 +505,30 @@ class Runs:
             if loop and loop.base and loop.last_put is None and loop.step is not None and step == loop.step + 1:
                 loop.steps.add(loop.base)  # it goes on where the base stopped
 
-    def ended(self, run: Run, ns: str) -> None:
+    def ended(self, run: Run, ns: str, attempt: UUID) -> None:
         """An attempt of a task has ended well: it takes no more results."""
         task_id = _task_of(ns)
         with self.lock:
-            if run.resumed and (called := run.called_by(task_id)) is not None:
+            newest = run.attempts.get(task_id) == attempt
+            if newest:
+                del run.attempts[task_id]
+            if newest and run.resumed and (called := run.called_by(task_id)) is not None:
                 run.recalled[task_id] = called
 
-    def failed(self, run: Run, ns: str, *, stopped: bool) -> None:
+    def failed(self, run: Run, ns: str, attempt: UUID, *, stopped: bool) -> None:
         """An attempt of a task has ended with an error: what it wrote is no part of any line.
 
         Args:
             run: Its run.
             ns: Its name.
+            attempt: LangChain's run of it. Where a newer one has begun, it has failed already.
             stopped: Whether that was an interrupt, after which LangGraph lets the functions finish that it has called.
         """
         task_id = _task_of(ns)
         with self.lock:
+            if run.attempts.get(task_id) != attempt:
+                return
+            del run.attempts[task_id]
             task = run.tasks.get(task_id)
             if task is not None and task.status == "done":
                 return

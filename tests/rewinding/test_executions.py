@@ -66,6 +66,57 @@ def reopen(request, mind):
 
 
 @pytest.mark.sqlite_suffices
+class TestFunctionsThatFail:
+    """What is remembered by an attempt of a `@task` that fails counts no more, whoever catches the error."""
+
+    def test_what_one_remembered_is_dropped_where_its_caller_goes_on(self, mind, caller):
+        @task
+        def fails():
+            mind.note("in vain")
+            raise ConnectionError
+
+        def body():
+            with pytest.raises(ConnectionError):
+                fails().result()
+            return [mind.note("caller")]
+
+        caller(body).begin()
+        assert mind.held() == ["caller 1"]
+
+    def test_what_an_attempt_remembered_is_dropped_whose_retry_remembers_nothing(self, mind, caller):
+        attempt = failing(1)
+
+        @task(retry_policy=RETRY)
+        def retried():
+            if mind.times == {}:
+                mind.note("in vain")
+            attempt()
+
+        def body():
+            retried().result()
+            return [mind.note("caller")]
+
+        caller(body).begin()
+        assert mind.held() == ["caller 1"]
+
+    def test_what_a_retry_calls_before_it_remembers_anything_itself_stays(self, mind, caller):
+        attempt = failing(1)
+
+        @task
+        def called():
+            return mind.note("called")
+
+        @task(retry_policy=RETRY)
+        def retried():
+            log = [called().result(), mind.note("retried")]
+            attempt()
+            return log
+
+        caller(lambda: retried().result()).begin()
+        assert mind.held() == ["called 2", "retried 2"]
+
+
+@pytest.mark.sqlite_suffices
 class TestTasksOfRetriedCallers:
     """LangGraph counts the `@task`s that a caller calls, in all its attempts; a resume begins to count anew.
 
