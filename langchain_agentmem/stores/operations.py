@@ -184,7 +184,8 @@ class Batch:
         return self._ttl.get("refresh_on_read", True) if given is None else bool(given)
 
     def _draft(self, op: PutOp) -> Draft:
-        check_writable(op.namespace)
+        if not op.namespace:
+            raise InvalidNamespace("An item cannot be in the empty namespace (): give it a label, as in ('users',).")
         value = written(op.value)  # type: ignore[arg-type]  # a deletion has no draft
         ttl = ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, NotProvided) else op.ttl)
         if op.index is False:

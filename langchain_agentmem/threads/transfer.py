@@ -132,7 +132,8 @@ _FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
 
 def _row(record: Record) -> dict[str, Any]:
     fields = _FIELDS[record["record"]]
-    record = {"run_id": None, **record}  # older exports do not tell whose a write was
+    if record["record"] == "write":
+        record = {"run_id": None, **record}  # older exports do not tell whose a write was
     row = {name: record[name] for name in fields}
     if "versions" in row:
         row["versions"] = written(row["versions"])

@@ -18,7 +18,7 @@ LOOKED_UP = {
     "named_memory": {"kind": "event", "keys": json.dumps(["id-1", "id-2"])},
     "shown_memory": {"ids": json.dumps([1, 2, 3])},
     "expired_memory": {"limit": 20},
-    "line_from": {"own": 1},
+    "line_from": {"own": 1, "deepest": 1_000},
 }
 
 

@@ -38,7 +38,6 @@ from langgraph.config import get_config
 from langgraph.store.base import BaseStore, GetOp, Item, Op, SearchOp
 
 from langchain_agentmem import AgentMemory, InvalidInput
-from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem_deepagents.files import (
     ENTRIES,
     FILES,
@@ -83,11 +82,11 @@ class AgentMemoryBackend(BackendProtocol):
         self, memory: AgentMemory, namespace: Sequence[str] | None = None, *, shared: Iterable[str] = SHARED
     ) -> None:
         if not isinstance(memory, AgentMemory):
-            raise InvalidInput(f"A backend needs an AgentMemory, not {safe_repr(memory)}: AgentMemory('agent.db').")
+            raise InvalidInput(f"A backend needs an AgentMemory, not {memory!r:.100}: AgentMemory('agent.db').")
         folders = [shared] if isinstance(shared, str) else list(shared)
         wrong = [each for each in folders if not isinstance(each, str) or fault(each.rstrip("/") or "/x")]
         if wrong or isinstance(shared, str):
-            raise InvalidInput(f"shared is a list of folders such as '/memories/', not {safe_repr(shared)}.")
+            raise InvalidInput(f"shared is a list of folders such as '/memories/', not {shared!r:.100}.")
         self._memory = memory
         self._namespace = memory.byte_store(namespace).namespace if namespace else None
         self._shared = tuple(each.rstrip("/") + "/" for each in folders)
@@ -108,7 +107,7 @@ class AgentMemoryBackend(BackendProtocol):
         return seen
 
     def __repr__(self) -> str:
-        return f"AgentMemoryBackend({self._memory}, {safe_repr(self._namespace)}, shared={safe_repr(self._shared)})"
+        return f"AgentMemoryBackend({self._memory!r}, {self._namespace!r}, shared={self._shared!r})"
 
     # -- reading -----------------------------------------------------------------------------------------------
 

@@ -25,7 +25,6 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMet
 from langgraph_sdk import Auth
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, InvalidInput, TokenCounter
-from langchain_agentmem.safe_repr import safe_repr
 
 DATABASE = "AGENTMEM_DATABASE"
 """The environment variable that says where the memory is."""
@@ -89,7 +88,7 @@ class Mount:
         if self._memory is None:
             memory = self._opened()
             if not isinstance(memory, AgentMemory):
-                raise InvalidInput(f"Mount needs a function that opens an AgentMemory; this gave {safe_repr(memory)}.")
+                raise InvalidInput(f"Mount needs a function that opens an AgentMemory; this gave {memory!r:.100}.")
             memory.checkpointer = _Saver(memory)
             TokenCounter().count_text("a")  # reads what tokens are counted with, which is not for an event loop to do
             self._memory = memory

@@ -13,7 +13,6 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
 
 from langchain_agentmem import InvalidInput
-from langchain_agentmem.safe_repr import safe_repr
 
 TOKENS_VARIABLE = "AGENTMEM_MCP_TOKENS"
 """The environment variable that may hold the tokens, as JSON."""
@@ -105,13 +104,13 @@ def namespace_given(path: str) -> Namespace:
     """
     labels = tuple(path.split("/")) if path else ()
     if not all(labels):
-        raise InvalidInput(f'A namespace is a path of labels such as "team/alice", not {safe_repr(path)}.')
+        raise InvalidInput(f'A namespace is a path of labels such as "team/alice", not {path!r:.100}.')
     return labels
 
 
 def _labels(given: object) -> Namespace:
     if not isinstance(given, tuple | list):
-        raise InvalidInput(f'A namespace is a tuple of labels such as ("team", "alice"), not {safe_repr(given)}.')
+        raise InvalidInput(f'A namespace is a tuple of labels such as ("team", "alice"), not {given!r:.100}.')
     return tuple(given)
 
 

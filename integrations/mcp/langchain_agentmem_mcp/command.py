@@ -17,7 +17,6 @@ import uvicorn
 from mcp.server.mcpserver import MCPServer
 
 from langchain_agentmem import AgentMemory, InvalidInput, MissingExtra, StorageError
-from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem_mcp.access import TOKENS_VARIABLE, Namespace, namespace_given, tokens_of
 from langchain_agentmem_mcp.server import create_server
 
@@ -105,7 +104,7 @@ def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or int(port) > 65_535:  # noqa: PLR2004 - the last port
-        raise InvalidInput(f"--http takes HOST:PORT, such as 127.0.0.1:8765, not {safe_repr(text)}.")
+        raise InvalidInput(f"--http takes HOST:PORT, such as 127.0.0.1:8765, not {text!r:.100}.")
     return host, int(port)
 
 
@@ -116,7 +115,7 @@ def _tokens(path: str | None) -> Mapping[str, Namespace] | None:
     try:
         return tokens_of(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"The file of tokens {safe_repr(path)} cannot be read: {error}.") from error
+        raise InvalidInput(f"The file of tokens {path!r} cannot be read: {error}.") from error
 
 
 def _check(database: str | None, address: tuple[str, int] | None, tokens: Mapping[str, Namespace] | None) -> None:
@@ -130,9 +129,7 @@ def _check(database: str | None, address: tuple[str, int] | None, tokens: Mappin
     if address is None and tokens is not None:
         raise InvalidInput(f"Tokens are for HTTP: add --http HOST:PORT, or take away --tokens and {TOKENS_VARIABLE}.")
     if address is not None and tokens is None and address[0] not in OWN_MACHINE:
-        raise InvalidInput(
-            f"Others can reach {safe_repr(address[0])}: give their tokens with --tokens, or serve 127.0.0.1."
-        )
+        raise InvalidInput(f"Others can reach {address[0]!r}: give their tokens with --tokens, or serve 127.0.0.1.")
 
 
 def _end_when_told(memory: AgentMemory) -> None:

@@ -16,7 +16,6 @@ from pydantic import Field
 
 from langchain_agentmem import AgentMemory, AgentMemoryError, InvalidInput, KGMemory, LayeredMemory
 from langchain_agentmem.fencing import harmless
-from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem_mcp import results
 from langchain_agentmem_mcp.access import Access
 
@@ -395,7 +394,7 @@ class Tools:
         found = await chat.aaround(around, before=max(before, around is None), after=after)
         if not found:
             raise InvalidInput(
-                f"There is no conversation {safe_repr(conversation_id)} here; list_conversations tells which there "
+                f"There is no conversation {conversation_id!r:.100} here; list_conversations tells which there "
                 "are, and in which namespace."
             )
         shown = [results.message_of(each, max_chars) for each in found]
