@@ -20,7 +20,7 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem.safe_repr import MOST, safe_repr, without_passwords
 
 ROOT = Path(__file__).parent.parent
-SOURCES = [*(ROOT / "langchain_agentmem").rglob("*.py"), *(ROOT / "integrations").glob("*/langchain_*/**/*.py")]
+SOURCES = list((ROOT / "langchain_agentmem").rglob("*.py"))
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - as any library has them
 
