@@ -41,6 +41,9 @@ def verify(since: chain.Head | None = None) -> Steps[chain.ChainReport]:
         if not lengths:
             break
         upto = _fitting(lengths)
+        if upto <= after:  # an index that is damaged leads back
+            walk.wrong(f"the audit trail cannot be followed beyond its number {after}")
+            break
         found = yield query.audit_chain(after=after, upto=upto)
         said = yield from _said(found)
         for row in found:
@@ -137,6 +140,9 @@ def _messages() -> Steps[list[str]]:
                 for row in page
                 if content.digest(bytes(row["body"])) != bytes(row["hash"])
             ]
+            if page[-1]["number"] <= after:
+                found.append(f"the messages of {safe_repr(each['name'])} cannot be followed beyond number {after}")
+                break
             after = page[-1]["number"]
     return found
 
