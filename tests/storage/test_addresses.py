@@ -157,12 +157,14 @@ class TestConnectionStrings:
         with AgentMemory(dsn) as copied:
             assert len(copied.conversation("c")) == 1
 
-    def test_a_port_that_nobody_listens_on_is_an_error_of_ours(self):
+    def test_a_port_that_nobody_listens_on_is_an_error_of_ours(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             port = taken.getsockname()[1]
             with pytest.raises(StorageError, match=str(port)):
                 AgentMemory(f"host=127.0.0.1 port={port} user=ada password=s3cret dbname=db")
+        assert list(tmp_path.iterdir()) == []
 
     def test_a_file_may_still_be_called_so(self, tmp_path):
         path = tmp_path / "host=a.db"
