@@ -154,10 +154,11 @@ def group_for(runs: Runs, run: Run, execution: Execution, now: int) -> Steps[InG
             and stays as it is.
     """
     group, task = runs.group_of(run, execution), execution.task
+    was_there = execution.there  # known before the look: a call beside this one may commit the group just after it
     if (yield query.hold_group(group=group)):
         execution.there = True
     else:
-        if execution.there or (yield query.is_sealed(group=group)):
+        if was_there or (yield query.is_sealed(group=group)):
             raise StepIsOver
         thread = yield from find(run.at)
         if thread is None:

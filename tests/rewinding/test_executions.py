@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 import uuid
+from types import SimpleNamespace
 
 import pytest
 from langgraph.config import get_config
@@ -14,6 +15,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, interrupt
 
 from langchain_agentmem.errors import StepIsOver
+from langchain_agentmem.rewinding.sealing import group_for
 
 from .graphs import attempt_of
 from .minds import AT, EMPTY, PATIENCE, RETRY, Mind, State, failing
@@ -263,6 +265,20 @@ class TestTasksOfRetriedCallers:
         runs.resume()
         assert mind.times == {"several": 1, "one": 1, "more": 1, "answered": 1}
         assert mind.held() == ["several 1", "one 1", "more 1", "answered 1"]
+
+
+class TestCallsOfOneTaskAtOnce:
+    def test_one_that_looked_just_before_another_committed_goes_on(self):
+        task = SimpleNamespace(ns="", checkpoint="1", id="a")
+        execution = SimpleNamespace(there=False, task=task, owner=1)
+        runs = SimpleNamespace(group_of=lambda run, execution: 7)
+        late = group_for(runs, SimpleNamespace(at=None), execution, 0)
+        assert next(late).query == "hold_group"
+        other = group_for(runs, SimpleNamespace(at=None), execution, 0)
+        assert next(other).query == "hold_group"
+        with pytest.raises(StopIteration):
+            other.send([{"id": 7}])  # what a third had made is committed, and this one sees it
+        assert late.send([]).query == "is_sealed"
 
 
 class TestTwoRunsOfOneStep:
