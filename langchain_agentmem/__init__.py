@@ -12,21 +12,21 @@
 `python -m langchain_agentmem demo` shows an agent that uses it. Chapters, each to be read with `python -m pydoc`:
 
     langchain_agentmem.agent_memory                 the facade, and what it hands out
-    langchain_agentmem.conversations.history        chat histories that can be edited
-    langchain_agentmem.conversations.sessions       rounds of posts between roles
+    langchain_agentmem.conversations.conversation_memory        chat histories that can be edited
+    langchain_agentmem.conversations.session_memory       rounds of posts between roles
     langchain_agentmem.stores.retriever             finding what was said, and why it was found
-    langchain_agentmem.stores.checkpoints           the checkpoints of LangGraph's threads
-    langchain_agentmem.stores.items                 long-term items, LangGraph's store
-    langchain_agentmem.stores.thread_items          the same, rewound with the thread
-    langchain_agentmem.stores.blobs                 bytes by key
+    langchain_agentmem.checkpoints.checkpoint_saver           the checkpoints of LangGraph's threads
+    langchain_agentmem.stores.agent_store                 long-term items, LangGraph's store
+    langchain_agentmem.stores.agent_thread_store          the same, rewound with the thread
+    langchain_agentmem.stores.byte_store                 bytes by key
     langchain_agentmem.compaction                   contexts that fit, and nothing lost
-    langchain_agentmem.memory.layers                core, recall and archival memory, with branches
-    langchain_agentmem.memory.injection.inject      memory in a prompt
-    langchain_agentmem.memory.facts.kg              facts that know when they were true
-    langchain_agentmem.memory.experience.library    what to do, and when
-    langchain_agentmem.conversations.audit.trail    every prompt and reply
+    langchain_agentmem.layers.layered_memory                core, recall and archival memory, with branches
+    langchain_agentmem.injection.memory_injection      memory in a prompt
+    langchain_agentmem.facts.kg_memory              facts that know when they were true
+    langchain_agentmem.experiences.experience_library    what to do, and when
+    langchain_agentmem.audit.audit_trail    every prompt and reply
     langchain_agentmem.tracing                      every step, in LangSmith and elsewhere
-    langchain_agentmem.care                         backup, verification, erasure, export
+    langchain_agentmem.upkeep.integrity                         backup, verification, erasure, export
     langchain_agentmem.testing                      suites for your own tests
     langchain_agentmem.errors                       what can go wrong
 
@@ -37,15 +37,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_agentmem.lazily import lazily
+from langchain_agentmem.base.lazy_imports import lazily
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
-    from langchain_agentmem.compaction.managed import ManagedConversationMemory
-    from langchain_agentmem.compaction.node import CompactionNode
-    from langchain_agentmem.conversations.audit.trail import AuditTrail
-    from langchain_agentmem.conversations.history import ConversationMemory
-    from langchain_agentmem.conversations.sessions import SessionMemory
+    from langchain_agentmem.audit.audit_trail import AuditTrail
+    from langchain_agentmem.base.redaction import patterns_with, redact, redact_value
+    from langchain_agentmem.base.secret_patterns import SecretPattern
+    from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
+    from langchain_agentmem.compaction.compaction_node import CompactionNode
+    from langchain_agentmem.compaction.managed_conversation import ManagedConversationMemory
+    from langchain_agentmem.conversations.conversation_memory import ConversationMemory
+    from langchain_agentmem.conversations.session_memory import SessionMemory
     from langchain_agentmem.errors import (
         AgentMemoryError,
         InvalidInput,
@@ -53,12 +56,48 @@ if TYPE_CHECKING:
         MissingExtra,
         StorageError,
     )
-    from langchain_agentmem.memory.experience.experience import Experience
-    from langchain_agentmem.memory.experience.library import ExperienceLibrary
-    from langchain_agentmem.memory.experience.selector import ExperienceSelector
-    from langchain_agentmem.memory.facts.kg import KGMemory
-    from langchain_agentmem.memory.injection.inject import MemoryInjection
-    from langchain_agentmem.memory.layers import LayeredMemory
+    from langchain_agentmem.experiences.drafting import Draft
+    from langchain_agentmem.experiences.experience import Experience
+    from langchain_agentmem.experiences.experience_library import ExperienceLibrary, LibraryCheck, Usage
+    from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware as ExperienceMiddleware
+    from langchain_agentmem.experiences.experience_rows import Feedback, Tally
+    from langchain_agentmem.experiences.experience_selector import ExperienceSelector
+    from langchain_agentmem.experiences.model_choice import Selection
+    from langchain_agentmem.experiences.sections import section
+    from langchain_agentmem.experiences.selection_template import SelectionTemplate
+    from langchain_agentmem.facts.fact import (
+        Alias,
+        Contradiction,
+        Entity,
+        Evidence,
+        ExtractionFailure,
+        Fact,
+        FactsConfig,
+        Neighbour,
+        Source,
+    )
+    from langchain_agentmem.facts.fact_node import RememberFacts
+    from langchain_agentmem.facts.fact_tools import fact_tools
+    from langchain_agentmem.facts.kg_memory import KGMemory
+    from langchain_agentmem.injection.memory_injection import MemoryInjection
+    from langchain_agentmem.injection.memory_middleware import MemoryMiddleware as MemoryMiddleware
+    from langchain_agentmem.language_models.budget import Budget
+    from langchain_agentmem.language_models.tokens import TokenCounter
+    from langchain_agentmem.layers.archival_memory import ArchivalMemory
+    from langchain_agentmem.layers.compression import Compressor
+    from langchain_agentmem.layers.consolidation import ConsolidationReport
+    from langchain_agentmem.layers.core_memory import CoreEntry, CoreMemory
+    from langchain_agentmem.layers.layer_merge import MergeReport
+    from langchain_agentmem.layers.layer_tools import layer_tools
+    from langchain_agentmem.layers.layer_values import Event, Record
+    from langchain_agentmem.layers.layered_memory import LayeredMemory
+    from langchain_agentmem.layers.layers_config import LayersConfig
+    from langchain_agentmem.layers.pressure import Pressure
+    from langchain_agentmem.layers.protocol_updates import Outcome, Update, aapply, apply, parse
+    from langchain_agentmem.layers.recall_memory import RecallMemory
+    from langchain_agentmem.layers.resource_memory import ResourceMemory
+    from langchain_agentmem.layers.resource_snapshots import build_resource_snapshot
+    from langchain_agentmem.layers.text_protocol import PROTOCOL_PROMPT, MemoryProtocol
     from langchain_agentmem.messages import Message
     from langchain_agentmem.model import (
         Attachment,
@@ -69,52 +108,101 @@ if TYPE_CHECKING:
         Round,
         SharedMemoryEntry,
     )
-    from langchain_agentmem.retrieval.search import Recollection
-    from langchain_agentmem.stores.blobs import AgentMemoryByteStore
-    from langchain_agentmem.stores.checkpoints import AgentMemorySaver
-    from langchain_agentmem.stores.items import AgentMemoryStore
+    from langchain_agentmem.rewinding.branch_merge import BranchDiff, BranchTree
+    from langchain_agentmem.search.memory_search import Recollection
+    from langchain_agentmem.stores.agent_store import AgentMemoryStore
+    from langchain_agentmem.stores.agent_thread_store import AgentMemoryThreadStore
+    from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
     from langchain_agentmem.stores.retriever import AgentMemoryRetriever
-    from langchain_agentmem.stores.thread_items import AgentMemoryThreadStore
-    from langchain_agentmem.tokens import TokenCounter
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AgentMemory": "agent_memory",
-    "AgentMemoryByteStore": "stores.blobs",
+    "AgentMemoryByteStore": "stores.byte_store",
     "AgentMemoryError": "errors",
     "AgentMemoryRetriever": "stores.retriever",
-    "AgentMemorySaver": "stores.checkpoints",
-    "AgentMemoryStore": "stores.items",
-    "AgentMemoryThreadStore": "stores.thread_items",
+    "AgentMemorySaver": "checkpoints.checkpoint_saver",
+    "AgentMemoryStore": "stores.agent_store",
+    "AgentMemoryThreadStore": "stores.agent_thread_store",
+    "Alias": "facts.fact",
+    "ArchivalMemory": "layers.archival_memory",
     "Attachment": "model",
     "AttachmentType": "model",
-    "AuditTrail": "conversations.audit.trail",
-    "CompactionNode": "compaction.node",
+    "AuditTrail": "audit.audit_trail",
+    "BranchDiff": "rewinding.branch_merge",
+    "BranchTree": "rewinding.branch_merge",
+    "Budget": "language_models.budget",
+    "CompactionNode": "compaction.compaction_node",
+    "Compressor": "layers.compression",
+    "ConsolidationReport": "layers.consolidation",
+    "Contradiction": "facts.fact",
     "Conversation": "model",
-    "ConversationMemory": "conversations.history",
-    "Experience": "memory.experience.experience",
-    "ExperienceLibrary": "memory.experience.library",
-    "ExperienceSelector": "memory.experience.selector",
+    "ConversationMemory": "conversations.conversation_memory",
+    "CoreEntry": "layers.core_memory",
+    "CoreMemory": "layers.core_memory",
+    "Draft": "experiences.drafting",
+    "Entity": "facts.fact",
+    "Event": "layers.layer_values",
+    "Evidence": "facts.fact",
+    "Experience": "experiences.experience",
+    "ExperienceLibrary": "experiences.experience_library",
+    "ExperienceMiddleware": "experiences.experience_middleware",
+    "ExperienceSelector": "experiences.experience_selector",
+    "ExtractionFailure": "facts.fact",
+    "Fact": "facts.fact",
+    "FactsConfig": "facts.fact",
+    "Feedback": "experiences.experience_rows",
     "InvalidInput": "errors",
-    "KGMemory": "memory.facts.kg",
-    "LayeredMemory": "memory.layers",
-    "ManagedConversationMemory": "compaction.managed",
-    "MemoryInjection": "memory.injection.inject",
+    "KGMemory": "facts.kg_memory",
+    "LayeredMemory": "layers.layered_memory",
+    "LayersConfig": "layers.layers_config",
+    "LibraryCheck": "experiences.experience_library",
+    "ManagedConversationMemory": "compaction.managed_conversation",
+    "MemoryInjection": "injection.memory_injection",
+    "MemoryMiddleware": "injection.memory_middleware",
+    "MemoryProtocol": "layers.text_protocol",
+    "MergeReport": "layers.layer_merge",
     "Message": "messages",
     "MessageError": "errors",
     "MissingExtra": "errors",
+    "Neighbour": "facts.fact",
+    "Outcome": "layers.protocol_updates",
+    "PROTOCOL_PROMPT": "layers.text_protocol",
     "Post": "model",
-    "Recollection": "retrieval.search",
+    "Pressure": "layers.pressure",
+    "RecallMemory": "layers.recall_memory",
+    "Recollection": "search.memory_search",
+    "Record": "layers.layer_values",
+    "RememberFacts": "facts.fact_node",
+    "ResourceMemory": "layers.resource_memory",
     "Retention": "model",
     "Round": "model",
-    "SessionMemory": "conversations.sessions",
+    "SecretPattern": "base.secret_patterns",
+    "Selection": "experiences.model_choice",
+    "SelectionTemplate": "experiences.selection_template",
+    "SessionMemory": "conversations.session_memory",
     "SharedMemoryEntry": "model",
+    "Source": "facts.fact",
     "StorageError": "errors",
-    "TokenCounter": "tokens",
+    "Tally": "experiences.experience_rows",
+    "TokenCounter": "language_models.tokens",
+    "Update": "layers.protocol_updates",
+    "Usage": "experiences.experience_library",
+    "aapply": "layers.protocol_updates",
+    "apply": "layers.protocol_updates",
+    "build_resource_snapshot": "layers.resource_snapshots",
+    "fact_tools": "facts.fact_tools",
+    "layer_tools": "layers.layer_tools",
+    "parse": "layers.protocol_updates",
+    "patterns_with": "base.redaction",
+    "redact": "base.redaction",
+    "redact_value": "base.redaction",
+    "section": "experiences.sections",
 }
 
 __all__ = [
+    "PROTOCOL_PROMPT",
     "AgentMemory",
     "AgentMemoryByteStore",
     "AgentMemoryError",
@@ -122,31 +210,77 @@ __all__ = [
     "AgentMemorySaver",
     "AgentMemoryStore",
     "AgentMemoryThreadStore",
+    "Alias",
+    "ArchivalMemory",
     "Attachment",
     "AttachmentType",
     "AuditTrail",
+    "BranchDiff",
+    "BranchTree",
+    "Budget",
     "CompactionNode",
+    "Compressor",
+    "ConsolidationReport",
+    "Contradiction",
     "Conversation",
     "ConversationMemory",
+    "CoreEntry",
+    "CoreMemory",
+    "Draft",
+    "Entity",
+    "Event",
+    "Evidence",
     "Experience",
     "ExperienceLibrary",
     "ExperienceSelector",
+    "ExtractionFailure",
+    "Fact",
+    "FactsConfig",
+    "Feedback",
     "InvalidInput",
     "KGMemory",
     "LayeredMemory",
+    "LayersConfig",
+    "LibraryCheck",
     "ManagedConversationMemory",
     "MemoryInjection",
+    "MemoryProtocol",
+    "MergeReport",
     "Message",
     "MessageError",
     "MissingExtra",
+    "Neighbour",
+    "Outcome",
     "Post",
+    "Pressure",
+    "RecallMemory",
     "Recollection",
+    "Record",
+    "RememberFacts",
+    "ResourceMemory",
     "Retention",
     "Round",
+    "SecretPattern",
+    "Selection",
+    "SelectionTemplate",
     "SessionMemory",
     "SharedMemoryEntry",
+    "Source",
     "StorageError",
+    "Tally",
     "TokenCounter",
+    "Update",
+    "Usage",
+    "aapply",
+    "apply",
+    "build_resource_snapshot",
+    "fact_tools",
+    "layer_tools",
+    "parse",
+    "patterns_with",
+    "redact",
+    "redact_value",
+    "section",
 ]
 
 

@@ -20,51 +20,51 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_agentmem.apart import aside
-from langchain_agentmem.clock import Clock, NewId, new_uuid, utc_now
-from langchain_agentmem.closing import Closing
-from langchain_agentmem.conversations.bound import is_of_thread
-from langchain_agentmem.conversations.history import ConversationMemory
-from langchain_agentmem.conversations.saved import checked_retention
-from langchain_agentmem.conversations.sessions import SessionMemory
-from langchain_agentmem.database import Database
+from langchain_agentmem.base.apart import aside
+from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
+from langchain_agentmem.base.closing import Closing
+from langchain_agentmem.base.events import Hook
+from langchain_agentmem.base.namespaces import Namespace, config_given, configurable_of, id_of, resolve
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations.conversation_memory import ConversationMemory
+from langchain_agentmem.conversations.persistence import checked_retention
+from langchain_agentmem.conversations.session_memory import SessionMemory
+from langchain_agentmem.conversations.thread_session import is_of_thread
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.events import Hook
-from langchain_agentmem.maintenance import Maintenance
 from langchain_agentmem.model import Retention
-from langchain_agentmem.namespaces import Namespace, config_given, configurable_of, id_of, resolve
-from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
-from langchain_agentmem.retrieval.search import Recollection
-from langchain_agentmem.safe_repr import safe_repr
-from langchain_agentmem.searches import Asked, checked_weights, sought
+from langchain_agentmem.search.memory_search import Recollection
+from langchain_agentmem.search.ranking import WEIGHTS, Weights
+from langchain_agentmem.storage.database import Database
+from langchain_agentmem.stores.search_requests import Asked, checked_weights, sought
 from langchain_agentmem.tracing import Content, Step, documents, given_only
+from langchain_agentmem.upkeep.maintenance import Maintenance
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
 
-    from langchain_agentmem.compaction.config import ManagedMemoryConfig
-    from langchain_agentmem.compaction.managed import (
+    from langchain_agentmem.audit.audit_trail import AuditTrail
+    from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
+    from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+    from langchain_agentmem.compaction.compaction_node import CompactionNode
+    from langchain_agentmem.compaction.managed_conversation import (
         ManagedConversationMemory,
         ProcessStrategy,
         RetrievalStrategy,
         TriggerStrategy,
     )
-    from langchain_agentmem.compaction.node import CompactionNode
-    from langchain_agentmem.conversations.audit.trail import AuditTrail
-    from langchain_agentmem.memory.experience.library import ExperienceLibrary
-    from langchain_agentmem.memory.facts.fact import FactsConfig
-    from langchain_agentmem.memory.facts.kg import KGMemory
-    from langchain_agentmem.memory.facts.node import RememberFacts
-    from langchain_agentmem.memory.injection.inject import MemoryInjection
-    from langchain_agentmem.memory.layers import LayeredMemory
-    from langchain_agentmem.memory.settings import LayersConfig
-    from langchain_agentmem.rewinding.threads import ThreadPoint
-    from langchain_agentmem.stores.blobs import AgentMemoryByteStore
-    from langchain_agentmem.stores.checkpoints import AgentMemorySaver
-    from langchain_agentmem.stores.items import AgentMemoryStore
+    from langchain_agentmem.experiences.experience_library import ExperienceLibrary
+    from langchain_agentmem.facts.fact import FactsConfig
+    from langchain_agentmem.facts.fact_node import RememberFacts
+    from langchain_agentmem.facts.kg_memory import KGMemory
+    from langchain_agentmem.injection.memory_injection import MemoryInjection
+    from langchain_agentmem.layers.layered_memory import LayeredMemory
+    from langchain_agentmem.layers.layers_config import LayersConfig
+    from langchain_agentmem.rewinding.thread_memory import ThreadPoint
+    from langchain_agentmem.stores.agent_store import AgentMemoryStore
+    from langchain_agentmem.stores.agent_thread_store import AgentMemoryThreadStore
+    from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
     from langchain_agentmem.stores.retriever import AgentMemoryRetriever
-    from langchain_agentmem.stores.thread_items import AgentMemoryThreadStore
 
 T = TypeVar("T")
 
@@ -202,7 +202,7 @@ class AgentMemory(Maintenance, Closing):
             process_strategy: Compacts in place of the configuration's processors.
             retrieval_strategy: Says what of the context is shown. Default: all.
         """
-        from langchain_agentmem.compaction.managed import ManagedConversationMemory  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.compaction.managed_conversation import ManagedConversationMemory  # noqa: PLC0415 - who needs it pays
 
         return ManagedConversationMemory(
             self.database,
@@ -234,7 +234,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        from langchain_agentmem.compaction.node import CompactionNode  # noqa: PLC0415 - it loads LangChain's runnables
+        from langchain_agentmem.compaction.compaction_node import CompactionNode  # noqa: PLC0415 - it loads LangChain's runnables
 
         return _made("A compaction node cannot be made of this", CompactionNode, self, model, config, **options)
 
@@ -266,7 +266,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong, or no run is there.
         """
-        from langchain_agentmem.memory.layers import LayeredMemory  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.layers.layered_memory import LayeredMemory  # noqa: PLC0415 - who needs it pays
 
         whose = branch_or_config if isinstance(branch_or_config, str) else self._thread(branch_or_config)
         return LayeredMemory(self.database, whose, namespace=namespace, settings=settings, model=model)
@@ -297,7 +297,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong, or no run is there.
         """
-        from langchain_agentmem.memory.facts.kg import KGMemory  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.facts.kg_memory import KGMemory  # noqa: PLC0415 - who needs it pays
 
         whose = branch_or_config if isinstance(branch_or_config, str) else self._thread(branch_or_config)
         return KGMemory(
@@ -316,7 +316,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        from langchain_agentmem.memory.facts.node import RememberFacts  # noqa: PLC0415 - it loads LangChain's runnables
+        from langchain_agentmem.facts.fact_node import RememberFacts  # noqa: PLC0415 - it loads LangChain's runnables
 
         return _made("Facts cannot be remembered like this", RememberFacts, self, model, **options)
 
@@ -339,7 +339,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: There is no such folder, or an argument is wrong.
         """
-        from langchain_agentmem.memory.experience.library import ExperienceLibrary  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.experiences.experience_library import ExperienceLibrary  # noqa: PLC0415 - who needs it pays
 
         return ExperienceLibrary(self.database, directory, subfolders=subfolders, namespace=namespace)
 
@@ -350,7 +350,7 @@ class AgentMemory(Maintenance, Closing):
         `memory.audit.add(prompt, reply)` adds one, `memory.audit.handler()` is a callback handler that adds every model
         call of a run. `AuditTrail(memory, namespace)` is that of another namespace.
         """
-        from langchain_agentmem.conversations.audit.trail import AuditTrail  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.audit.audit_trail import AuditTrail  # noqa: PLC0415 - who needs it pays
 
         return AuditTrail(self.database)
 
@@ -370,7 +370,7 @@ class AgentMemory(Maintenance, Closing):
     @cached_property
     def checkpointer(self) -> AgentMemorySaver:
         """The checkpointer of LangGraph graphs: `builder.compile(checkpointer=memory.checkpointer)`."""
-        from langchain_agentmem.stores.checkpoints import AgentMemorySaver  # noqa: PLC0415 - it loads LangGraph
+        from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver  # noqa: PLC0415 - it loads LangGraph
 
         return AgentMemorySaver(self)
 
@@ -380,7 +380,7 @@ class AgentMemory(Maintenance, Closing):
 
         It is shared by all threads, and not rewound with them. Namespaces are given by each call.
         """
-        from langchain_agentmem.stores.items import AgentMemoryStore  # noqa: PLC0415 - it loads LangGraph
+        from langchain_agentmem.stores.agent_store import AgentMemoryStore  # noqa: PLC0415 - it loads LangGraph
 
         return AgentMemoryStore(self, index=self._index)
 
@@ -391,7 +391,7 @@ class AgentMemory(Maintenance, Closing):
         `builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)`, or use it in nodes beside
         `memory.store`. `memory.thread_store.at(config)` looks at a checkpoint from outside.
         """
-        from langchain_agentmem.stores.thread_items import AgentMemoryThreadStore  # noqa: PLC0415 - it loads LangGraph
+        from langchain_agentmem.stores.agent_thread_store import AgentMemoryThreadStore  # noqa: PLC0415 - it loads LangGraph
 
         return AgentMemoryThreadStore(self, index=self._index)
 
@@ -402,7 +402,7 @@ class AgentMemory(Maintenance, Closing):
             namespace: Whose values; it sees no other's, not those of namespaces below either. Default: the running
                 config's, else the root.
         """
-        from langchain_agentmem.stores.blobs import AgentMemoryByteStore  # noqa: PLC0415 - it loads LangChain
+        from langchain_agentmem.stores.byte_store import AgentMemoryByteStore  # noqa: PLC0415 - it loads LangChain
 
         return AgentMemoryByteStore(self, namespace)
 
@@ -454,9 +454,9 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: There is no such tool, or no such conversation can be.
         """
-        from langchain_agentmem.compaction.tools import chosen, dropped_tools  # noqa: PLC0415 - who needs it pays
-        from langchain_agentmem.memory.facts.tools import fact_tools  # noqa: PLC0415
-        from langchain_agentmem.memory.operations.tools import SMALL_SET, layer_tools  # noqa: PLC0415
+        from langchain_agentmem.compaction.dropped_message_tools import chosen, dropped_tools  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.facts.fact_tools import fact_tools  # noqa: PLC0415
+        from langchain_agentmem.layers.layer_tools import SMALL_SET, layer_tools  # noqa: PLC0415
 
         conversation_id, namespace = _conversation_named(branch_or_config)
         dropped = dropped_tools(self, conversation_id=conversation_id, namespace=namespace)
@@ -478,7 +478,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        from langchain_agentmem.memory.injection.inject import MemoryInjection  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.injection.memory_injection import MemoryInjection  # noqa: PLC0415 - who needs it pays
 
         return _made("Memory cannot be injected like this", MemoryInjection, self, branch_or_config, **options)
 
@@ -580,7 +580,7 @@ class AgentMemory(Maintenance, Closing):
 
     def _thread(self, given: Any) -> ThreadPoint:
         """The thread that a config, a runtime or the running config names."""
-        from langchain_agentmem.rewinding.threads import thread_point  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.rewinding.thread_memory import thread_point  # noqa: PLC0415 - who needs it pays
 
         return thread_point(self.database.runs, given)
 

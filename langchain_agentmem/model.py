@@ -18,8 +18,9 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Literal, Self
 
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.portable import (
+from langchain_agentmem.messages.portable import (
     Portable,
     check_text,
     fields_of,
@@ -30,7 +31,6 @@ from langchain_agentmem.portable import (
     settle_id,
     settle_tuple,
 )
-from langchain_agentmem.safe_repr import safe_repr
 
 __all__ = [
     "Attachment",

@@ -25,9 +25,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from langchain_agentmem import __version__
+from langchain_agentmem.base.events import CompactionEvent, Event, MessagesStored, StepFinished, StepStarted
 from langchain_agentmem.errors import MissingExtra
-from langchain_agentmem.events import CompactionEvent, Event, MessagesStored, StepFinished, StepStarted
-from langchain_agentmem.tracing.showing import Withheld
+from langchain_agentmem.tracing.shown_values import Withheld
 
 try:
     from opentelemetry import metrics, trace

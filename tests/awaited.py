@@ -21,7 +21,7 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.memory.experience.experience import Experience
+from langchain_agentmem.experiences.experience import Experience
 from langchain_agentmem.model import Conversation
 
 SIZE = 200_000

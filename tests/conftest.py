@@ -17,7 +17,9 @@ import hypothesis
 import psycopg
 import pytest
 
-from langchain_agentmem import AgentMemory, delivery, embedding
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base import delivery
+from langchain_agentmem.search import embedding
 from langchain_agentmem.storage import postgres
 from langchain_agentmem.storage.queries import for_psycopg
 

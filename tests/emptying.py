@@ -27,7 +27,7 @@ from psycopg.sql import SQL, Identifier
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import open_engine
 from langchain_agentmem.storage.postgres import PostgresEngine
-from langchain_agentmem.storage.session import Session
+from langchain_agentmem.storage.postgres_session import Session
 from langchain_agentmem.storage.sqlite import SqliteEngine
 
 GROWN = 4_000_000

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from langchain_agentmem import AgentMemory, jobs
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.audit import audit_store as audit
+from langchain_agentmem.audit.audit_entry import AuditEntry
+from langchain_agentmem.audit.audit_rows import Draft
 from langchain_agentmem.compaction import ManagedMemoryConfig
-from langchain_agentmem.conversations.audit import records as audit
-from langchain_agentmem.conversations.audit.entry import AuditEntry
-from langchain_agentmem.conversations.audit.rows import Draft
-from langchain_agentmem.memory.experience import records as experiences
-from langchain_agentmem.memory.experience.records import Feedback
+from langchain_agentmem.experiences import experience_rows as experiences
+from langchain_agentmem.experiences.experience_rows import Feedback
 from langchain_agentmem.messages import Message
+from langchain_agentmem.storage import job_queue
 from langchain_agentmem.testing import WordEmbeddings
 
 from .rewinding import test_care as remembered
@@ -45,8 +46,8 @@ def fill(memory: AgentMemory) -> None:
     managed = memory.managed_conversation("managed", config=config)
     for number in range(60):
         managed.add(role="user", content=f"number {number} of many things that were said here about herons and quinces")
-    wanted = jobs.Wanted("", "tidy", "what \0 ever", b"\xff")
-    memory.database.write("job", lambda: jobs.enqueue(wanted, now=1))
+    wanted = job_queue.Wanted("", "tidy", "what \0 ever", b"\xff")
+    memory.database.write("job", lambda: job_queue.enqueue(wanted, now=1))
     memory.database.measures.ended("memory.test", 0.5)
     memory.database.measures.shortened(123)
 

@@ -14,8 +14,8 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory, ConversationMemory, InvalidInput, SessionMemory
-from langchain_agentmem.database import Parts
 from langchain_agentmem.errors import MemoryClosed, StorageError
+from langchain_agentmem.storage.database import Parts
 
 pytestmark = pytest.mark.sqlite_suffices
 

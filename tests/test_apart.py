@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.apart import LARGE, aside, is_large
+from langchain_agentmem.base.apart import LARGE, aside, is_large
+from langchain_agentmem.language_models.model_calls import Do, aperform
 from langchain_agentmem.messages import Message
-from langchain_agentmem.work import Do, aperform
 
 from .forking import ENVIRONMENT
 

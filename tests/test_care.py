@@ -13,15 +13,15 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, Attachment
-from langchain_agentmem.conversations.audit import records as audit
-from langchain_agentmem.conversations.audit.entry import AuditEntry
-from langchain_agentmem.conversations.audit.rows import Draft
+from langchain_agentmem.audit import audit_store as audit
+from langchain_agentmem.audit.audit_entry import AuditEntry
+from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.base.events import ConversationErased
+from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MessageError
-from langchain_agentmem.events import ConversationErased
-from langchain_agentmem.memory.experience import records as experiences
-from langchain_agentmem.memory.experience.records import Feedback
+from langchain_agentmem.experiences import experience_rows as experiences
+from langchain_agentmem.experiences.experience_rows import Feedback
 from langchain_agentmem.messages import Message
-from langchain_agentmem.namespaces import path_of
 
 WORDS = {
     "text": "zyxquorvex",
@@ -555,7 +555,7 @@ class TestTransfer:
         path = tmp_path / "all.jsonl"
         path.write_text("the old one")
         fill(memory)
-        monkeypatch.setattr("langchain_agentmem.care._write_line", lambda file, record: 1 / 0)
+        monkeypatch.setattr("langchain_agentmem.upkeep.integrity._write_line", lambda file, record: 1 / 0)
         with suppress(ZeroDivisionError):
             memory.export(path)
         assert path.read_text() == "the old one"

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from langchain_agentmem import AgentMemory, copying
+from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import (
     DatabaseBusy,
     DatabaseFull,
@@ -24,7 +24,8 @@ from langchain_agentmem.storage import open_engine
 from langchain_agentmem.storage.migrations import migrations
 from langchain_agentmem.storage.postgres_tables import PostgresPlace
 from langchain_agentmem.storage.sqlite_tables import SqlitePlace, _Portions
-from langchain_agentmem.storage.tables import MADE_ANEW, TABLES, reading
+from langchain_agentmem.storage.table_copy import MADE_ANEW, TABLES, reading
+from langchain_agentmem.upkeep import database_copy
 
 from .everything import fill, with_vectors
 
@@ -219,7 +220,7 @@ class TestInterruptions:
         assert not list(tmp_path.glob("*.copying*"))
 
     def test_what_changed_in_the_source_meanwhile_is_brought_up_to_date(self, source, target, tmp_path, monkeypatch):
-        monkeypatch.setattr(copying, "PORTION_ROWS", 30)
+        monkeypatch.setattr(database_copy, "PORTION_ROWS", 30)
 
         def stop(at):
             if at.doing == "indexing":
@@ -283,7 +284,7 @@ class TestInterruptions:
             engine._writer.execute("pragma max_page_count = 160")
             return engine
 
-        monkeypatch.setattr(copying, "PORTION_ROWS", 30)
+        monkeypatch.setattr(database_copy, "PORTION_ROWS", 30)
         monkeypatch.setattr(SqlitePlace, "open", small)
         with pytest.raises(DatabaseFull):
             copied(source, target)
@@ -309,7 +310,7 @@ class TestInterruptions:
 class TestOneMoment:
     @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
     def test_what_is_written_meanwhile_is_not_in_it(self, engine, full, new_database, tmp_path, monkeypatch):
-        monkeypatch.setattr(copying, "PORTION_ROWS", 100)
+        monkeypatch.setattr(database_copy, "PORTION_ROWS", 100)
         if engine == "sqlite":
             source = str(shutil.copy(full, tmp_path / "source.db"))
         else:
@@ -375,7 +376,7 @@ class TestPlaces:
                 connection.execute("drop schema agentmem cascade")
 
     def test_two_do_not_copy_to_one_place_at_a_time(self, full, target):
-        with copying.place_of(target).alone(), pytest.raises(DatabaseBusy, match="copying"):
+        with database_copy.place_of(target).alone(), pytest.raises(DatabaseBusy, match="copying"):
             copied(full, target)
         copied(full, target)
 

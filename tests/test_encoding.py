@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from langchain_agentmem.encoding import MAX_DEPTH, TAG, decode, encode, from_plain, is_plain, to_plain
+from langchain_agentmem.base.encoding import MAX_DEPTH, TAG, decode, encode, from_plain, is_plain, to_plain
 from langchain_agentmem.errors import InvalidInput
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=8)

@@ -22,16 +22,10 @@ from datetime import UTC, datetime
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem import AgentMemory, delivery
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base import delivery
+from langchain_agentmem.base.events import Event, EventContext, Hooks, MemoryResetEvent, MessagesStored, MessageUpdated
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.events import (
-    Event,
-    EventContext,
-    Hooks,
-    MemoryResetEvent,
-    MessagesStored,
-    MessageUpdated,
-)
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -46,7 +40,7 @@ def heard():
 
 
 def warnings_in(caplog):
-    return [record for record in caplog.records if record.name == "langchain_agentmem.events"]
+    return [record for record in caplog.records if record.name == "langchain_agentmem.base.events"]
 
 
 class TestEvents:
@@ -214,7 +208,7 @@ def hung(patient):
             delivery.PATIENCE = 600
         return True
 
-    gate, logger = Hung(), logging.getLogger("langchain_agentmem.events")
+    gate, logger = Hung(), logging.getLogger("langchain_agentmem.base.events")
     logger.addFilter(noted)
     yield gate
     gate.set()
@@ -746,7 +740,7 @@ class TestProcesses:
         out = run("""
             import logging, signal, threading
             from langchain_agentmem import delivery
-            from langchain_agentmem.events import Hooks
+            from langchain_agentmem.base.events import Hooks
             delivery.PATIENCE = 600
 
             def hook(event):
@@ -758,7 +752,7 @@ class TestProcesses:
                 print(record.exc_info[0].__name__, flush=True)
                 told.set()
 
-            logging.getLogger("langchain_agentmem.events").addFilter(logged)
+            logging.getLogger("langchain_agentmem.base.events").addFilter(logged)
             gate, told = threading.Event(), threading.Event()
             hooks = Hooks([hook])
             try:
@@ -778,7 +772,7 @@ class TestProcesses:
             from collections import deque
             from functools import partial
             from langchain_agentmem import delivery
-            from langchain_agentmem.events import Hooks
+            from langchain_agentmem.base.events import Hooks
             delivery.PATIENCE = 600
             signal_comes = partial(getattr(ctypes.CDLL(None), "raise"), signal.SIGINT)
 
@@ -805,7 +799,7 @@ class TestProcesses:
 
     def test_one_may_tell_while_it_ends(self):
         out = run("""
-            from langchain_agentmem.events import Hooks, MessageUpdated
+            from langchain_agentmem.base.events import Hooks, MessageUpdated
 
             class Last:
                 def __init__(self):
@@ -825,7 +819,7 @@ class TestProcesses:
         out = run(f"""
             import os, threading, warnings
             from langchain_agentmem import delivery
-            from langchain_agentmem.events import Hooks, MessageUpdated
+            from langchain_agentmem.base.events import Hooks, MessageUpdated
             warnings.simplefilter("ignore", DeprecationWarning)  # that other threads run
             delivery.PATIENCE = 0.05 if {hanging} else 600
 

@@ -29,7 +29,7 @@ def programs(module: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def forks(tmp_path_factory):
-    modules = ("langgraph.graph", "langchain.agents", "langchain_agentmem.stores.checkpoints")
+    modules = ("langgraph.graph", "langchain.agents", "langchain_agentmem.checkpoints.checkpoint_saver")
     with Forks(tmp_path_factory.mktemp("outputs"), *modules, home=tmp_path_factory.mktemp("home")) as forks:
         yield forks
 

@@ -130,11 +130,11 @@ def test_its_readme_says_how_to_install_it_and_a_test_runs_its_code(folder):
 @pytest.mark.parametrize(
     "code",
     [
-        "from langchain_agentmem.database import Database",
+        "from langchain_agentmem.storage.database import Database",
         "import langchain_agentmem.storage",
         "from langchain_agentmem import agent_memory",
         "from langchain_agentmem import _HOMES",
-        "def late():\n    from langchain_agentmem.compaction.node import CompactionNode",
+        "def late():\n    from langchain_agentmem.compaction.compaction_node import CompactionNode",
         "from langchain_agentmem.errors import Any",
     ],
 )
@@ -148,7 +148,7 @@ import langchain_agentmem
 from langchain_agentmem import AgentMemory, InvalidInput, compaction
 from langchain_agentmem.compaction import CompactionState
 from langchain_agentmem.errors import StorageError
-from langchain_agentmem.memory import FactsConfig
+from langchain_agentmem import FactsConfig
 from .database import Database
 from langchain_agentmem_mcp import anything
 """

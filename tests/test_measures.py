@@ -14,14 +14,15 @@ import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_agentmem import AgentMemory, AgentMemorySaver, CompactionNode, measuring, stats
+from langchain_agentmem import AgentMemory, AgentMemorySaver, CompactionNode
 from langchain_agentmem.compaction import ManagedMemoryConfig
-from langchain_agentmem.database import Database
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.measures import MOST_NAMES, OTHERS, CacheTally, Measured, Measures, Tally
-from langchain_agentmem.stats import PARTS, Stats
-from langchain_agentmem.storage import postgres, sqlite
+from langchain_agentmem.storage import measuring, postgres, sqlite
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.engine import Sizes
+from langchain_agentmem.tracing.measures import MOST_NAMES, OTHERS, CacheTally, Measured, Measures, Tally
+from langchain_agentmem.upkeep import database_report
+from langchain_agentmem.upkeep.database_report import PARTS, Stats
 
 from .compaction.summarizers import Summarizer
 from .stores.graphs import Line
@@ -276,7 +277,7 @@ class TestNobodyIsWaitedFor:
     def test_closing_waits_for_no_lock(self, url, caplog):
         memory = AgentMemory(url, busy_timeout=3_600)
         memory.conversation("c").add(role="user", content="hello")
-        with self.held(url), caplog.at_level("DEBUG", "langchain_agentmem.measuring"):
+        with self.held(url), caplog.at_level("DEBUG", "langchain_agentmem.storage.measuring"):
             closing_it = threading.Thread(target=memory.close, daemon=True)
             closing_it.start()
             closing_it.join(LIMIT)
@@ -307,9 +308,9 @@ class TestNobodyIsWaitedFor:
         memory = AgentMemory(url)
         memory.conversation("c").add(role="user", content="hello")
         raw(memory, "alter table measure rename to gone")
-        with caplog.at_level("DEBUG", "langchain_agentmem.measuring"):
+        with caplog.at_level("DEBUG", "langchain_agentmem.storage.measuring"):
             memory.close()
-        [record] = [each for each in caplog.records if each.name == "langchain_agentmem.measuring"]
+        [record] = [each for each in caplog.records if each.name == "langchain_agentmem.storage.measuring"]
         assert record.levelname == "DEBUG"
 
     def test_a_server_that_does_not_answer_is_not_waited_for(self, new_database, raw, monkeypatch):
@@ -443,8 +444,8 @@ class TestParts:
 
     def test_facts_are_told_apart_from_layers_by_how_many_there_are(self):
         sizes = Sizes(total=1_000, free=0, log=0, tables={"memory": 500, "memory_source": 100, "seal": 40})
-        assert stats.by_part(sizes, facts=0, memories=0)["layers"] == 640
-        found = stats.by_part(sizes, facts=1, memories=4)
+        assert database_report.by_part(sizes, facts=0, memories=0)["layers"] == 640
+        found = database_report.by_part(sizes, facts=1, memories=4)
         assert (found["facts"], found["layers"], found["other"]) == (150, 490, 360)
 
     def test_they_are_estimated_where_sqlite_cannot_tell(self, new_database, monkeypatch):
@@ -635,11 +636,11 @@ class TestTokensKeptOut:
         for message in talk(20):
             chat.add_message(message)
         record = chat._logged.context.record
-        from langchain_agentmem.compaction import records
+        from langchain_agentmem.conversations import compaction_records
 
-        body = json.loads(records._written(record))
+        body = json.loads(compaction_records._written(record))
         assert body.pop("saved") == record.saved > 0
-        assert records._decoded(body)["saved"] == 0
+        assert compaction_records._decoded(body)["saved"] == 0
 
     def test_an_export_takes_it_along(self, memory, new_database, tmp_path):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of, resolve
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.namespaces import id_of, namespace_of, path_of, range_of, resolve
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -15,11 +15,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from langchain_agentmem import AgentMemory, __version__, delivery, otel
-from langchain_agentmem.events import CompactionEvent, MessagesStored, StepFinished, StepStarted
+from langchain_agentmem import AgentMemory, __version__, otel
+from langchain_agentmem.base import delivery
+from langchain_agentmem.base.events import CompactionEvent, MessagesStored, StepFinished, StepStarted
 from langchain_agentmem.otel import OpenTelemetryHook
 from langchain_agentmem.tracing import Tracing
-from langchain_agentmem.tracing.showing import Withheld
+from langchain_agentmem.tracing.shown_values import Withheld
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -373,7 +374,7 @@ class TestAMemory:
             memory.conversation("chat").add_messages([HumanMessage("Call Ada on Monday.")])
             assert [hit.text for hit in memory.search("Ada")] == ["Call Ada on Monday."]
 
-        assert len([each for each in caplog.records if each.name == "langchain_agentmem.events"]) == 1
+        assert len([each for each in caplog.records if each.name == "langchain_agentmem.base.events"]) == 1
 
     def test_an_exporter_that_hangs_changes_nothing(self, seen, caplog, monkeypatch):
         gate = threading.Event()
@@ -389,7 +390,7 @@ class TestAMemory:
             assert [hit.text for hit in memory.search("Ada")] == ["Call Ada on Monday."]
         gate.set()
 
-        (record,) = [each for each in caplog.records if each.name == "langchain_agentmem.events"]
+        (record,) = [each for each in caplog.records if each.name == "langchain_agentmem.base.events"]
         assert "does not answer" in record.getMessage()
 
 

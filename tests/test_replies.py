@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_agentmem.replies import read_json
+from langchain_agentmem.language_models.lenient_json import read_json
 
 ANSWER = {"summary": "Maya planted two quince trees.", "facts": ["two trees", "Maya"], "sure": True, "who": None}
 PLAIN = json.dumps(ANSWER)
@@ -150,9 +150,9 @@ class TestSafety:
     def test_the_work_grows_with_the_length_and_not_faster(self, piece, before, monkeypatch):
         def work(length: int) -> int:
             steps = 0
-            from langchain_agentmem import replies
+            from langchain_agentmem.language_models import lenient_json
 
-            class Counting(replies._Reader):
+            class Counting(lenient_json._Reader):
                 def _next(self):
                     nonlocal steps
                     steps += 1
@@ -166,7 +166,7 @@ class TestSafety:
                     return found
 
             with monkeypatch.context() as patch:
-                patch.setattr(replies, "_Reader", Counting)
+                patch.setattr(lenient_json, "_Reader", Counting)
                 read_json(before + piece * (length // len(piece)))
             return steps
 

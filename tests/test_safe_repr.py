@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem.safe_repr import MOST, safe_repr, without_passwords
+from langchain_agentmem.base.safe_repr import MOST, safe_repr, without_passwords
 
 ROOT = Path(__file__).parent.parent
 SOURCES = list((ROOT / "langchain_agentmem").rglob("*.py"))

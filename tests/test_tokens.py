@@ -22,10 +22,10 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from langchain_agentmem import estimate, tokens
-from langchain_agentmem import vocabulary as vocabulary_module
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.tokens import TokenCounter, estimate_tokens, tiktoken_file_present
+from langchain_agentmem.language_models import token_estimate, tokens
+from langchain_agentmem.language_models import vocabulary as vocabulary_module
+from langchain_agentmem.language_models.tokens import TokenCounter, estimate_tokens, tiktoken_file_present
 
 SAMPLES = Path(__file__).parent / "data" / "tokens"
 RECORDED = json.loads((SAMPLES / "counts.json").read_text("utf-8"))["counts"]
@@ -130,7 +130,7 @@ class TestEstimate:
 
     @given(st.text())
     def test_cuts_a_text_without_losing_any_of_it(self, text):
-        pieces = (estimate._ASCII_PIECE if text.isascii() else estimate._PIECE).findall(text)
+        pieces = (token_estimate._ASCII_PIECE if text.isascii() else token_estimate._PIECE).findall(text)
         assert "".join(pieces) == text
 
     @given(st.text(st.characters(codec=None)), st.text(st.characters(codec=None)))
@@ -152,7 +152,7 @@ class TestEstimate:
 
     def test_pieces_that_are_remembered_are_bounded(self):
         estimate_tokens(" ".join(f"w{'abcdefghij'[i % 10]}{chr(97 + i // 10 % 26)}{i:x}" for i in range(80_000)))
-        assert len(estimate._COSTS) <= estimate._KEPT_PIECES
+        assert len(token_estimate._COSTS) <= token_estimate._KEPT_PIECES
 
 
 class TestMessages:
@@ -506,7 +506,7 @@ class TestTiktoken:
     def test_importing_loads_neither_langchain_nor_tiktoken(self):
         code = (
             "import sys, types; p = types.ModuleType('langchain_agentmem'); p.__path__ = [sys.argv[1]];"
-            "sys.modules['langchain_agentmem'] = p; import langchain_agentmem.tokens as t;"
+            "sys.modules['langchain_agentmem'] = p; import langchain_agentmem.language_models.tokens as t;"
             "t.TokenCounter('estimate').count(['Hello'], tools=[]);"
             "print(sorted(m for m in sys.modules if m.split('.')[0] in ('langchain_core', 'tiktoken', 'requests')))"
         )

@@ -9,7 +9,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.errors import LONGEST
-from langchain_agentmem.memory.experience.selector import ExperienceSelector
+from langchain_agentmem.experiences.experience_selector import ExperienceSelector
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -77,12 +77,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_agentmem.lazily import lazily
+from langchain_agentmem.base.lazy_imports import lazily
 
 if TYPE_CHECKING:
-    from langchain_agentmem.compaction.background import ContextCompactor
-    from langchain_agentmem.compaction.condensing import asummarization, summarization
-    from langchain_agentmem.compaction.config import (
+    from langchain_agentmem.compaction.compaction_config import (
         ActiveContextPolicyConfig,
         BackwardPackingConfig,
         ManagedMemoryConfig,
@@ -91,51 +89,53 @@ if TYPE_CHECKING:
         ToolOffloadConfig,
         ToolTruncationConfig,
     )
-    from langchain_agentmem.compaction.dropped import amessages_behind, messages_behind
-    from langchain_agentmem.compaction.managed import ContextState, ManagedConversationMemory
-    from langchain_agentmem.compaction.middleware import CompactionMiddleware as CompactionMiddleware
-    from langchain_agentmem.compaction.node import CompactionNode
+    from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware as CompactionMiddleware
+    from langchain_agentmem.compaction.compaction_node import CompactionNode
+    from langchain_agentmem.compaction.dropped_messages import amessages_behind, messages_behind
+    from langchain_agentmem.compaction.history_summarization import asummarization, summarization
+    from langchain_agentmem.compaction.managed_conversation import ContextState, ManagedConversationMemory
     from langchain_agentmem.compaction.processors import (
         backward_packing,
         sliding_window,
         tool_offload,
         tool_truncation,
     )
-    from langchain_agentmem.compaction.repair import repaired
-    from langchain_agentmem.compaction.rounds import CompactedMessage, CompactorConfig
+    from langchain_agentmem.compaction.role_compactor import ContextCompactor
     from langchain_agentmem.compaction.situation import Situation, Size
     from langchain_agentmem.compaction.state import CompactionState
-    from langchain_agentmem.compaction.summary import Summary, summary_in
+    from langchain_agentmem.conversations.role_context import CompactedMessage, CompactorConfig
+    from langchain_agentmem.messages.history_repair import repaired
+    from langchain_agentmem.messages.summary import Summary, summary_in
 
 _HOMES = {
-    "ActiveContextPolicyConfig": "config",
-    "BackwardPackingConfig": "config",
-    "CompactedMessage": "rounds",
-    "CompactionMiddleware": "middleware",
-    "CompactionNode": "node",
-    "CompactionState": "state",
-    "CompactorConfig": "rounds",
-    "ContextCompactor": "background",
-    "ContextState": "managed",
-    "ManagedConversationMemory": "managed",
-    "ManagedMemoryConfig": "config",
-    "Situation": "situation",
-    "Size": "situation",
-    "SlidingWindowConfig": "config",
-    "Summary": "summary",
-    "SummarizationConfig": "config",
-    "ToolOffloadConfig": "config",
-    "ToolTruncationConfig": "config",
-    "amessages_behind": "dropped",
-    "asummarization": "condensing",
-    "backward_packing": "processors",
-    "messages_behind": "dropped",
-    "repaired": "repair",
-    "sliding_window": "processors",
-    "summarization": "condensing",
-    "summary_in": "summary",
-    "tool_offload": "processors",
-    "tool_truncation": "processors",
+    "ActiveContextPolicyConfig": "compaction.compaction_config",
+    "BackwardPackingConfig": "compaction.compaction_config",
+    "CompactedMessage": "conversations.role_context",
+    "CompactionMiddleware": "compaction.compaction_middleware",
+    "CompactionNode": "compaction.compaction_node",
+    "CompactionState": "compaction.state",
+    "CompactorConfig": "conversations.role_context",
+    "ContextCompactor": "compaction.role_compactor",
+    "ContextState": "compaction.managed_conversation",
+    "ManagedConversationMemory": "compaction.managed_conversation",
+    "ManagedMemoryConfig": "compaction.compaction_config",
+    "Situation": "compaction.situation",
+    "Size": "compaction.situation",
+    "SlidingWindowConfig": "compaction.compaction_config",
+    "Summary": "messages.summary",
+    "SummarizationConfig": "compaction.compaction_config",
+    "ToolOffloadConfig": "compaction.compaction_config",
+    "ToolTruncationConfig": "compaction.compaction_config",
+    "amessages_behind": "compaction.dropped_messages",
+    "asummarization": "compaction.history_summarization",
+    "backward_packing": "compaction.processors",
+    "messages_behind": "compaction.dropped_messages",
+    "repaired": "messages.history_repair",
+    "sliding_window": "compaction.processors",
+    "summarization": "compaction.history_summarization",
+    "summary_in": "messages.summary",
+    "tool_offload": "compaction.processors",
+    "tool_truncation": "compaction.processors",
 }
 
 __all__ = [

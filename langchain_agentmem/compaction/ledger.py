@@ -18,11 +18,11 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem import forks
-from langchain_agentmem.compaction.repair import sound_until
-from langchain_agentmem.compaction.shape import calls_of
-from langchain_agentmem.measures import Measures
-from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.base import forks
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.messages.history_repair import sound_until
+from langchain_agentmem.messages.history_shape import calls_of
+from langchain_agentmem.tracing.measures import Measures
 
 REMEMBERED = 64
 """Histories of which a ledger remembers the last state."""

@@ -14,16 +14,15 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.compaction import records
-from langchain_agentmem.compaction.compactor import Subject
-from langchain_agentmem.compaction.context import Context, open_from
-from langchain_agentmem.compaction.records import LOG, Record, Span
-from langchain_agentmem.compaction.repair import sound_until
-from langchain_agentmem.conversations import log
-from langchain_agentmem.conversations.entries import shown_message
+from langchain_agentmem.compaction.compacted_context import Context, open_from
+from langchain_agentmem.compaction.graph_compactor import Subject
+from langchain_agentmem.conversations import compaction_records, message_log
+from langchain_agentmem.conversations.compaction_records import LOG, Record, Span
+from langchain_agentmem.conversations.log_entries import shown_message
+from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages import decode_body, named_part, to_langchain
+from langchain_agentmem.messages.history_repair import sound_until
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.tokens import TokenCounter
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +53,7 @@ class Logged:
     grown: int = 0
     sound: int = 0
 
-    def subject(self, at: log.Address, counter: TokenCounter) -> Subject:
+    def subject(self, at: message_log.Address, counter: TokenCounter) -> Subject:
         """What a compaction of this context would be of."""
         messages, keys = self.context.messages, self.context.keys
         closed = open_from(messages)
@@ -72,7 +71,9 @@ class Logged:
         )
 
 
-def reading(at: log.Address, known: Logged | None, counter: TokenCounter, base: Record | None = None) -> Steps[Logged]:
+def reading(
+    at: message_log.Address, known: Logged | None, counter: TokenCounter, base: Record | None = None
+) -> Steps[Logged]:
     """Read the context of a conversation.
 
     Args:
@@ -81,7 +82,7 @@ def reading(at: log.Address, known: Logged | None, counter: TokenCounter, base: 
         counter: Counts tokens.
         base: The compaction to go back to. Default: the newest one in use.
     """
-    rows = yield query.branch_counts(path=at.path, kind=log.CONVERSATION, name=at.name)
+    rows = yield query.branch_counts(path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
         return Logged()
     now = rows[0]
@@ -90,46 +91,46 @@ def reading(at: log.Address, known: Logged | None, counter: TokenCounter, base: 
         if not since and (known.head, known.messages) == (now["head"], now["messages"]):
             return known
         if _is_all_new(known, now, since):
-            return _extended(known, now, [row for row in since if row["kind"] == log.MESSAGE], counter)
+            return _extended(known, now, [row for row in since if row["kind"] == message_log.MESSAGE], counter)
     record = base if base is not None else (yield from _newest(at))
     return (yield from _read(now, record, counter))
 
 
 def _is_all_new(known: Logged, now: Any, since: Sequence[Any]) -> bool:
     """Whether nothing happened to a conversation but that these were added."""
-    added = sum(1 for row in since if row["kind"] == log.MESSAGE)
+    added = sum(1 for row in since if row["kind"] == message_log.MESSAGE)
     return (
-        all(row["replaces"] is None or row["kind"] == log.ROUND for row in since)
-        and not any(row["kind"] == log.DESCRIPTION for row in since)
+        all(row["replaces"] is None or row["kind"] == message_log.ROUND for row in since)
+        and not any(row["kind"] == message_log.DESCRIPTION for row in since)
         and now["messages"] - known.messages == added
         and now["head"] - known.head == len({row["position"] for row in since})
     )
 
 
-def newest_of(at: log.Address) -> Steps[int | None]:
+def newest_of(at: message_log.Address) -> Steps[int | None]:
     """The number of the newest compaction of a conversation's log that is in use; None where there is none."""
-    found = yield from records.headers(at, LOG)
+    found = yield from compaction_records.headers(at, LOG)
     return next((header.id for header in found if not header.ahead), None)
 
 
-def _newest(at: log.Address) -> Steps[Record | None]:
+def _newest(at: message_log.Address) -> Steps[Record | None]:
     number = yield from newest_of(at)
-    return None if number is None else (yield from records.load(at, number))
+    return None if number is None else (yield from compaction_records.load(at, number))
 
 
-def originals(at: log.Address, context: Context) -> Steps[dict[str, BaseMessage]]:
+def originals(at: message_log.Address, context: Context) -> Steps[dict[str, BaseMessage]]:
     """What was said, of which a context has shortened copies, by the ids of both."""
     found: dict[str, BaseMessage] = {}
     for message, key in zip(context.messages, context.keys, strict=True):
-        row = None if key is not None or not message.id else (yield from log.get(at, message.id))
+        row = None if key is not None or not message.id else (yield from message_log.get(at, message.id))
         if row is not None:
             found[row.key] = to_langchain(decode_body(row.body, row.key))
     return found
 
 
-def whole(at: log.Address, counter: TokenCounter) -> Steps[Logged]:
+def whole(at: message_log.Address, counter: TokenCounter) -> Steps[Logged]:
     """The whole conversation as its context, as if it had never been compacted."""
-    rows = yield query.branch_counts(path=at.path, kind=log.CONVERSATION, name=at.name)
+    rows = yield query.branch_counts(path=at.path, kind=message_log.CONVERSATION, name=at.name)
     return (yield from _read(rows[0], None, counter)) if rows else Logged()
 
 
@@ -152,7 +153,7 @@ def _read(now: Any, record: Record | None, counter: TokenCounter) -> Steps[Logge
             keys.append(row["key"])
     head = sum(map(counter.count_message, messages))
     reached = (record.slot or 0) if record else 0
-    new = yield query.messages_between(branch=now["id"], first=reached + 1, last=log.ALL)
+    new = yield query.messages_between(branch=now["id"], first=reached + 1, last=message_log.ALL)
     context = Context(messages=messages, keys=keys, record=record)
     start = Logged(branch=_identity(now), context=context, places=places, slots=slots, tokens=head)
     return _extended(start, now, new, counter)

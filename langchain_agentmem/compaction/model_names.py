@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from langchain_agentmem.compaction.recovery import PAYLOAD_LIMITS
+from langchain_agentmem.compaction.overflow_recovery import PAYLOAD_LIMITS
 
 
 def provider_of(model: Any) -> str:

@@ -12,16 +12,16 @@ from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.compaction.condensing import shortening
-from langchain_agentmem.compaction.config import ActiveContextPolicyConfig
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.compaction.compaction_config import ActiveContextPolicyConfig
+from langchain_agentmem.compaction.history_summarization import shortening
 from langchain_agentmem.compaction.processors import backward_packing, sliding_window, tool_offload, tool_truncation
-from langchain_agentmem.compaction.repair import repaired
-from langchain_agentmem.compaction.shape import shape_of
 from langchain_agentmem.compaction.situation import Situation
-from langchain_agentmem.compaction.summary import Summary
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.safe_repr import safe_repr
-from langchain_agentmem.work import Work
+from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.messages.history_repair import repaired
+from langchain_agentmem.messages.history_shape import shape_of
+from langchain_agentmem.messages.summary import Summary
 
 Processor: TypeAlias = Callable[[list[BaseMessage], Situation], Sequence[BaseMessage]]
 """Takes a valid history and gives a smaller one, changing none of the messages."""

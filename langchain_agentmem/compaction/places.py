@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_agentmem.conversations.log import Address
-from langchain_agentmem.namespaces import id_of, namespace_of, path_of, resolve
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, resolve
+from langchain_agentmem.conversations.message_log import Address
 
 
 def conversation_of(

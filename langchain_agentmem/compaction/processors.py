@@ -13,12 +13,16 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from langchain_agentmem.compaction.clipping import clipped
-from langchain_agentmem.compaction.config import BackwardPackingConfig, ToolOffloadConfig, ToolTruncationConfig
-from langchain_agentmem.compaction.making import altered
-from langchain_agentmem.compaction.repair import repaired
-from langchain_agentmem.compaction.shape import bundles, droppable, protected_from, role_of, shape_of
-from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.compaction.compaction_config import (
+    BackwardPackingConfig,
+    ToolOffloadConfig,
+    ToolTruncationConfig,
+)
+from langchain_agentmem.language_models.clipping import clipped
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.messages.history_repair import repaired
+from langchain_agentmem.messages.history_shape import bundles, droppable, protected_from, role_of, shape_of
+from langchain_agentmem.messages.synthetic_messages import altered
 
 OFFLOADED = "agentmem_offloaded"
 """In `additional_kwargs` of a stub: the id by which what it stands for is brought back."""

@@ -9,11 +9,11 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.compaction.config import ActiveContextPolicyConfig, ManagedMemoryConfig
-from langchain_agentmem.compaction.making import is_made
-from langchain_agentmem.compaction.shape import count_rounds
+from langchain_agentmem.compaction.compaction_config import ActiveContextPolicyConfig, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.messages.history_shape import count_rounds
+from langchain_agentmem.messages.synthetic_messages import is_made
 
 _SHARE_OF_WINDOW = 0.8
 _SHARE_OF_SUMMARY = 4

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from langchain_agentmem.clock import moment
-from langchain_agentmem.conversations import log
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.namespaces import Namespace, namespace_of, range_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.namespaces import Namespace, namespace_of, range_of
-from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import Operation, Steps, query
 
 
@@ -41,7 +41,9 @@ def conversations(namespace: Namespace, limit: int, offset: int) -> Operation[li
     most, skipped = _counted("limit", limit), _counted("offset", offset)
 
     def steps() -> Steps[list[Listed]]:
-        rows = yield query.newest_conversations(low=low, high=high, kind=log.CONVERSATION, limit=most, offset=skipped)
+        rows = yield query.newest_conversations(
+            low=low, high=high, kind=message_log.CONVERSATION, limit=most, offset=skipped
+        )
         return [_listed(row) for row in rows]
 
     return steps
@@ -65,4 +67,4 @@ def _listed(row: Any) -> Listed:
 def _counted(name: str, number: Any) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         raise InvalidInput(f"{name} must be a whole number of 0 or more, not {safe_repr(number)}.")
-    return min(number, log.ALL)
+    return min(number, message_log.ALL)

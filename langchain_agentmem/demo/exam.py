@@ -17,16 +17,16 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.commands.console import count
-from langchain_agentmem.demo.agent import Exchange, ask, build_agent
-from langchain_agentmem.demo.model import QuotingModel, real_model
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.cli.console import count
+from langchain_agentmem.cli.demo import Exchange, ask, build_agent
+from langchain_agentmem.cli.demo_model import QuotingModel, real_model
+from langchain_agentmem.cli.demo_story import NO_KEY
+from langchain_agentmem.cli.screen import Screen
 from langchain_agentmem.demo.reading import read_transcripts
-from langchain_agentmem.demo.screen import Screen
-from langchain_agentmem.demo.story import NO_KEY
 from langchain_agentmem.demo.transcript import Question, Session, Transcript
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.safe_repr import safe_repr
-from langchain_agentmem.stats import Stats
+from langchain_agentmem.upkeep.database_report import Stats
 
 TOP = 10
 """Among how many of the recalled messages evidence counts as found."""

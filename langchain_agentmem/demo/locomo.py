@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.demo.place import Place
 from langchain_agentmem.demo.transcript import Question, Session, Transcript, Turn, with_image
-from langchain_agentmem.safe_repr import safe_repr
 
 _SESSION = re.compile(r"session_(\d+)")
 _DATE = re.compile(r"\s*(\d{1,2}):(\d{2}) ([ap]m) on (\d{1,2}) (\w+),? (\d{4})\s*", re.IGNORECASE)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+from langchain_agentmem.base.namespaces import id_of, path_of
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.namespaces import id_of, path_of
-from langchain_agentmem.safe_repr import safe_repr
 
 T = TypeVar("T")
 

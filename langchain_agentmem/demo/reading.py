@@ -23,11 +23,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.demo.locomo import locomo_transcript
 from langchain_agentmem.demo.place import Place
 from langchain_agentmem.demo.transcript import Question, Session, Transcript, Turn, with_image
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.safe_repr import safe_repr
 
 SAMPLE = "sample"
 """The name under which the transcript that is shipped with the package is asked for."""

@@ -11,10 +11,10 @@ The values follow documents 001 and 003.
 """
 
 from langchain_agentmem.messages.body import body_text, decode_body, encode_body, message_time, same_body
-from langchain_agentmem.messages.calls import AgentCallMsg, MessageContent, ToolCallMsg
 from langchain_agentmem.messages.images import ImageFiles, PartOf, named_part
-from langchain_agentmem.messages.translation import from_langchain, has_images, to_langchain, with_images
-from langchain_agentmem.messages.value import Message
+from langchain_agentmem.messages.langchain_messages import from_langchain, has_images, to_langchain, with_images
+from langchain_agentmem.messages.message import Message
+from langchain_agentmem.messages.tool_calls import AgentCallMsg, MessageContent, ToolCallMsg
 
 __all__ = [
     "AgentCallMsg",

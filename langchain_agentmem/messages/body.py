@@ -11,10 +11,10 @@ from datetime import datetime
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.encoding import TAG, encode, read_plain, write_plain
+from langchain_agentmem.base.encoding import TAG, encode, read_plain, write_plain
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
-from langchain_agentmem.messages.value import Message, as_time, kept_fields
-from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.messages.message import Message, as_time, kept_fields
 
 _TAGGED = f'"{TAG}"'.encode()
 

@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
+from langchain_agentmem.base.events import ImageUnreadable
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MessageError
-from langchain_agentmem.events import ImageUnreadable
-from langchain_agentmem.safe_repr import safe_repr
 
 MOST_BYTES = 20 * 2**20
 """A file that has more is not read; no provider takes a larger image."""

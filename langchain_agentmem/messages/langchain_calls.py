@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from langchain_agentmem.encoding import is_plain
+from langchain_agentmem.base.encoding import is_plain
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.messages.calls import ToolCallMsg
-from langchain_agentmem.messages.provider import json_text
+from langchain_agentmem.messages.provider_content import json_text
+from langchain_agentmem.messages.tool_calls import ToolCallMsg
 
 _VALID_KEYS = {"name", "args", "id", "type"}
 _INVALID_KEYS = {"name", "args", "id", "error", "type"}

@@ -10,9 +10,9 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
-from langchain_agentmem.rewinding.rows import FOREVER, OnBranch, Place, View
-from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.rewinding.memory_rows import FOREVER, OnBranch, Place, View
 from langchain_agentmem.storage import Steps, query
 
 KIND = "layers"

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langchain_agentmem.errors import BranchMoved, StepIsOver
-from langchain_agentmem.rewinding import rows
-from langchain_agentmem.rewinding.rows import FOREVER, InGroup, View
-from langchain_agentmem.rewinding.runs import Execution, Finished, Groups, Live, Loop, Run, Runs, Spot, Task
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.graph_runs import Execution, Finished, Groups, Live, Loop, Run, Runs, Spot, Task
+from langchain_agentmem.rewinding.memory_rows import FOREVER, InGroup, View
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.threads import head
-from langchain_agentmem.threads.lines import ThreadAt, find, make_thread
+from langchain_agentmem.threads import checkpoint_head
+from langchain_agentmem.threads.thread_lines import ThreadAt, find, make_thread
 
 KIND = "thread"
 """The kind of a branch that a thread's memory lies on."""
@@ -184,7 +184,7 @@ def group_for(runs: Runs, run: Run, execution: Execution, now: int) -> Steps[InG
 
 def drop_group(group: int) -> Steps[None]:
     """Delete what a group wrote that lies nowhere."""
-    yield from rows.discard((yield query.rows_of_group(group=group)))
+    yield from memory_rows.discard((yield query.rows_of_group(group=group)))
     yield query.delete_group(group=group)
 
 
@@ -273,7 +273,7 @@ def seal(runs: Runs, put: Put) -> Steps[Callable[[], None]]:
         twin = yield query.place_of_twin(
             line=put.line,
             parent=put.parent,
-            versions=head.written(head.versions_of(dict(put.checkpoint))),
+            versions=checkpoint_head.written(checkpoint_head.versions_of(dict(put.checkpoint))),
             checkpoint=name,
         )
         spot = (twin[0]["branch_id"], twin[0]["position"]) if twin else None

@@ -9,9 +9,9 @@ import os
 import re
 from typing import Any
 
+from langchain_agentmem.base.files import path_of_file
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.files import path_of_file
-from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.engine import Engine, Sizes
 from langchain_agentmem.storage.queries import query
 from langchain_agentmem.storage.sqlite import SqliteEngine

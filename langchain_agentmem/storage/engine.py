@@ -18,8 +18,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from langchain_agentmem import forks
-from langchain_agentmem.apart import ended
+from langchain_agentmem.base import forks
+from langchain_agentmem.base.apart import ended
 from langchain_agentmem.errors import MemoryClosed, StorageError
 from langchain_agentmem.storage.steps import Operation, Rehearsed, rehearsal
 

@@ -11,8 +11,8 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import NewerDatabase
-from langchain_agentmem.safe_repr import safe_repr
 
 RECORD = """create table if not exists agentmem_migration (name text primary key, applied_at bigint not null)"""
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from langchain_agentmem.errors import DatabaseBusy
-from langchain_agentmem.storage.session import Session
+from langchain_agentmem.storage.postgres_session import Session
 
 _IDLE = 600.0
 """Seconds after which a session that nobody used is closed."""

@@ -15,6 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.errors import (
     AgentMemoryError,
     BranchMoved,
@@ -28,7 +29,6 @@ from langchain_agentmem.errors import (
     MissingExtra,
     StorageError,
 )
-from langchain_agentmem.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.storage import migrations
 from langchain_agentmem.storage.engine import Engine, Sizes
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
@@ -40,7 +40,7 @@ try:
     from psycopg.rows import DictRow, dict_row
 
     from langchain_agentmem.storage.pool import Pool
-    from langchain_agentmem.storage.session import Connection, Later, Prepared, Session
+    from langchain_agentmem.storage.postgres_session import Connection, Later, Prepared, Session
 except ImportError as error:
     raise MissingExtra("A PostgreSQL database", "postgres") from error
 

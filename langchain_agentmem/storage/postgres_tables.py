@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseBusy, ForeignDatabase, MissingExtra
-from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.postgres import SCHEMA, PostgresEngine, address_of, translated
-from langchain_agentmem.storage.tables import (
+from langchain_agentmem.storage.table_copy import (
     ALWAYS,
     FETCHED,
     TABLES,

@@ -15,7 +15,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.storage.steps import Statement
 
 DIALECTS = ("sqlite", "postgres")

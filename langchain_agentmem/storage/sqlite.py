@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from langchain_agentmem import forks
+from langchain_agentmem.base import forks
+from langchain_agentmem.base.files import file_of, made_private, whole_copy
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import (
     AgentMemoryError,
     DatabaseBusy,
@@ -28,8 +30,6 @@ from langchain_agentmem.errors import (
     InvalidInput,
     StorageError,
 )
-from langchain_agentmem.files import file_of, made_private, whole_copy
-from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage import migrations
 from langchain_agentmem.storage.engine import FORKED, Engine, Sizes
 from langchain_agentmem.storage.queries import load

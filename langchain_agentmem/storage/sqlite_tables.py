@@ -9,12 +9,12 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from langchain_agentmem.base.files import made_private, path_of_file
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseBusy, ForeignDatabase, InvalidInput
-from langchain_agentmem.files import made_private, path_of_file
-from langchain_agentmem.safe_repr import safe_repr
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine, has_log
-from langchain_agentmem.storage.tables import (
+from langchain_agentmem.storage.table_copy import (
     ALWAYS,
     FETCHED,
     TABLES,

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from langgraph.store.base import NOT_PROVIDED, BaseStore, Item, NamespacePath, NotProvided, SearchItem
 
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.safe_repr import safe_repr
-from langchain_agentmem.stores.operations import check_writable, path_of_items
+from langchain_agentmem.stores.store_operations import check_writable, path_of_items
 
 
 class CheckedStore(BaseStore):

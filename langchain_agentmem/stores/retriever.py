@@ -50,14 +50,14 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import merge_configs, patch_config
 from pydantic import Field, ValidationError
 
-from langchain_agentmem.database import Database
+from langchain_agentmem.base.namespaces import config_given
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import Message
-from langchain_agentmem.namespaces import config_given
-from langchain_agentmem.retrieval.ranking import Weights
-from langchain_agentmem.retrieval.search import Recollection
-from langchain_agentmem.safe_repr import safe_repr
-from langchain_agentmem.searches import Asked, sought
+from langchain_agentmem.search.memory_search import Recollection
+from langchain_agentmem.search.ranking import Weights
+from langchain_agentmem.storage.database import Database
+from langchain_agentmem.stores.search_requests import Asked, sought
 
 _LANGCHAINS = {"verbose", "run_id"}
 """Arguments of LangChain's, which mean nothing here."""

@@ -9,16 +9,16 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import IndexConfig, Op, Result, TTLConfig, ensure_embeddings
 
-from langchain_agentmem.apart import aside
-from langchain_agentmem.database import Database, database_of
+from langchain_agentmem.base.apart import aside
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
-from langchain_agentmem.items.shared import Items
-from langchain_agentmem.items.values import ttl_of
-from langchain_agentmem.retrieval.search import inquiry
-from langchain_agentmem.safe_repr import safe_repr
-from langchain_agentmem.stores import telling
+from langchain_agentmem.search.memory_search import inquiry
+from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.stores import store_traces
 from langchain_agentmem.stores.checked import CheckedStore
-from langchain_agentmem.stores.operations import Batch, Fields, checked_fields
+from langchain_agentmem.stores.item_values import ttl_of
+from langchain_agentmem.stores.shared_items import Items
+from langchain_agentmem.stores.store_operations import Batch, Fields, checked_fields
 from langchain_agentmem.tracing import RunType, Step
 
 
@@ -106,7 +106,7 @@ class ItemStore(CheckedStore):
 
     def _step(self, batch: Batch) -> Step:
         name = f"memory.{self._part}.{batch.verb}"
-        run_type: RunType = "retriever" if batch.verb == telling.SEARCH else "chain"
+        run_type: RunType = "retriever" if batch.verb == store_traces.SEARCH else "chain"
         return self.database.tracing.step(name, run_type=run_type, inputs=batch.asked)
 
     def _batch(self, ops: Iterable[Op]) -> Batch:

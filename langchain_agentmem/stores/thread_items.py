@@ -1,91 +1,243 @@
-"""`AgentMemoryThreadStore`: LangGraph's store of long-term items, for one thread, and rewound with it.
+"""The items of a thread: kept as rows that rewind with it, and read as a view shows them.
 
-    graph = builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)
-
-    def node(state, runtime):
-        runtime.store.put(("plan",), "step", {"text": "Buy a ticket to Lisbon."})
-
-It is used in the nodes of a graph, and belongs to the thread that runs there: another thread sees nothing of it. A
-checkpoint shows the items as they were, so who goes back to one, edits what was said there and goes on, finds nothing
-of what came after; and a node that is executed again puts once. The graph needs this memory's checkpointer.
-
-    store = memory.thread_store.at(config)   # from outside, to look at a checkpoint: read-only
-
-What LangGraph's contract says, it does as `AgentMemoryStore` does. Two things differ. Parallel nodes do not see what
-the others put before the step is over. And time stands still in a step: whether something has expired is judged by the
-time of the checkpoint, so that a past one shows what it showed then.
-
-`get` and a search for words cost the same however many items a thread has. A search without words and a list of
-namespaces read all items of the thread: it is made for hundreds of them, or a few thousand.
+An item is a row whose body is its value. When it ends is told by the row, and by a later row of another kind that says
+that somebody read it: a reading puts the end off and leaves the item itself alone, so that a step that only read does
+not undo what a step beside it wrote. Whether an item has ended is judged by the time of the view.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
 
-from langgraph.store.base import IndexConfig, TTLConfig
+from langchain_agentmem.base.namespaces import Namespace, namespace_of
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.branches import families
+from langchain_agentmem.rewinding.memory_rows import Kept, View, kept_of
+from langchain_agentmem.rewinding.thread_memory import ThreadPoint
+from langchain_agentmem.search import memory_search as retrieval
+from langchain_agentmem.search.memory_search import Walls
+from langchain_agentmem.search.search_index import Series
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.stores import item_filters
+from langchain_agentmem.stores.item_rows import MINUTE, Draft, Place, Stored
+from langchain_agentmem.stores.item_search import FIRST_PAGE, Found, Look
+from langchain_agentmem.stores.item_values import read
 
-from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.items.rewound import RewoundItems
-from langchain_agentmem.items.shared import Items
-from langchain_agentmem.namespaces import running_config
-from langchain_agentmem.rewinding.threads import thread_point
-from langchain_agentmem.safe_repr import safe_repr
-from langchain_agentmem.stores.serving import ItemStore
+KIND = "thread_item"
+READ_KIND = "thread_item_read"
+"""The kind of a row that puts off the end of an item."""
+
+LONGEST_NAME = 1_000
+"""Characters of a row's key; PostgreSQL's indexes have no room for many more."""
+WORTHWHILE = 100
+"""A reading is noted if it puts the end of an item off by more than the hundredth part of its time to live."""
 
 
-class AgentMemoryThreadStore(ItemStore):
-    """LangGraph's store of long-term items, of the thread that is running.
+class RewoundItems:
+    """The items that a task of a thread sees, or a checkpoint shows. Made for one transaction, within which it stays.
 
     Args:
-        memory: The `AgentMemory` whose checkpointer the graph has.
-        index: LangGraph's `IndexConfig`, see `AgentMemoryStore`.
-        ttl: LangGraph's `TTLConfig`, in minutes: "default_ttl" and "refresh_on_read". Nothing is swept, since past
-            checkpoints show what has expired since.
-        config: Whose items, see `at`. Default: those of the thread that is running when a method is called.
-
-    Attributes:
-        index_config: The configuration of the index, or None.
-        embeddings: The embeddings that it names, or None.
-
-    Raises:
-        InvalidInput: An argument is wrong. Each method raises it too where no thread is running.
-        StorageError: The database cannot be opened.
+        point: The thread.
     """
 
-    _part = "thread_store"
+    def __init__(self, point: ThreadPoint) -> None:
+        self._point = point
+        self._seen: View | None = None
 
-    def __init__(
-        self, memory: Any, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None, config: Any = None
-    ) -> None:
-        super().__init__(memory, index, ttl)
-        self._given = config
-        if config is not None:
-            thread_point(self.database.runs, config)  # says at once what is wrong
+    def get(self, places: Iterable[Place], *, now: int) -> Steps[dict[Place, Stored]]:
+        """The items at some places, but for those that are not there or have expired."""
+        view = yield from self._view(now)
+        names = {name_of(at): at for at in places}
+        there = yield from memory_rows.named(view, KIND, names)
+        living = yield from alive(view, list(there.values()))
+        return {place_of(kept): _stored(kept) for kept in living}
 
-    def at(self, config: Any) -> Self:
-        """The same store at a checkpoint, or of a thread's newest one. It can only be read.
+    def find(self, look: Look, *, now: int) -> Steps[list[Found]]:
+        """The items that fit: the best first for a question, else the newest first and those of one time by key."""
+        if look.limit == 0:
+            return []
+        if look.question:
+            return (yield from self._answers(look, now))
+        items = [_stored(kept) for kept in (yield from self._within(look.low, look.high, now))]
+        items.sort(key=lambda item: (-item.updated_at, item.at.key, item.at.path))
+        end = look.offset + look.limit
+        if look.wanted is None:
+            return [_found(item) for item in items[look.offset : end]]
+        return _that_fit(map(_found, items), look.wanted)[look.offset : end]
 
-        Args:
-            config: A config that names the thread, and maybe a checkpoint. That of a node, or its `Runtime`, means the
-                node; so does, in a node, one that names its thread and no checkpoint. There it can be written as well.
+    def namespaces(
+        self,
+        low: str,
+        high: str,
+        fits: Callable[[Namespace], bool],
+        *,
+        depth: int | None,
+        limit: int,
+        offset: int,
+        now: int,
+    ) -> Steps[list[Namespace]]:
+        """The namespaces that hold items, in order."""
+        paths = sorted({place_of(kept).path for kept in (yield from self._within(low, high, now))})
+        found = dict.fromkeys(whole[:depth] for whole in map(namespace_of, paths) if fits(whole))
+        return list(found)[offset : offset + limit]
+
+    def touch(self, items: Iterable[Stored], *, now: int, tail: int) -> Steps[None]:
+        """Put off the end of items that were read; outside of a task nothing can be noted, and nothing is."""
+        if not self._point.writable:
+            return
+        names = {name_of(item.at): item for item in items if item.ttl is not None}
+        view = yield from self._view(now)
+        there = yield from memory_rows.named(view, KIND, names)
+        ends = yield from _ends(view, list(there.values()))
+        drafts = []
+        for name, kept in there.items():
+            until, end = _end(kept.extra["ttl"], now) if "ttl" in kept.extra else 0, ends.get(kept.number)
+            if end is not None and (until - end) * WORTHWHILE > kept.extra["ttl"] * MINUTE:
+                drafts.append(memory_rows.Draft(READ_KIND, name, b"", now, extra={"of": kept.number, "ends": until}))
+        if drafts:
+            _, place = yield from self._point.open(now)
+            yield from self._write(place, drafts, now, tail)
+
+    def lock(self, places: Iterable[Place]) -> Steps[None]:
+        """Nothing to do: what others write meanwhile is not seen in this step."""
+        del places
+        yield from ()
+
+    def write(self, changes: Mapping[Place, Draft | None], *, now: int, tail: int) -> Steps[None]:
+        """Write items, or delete them where there is no draft.
 
         Raises:
-            InvalidInput: It names no thread.
+            InvalidInput: This is no task.
+            StepIsOver: Another attempt of the task has taken its place.
         """
-        return type(self)(self.database, index=self.index_config, ttl=self.ttl_config, config=config)
+        view, place = yield from self._point.open(now)
+        names = {name_of(at): at for at in changes}
+        there = yield from memory_rows.named(view, KIND, names)
+        begun = {kept.key: kept.created_at for kept in (yield from alive(view, list(there.values())))}
+        reads = yield from memory_rows.named(view, READ_KIND, names)
+        drafts = [memory_rows.Draft(READ_KIND, name, None, now) for name in reads]
+        for name, at in names.items():
+            draft = changes[at]
+            if draft is not None:
+                drafts.append(_draft(name, at, draft, begun.get(name, now), now))
+            elif name in there:
+                drafts.append(memory_rows.Draft(KIND, name, None, now))
+        yield from self._write(place, drafts, now, tail)
 
-    def __repr__(self) -> str:
-        return f"AgentMemoryThreadStore({safe_repr(self.database.engine.path)})"
+    def walls(self, look: Look) -> Walls:
+        """The thread's namespace: which of its items are meant is known when they are read."""
+        del look
+        return Walls(self._point.path, self._point.path + "\x1f", kinds=(KIND,))
 
-    def _opened(self) -> Callable[[], Items]:
-        if self._given is None:
-            configurable = (running_config() or {}).get("configurable")
-            if not isinstance(configurable, Mapping) or configurable.get("thread_id") is None:
-                raise InvalidInput(
-                    "The store of a thread is used in the nodes of a graph that runs with a thread_id; no thread is "
-                    "running here. To look at one from outside, use thread_store.at(config)."
-                )
-        point = thread_point(self.database.runs, self._given)
-        return lambda: RewoundItems(point)
+    # -- the parts of the above ----------------------------------------------------------------------------------------
+
+    def _view(self, now: int) -> Steps[View]:
+        if self._seen is None:
+            self._seen = yield from self._point.view(now)
+        return self._seen
+
+    def _within(self, low: str, high: str, now: int) -> Steps[list[Kept]]:
+        """The items in a range of namespaces."""
+        view = yield from self._view(now)
+        every = yield from memory_rows.current(view, KIND)
+        return (yield from alive(view, [kept for kept in every if low <= place_of(kept).path < high]))
+
+    def _answers(self, look: Look, now: int) -> Steps[list[Found]]:
+        view = yield from self._view(now)
+        names = yield from families(self._point, view)
+        asked = retrieval.inquiry(look.question, now)
+        enough = look.offset + look.limit
+        size = max(FIRST_PAGE, 2 * enough)
+        while True:
+            best = yield from retrieval.search(
+                asked, self.walls(look)._replace(conversations=names), limit=size, dense=look.dense
+            )
+            scores = {hit.owner: hit.score for hit in best}
+            shown = yield from self._shown(view, list(scores))
+            items = [_stored(kept) for kept in shown if look.low <= place_of(kept).path < look.high]
+            found = [_found(item, scores[item.id]) for item in items]
+            if look.wanted is not None:
+                found = _that_fit(found, look.wanted)
+            if len(found) >= enough or len(best) < size:
+                return found[look.offset : enough]
+            size *= 4  # some of what was found belongs to other checkpoints, or does not fit
+
+    @staticmethod
+    def _shown(view: View, owners: Sequence[int]) -> Steps[list[Kept]]:
+        """Those of some rows that a view shows, in their order."""
+        seen = yield from memory_rows.shown(view, owners)
+        found = yield query.remembered(ids=json.dumps([owner for owner in owners if owner in seen]))
+        living = {kept.number: kept for kept in (yield from alive(view, list(map(kept_of, found))))}
+        return [living[owner] for owner in owners if owner in living]
+
+    def _write(self, place: memory_rows.Place, drafts: Sequence[memory_rows.Draft], now: int, tail: int) -> Steps[None]:
+        series = Series(self._point.path, KIND, self._point.name)
+        yield from memory_rows.write(place, drafts, series=series, now=now, tail=tail)
+
+
+def alive(view: View, items: Sequence[Kept]) -> Steps[list[Kept]]:
+    """Those of some items that have not expired, by the time of the view that shows them.
+
+    Args:
+        view: The view.
+        items: Items that it shows.
+    """
+    ends = yield from _ends(view, items)
+    return [kept for kept in items if (end := ends.get(kept.number)) is None or end > view.at]
+
+
+def _ends(view: View, items: Sequence[Kept]) -> Steps[dict[int, int]]:
+    """When items end, by their numbers; those that do not end are not there."""
+    ends = {kept.number: int(kept.extra["ends"]) for kept in items if "ends" in kept.extra}
+    if ends:
+        reads = yield from memory_rows.named(view, READ_KIND, [kept.key for kept in items if kept.number in ends])
+        ends |= {each.extra["of"]: each.extra["ends"] for each in reads.values() if each.extra["of"] in ends}
+    return ends
+
+
+def name_of(at: Place) -> str:
+    """The key of the row of an item."""
+    name = json.dumps([namespace_of(at.path), at.key], separators=(",", ":"))
+    return name if len(name) <= LONGEST_NAME else blake2b(name.encode(), digest_size=32).hexdigest()
+
+
+def place_of(kept: Kept) -> Place:
+    """Where an item is."""
+    return Place(kept.label or "", kept.extra["key"])
+
+
+def value_of(kept: Kept) -> dict[str, Any]:
+    """The value of an item, made anew.
+
+    Raises:
+        DatabaseUnreadable: The stored bytes are damaged.
+    """
+    return read(kept.body, *place_of(kept))
+
+
+def _draft(name: str, at: Place, draft: Draft, begun: int, now: int) -> memory_rows.Draft:
+    extra: dict[str, Any] = {"key": at.key, "words": draft.text}
+    if draft.named is not None:
+        extra["named"] = draft.named
+    if draft.ttl is not None:
+        extra |= {"ttl": draft.ttl, "ends": _end(draft.ttl, now)}
+    return memory_rows.Draft(KIND, name, draft.value, begun, label=at.path, extra=extra, findable=bool(draft.text))
+
+
+def _end(ttl: float, now: int) -> int:
+    return now + round(ttl * MINUTE)
+
+
+def _stored(kept: Kept) -> Stored:
+    return Stored(kept.number, place_of(kept), kept.body, kept.created_at, kept.written_at, kept.extra.get("ttl"))
+
+
+def _found(item: Stored, score: float | None = None) -> Found:
+    return Found(item, read(item.value, *item.at), score)
+
+
+def _that_fit(found: Iterable[Found], wanted: Mapping[str, Any]) -> list[Found]:
+    return [each for each in found if item_filters.fits(each.value, wanted)]

@@ -22,7 +22,7 @@ from langgraph.store.base import (
     SearchOp,
 )
 
-from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.base.safe_repr import safe_repr
 
 Way: TypeAlias = Literal["sync", "async"]
 Namespace: TypeAlias = tuple[str, ...]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langgraph.store.base import BaseStore, SearchItem
 
-from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.testing.calling import Calls, Contract, Namespace, PutOp, Way
 from langchain_agentmem.testing.embeddings import WordEmbeddings
 

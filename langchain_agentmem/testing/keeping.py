@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langgraph.store.base import Item
 
-from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.testing.calling import Calls, Contract, Way
 
 KEYS = [

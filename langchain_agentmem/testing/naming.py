@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langgraph.store.base import InvalidNamespaceError
 
-from langchain_agentmem.safe_repr import safe_repr
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.testing.calling import (
     Calls,
     Contract,

@@ -6,9 +6,9 @@ only saves reading what is known; how much is kept is bounded.
 
 from __future__ import annotations
 
-from langchain_agentmem.measures import Measures
-from langchain_agentmem.messages.lean import Prototype
-from langchain_agentmem.threads.recipe import Range
+from langchain_agentmem.messages.stored_messages import Prototype
+from langchain_agentmem.threads.value_recipe import Range
+from langchain_agentmem.tracing.measures import Measures
 
 CACHE = "messages of checkpoints"
 """What the measures call them."""

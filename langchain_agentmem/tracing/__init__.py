@@ -42,8 +42,8 @@ Three things decide the shape of these modules:
 One object serves `with` and `async with`, as only the waiting differs.
 """
 
-from langchain_agentmem.tracing.runs import RunType, within
-from langchain_agentmem.tracing.showing import Content, brief, documents, given_only
-from langchain_agentmem.tracing.steps import Step, Thunk, Tracing
+from langchain_agentmem.tracing.langchain_runs import RunType, within
+from langchain_agentmem.tracing.shown_values import Content, brief, documents, given_only
+from langchain_agentmem.tracing.trace_steps import Step, Thunk, Tracing
 
 __all__ = ["Content", "RunType", "Step", "Thunk", "Tracing", "brief", "documents", "given_only", "within"]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from langchain_agentmem.namespaces import running_config
+from langchain_agentmem.base.namespaces import running_config
 
 RUNTIME = "__pregel_runtime"
 """Where LangGraph keeps what a node is given, its stream writer among it."""

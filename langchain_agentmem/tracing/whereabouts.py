@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from langchain_agentmem.namespaces import running_config
+from langchain_agentmem.base.namespaces import running_config
 
 WHERE = {
     "thread_id": "thread_id",

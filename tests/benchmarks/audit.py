@@ -24,10 +24,10 @@ from functools import partial
 from pathlib import Path
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.clock import new_uuid
-from langchain_agentmem.conversations.audit import check, reading, records
-from langchain_agentmem.conversations.audit.entry import AuditEntry
-from langchain_agentmem.conversations.audit.rows import Draft
+from langchain_agentmem.audit import audit_check, audit_store, reading
+from langchain_agentmem.audit.audit_entry import AuditEntry
+from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.base.clock import new_uuid
 
 WORDS = (
     *("login", "page", "bug", "deploy", "server", "database", "query", "index", "memory", "agent", "model", "token"),
@@ -65,7 +65,7 @@ class Ours:
 
     def add(self, entries: Sequence[AuditEntry]) -> None:
         drafts = [Draft(each) for each in entries]
-        self.memory.database.write("audit.add", lambda: records.add("", drafts))
+        self.memory.database.write("audit.add", lambda: audit_store.add("", drafts))
 
     def last(self, conversation: str | None) -> int:
         read = partial(reading.last, "", 5, conversation=conversation)
@@ -187,7 +187,7 @@ def main() -> None:
                 flush=True,
             )
         began = time.perf_counter()
-        report = ours.memory.database.read("audit.verify", check.verify)
+        report = ours.memory.database.read("audit.verify", audit_check.verify)
         seconds = time.perf_counter() - began
         print(f"verify: {report.entries:,} entries in {seconds:.1f} s, {len(report.problems)} problems")
         ours.memory.close()

@@ -23,7 +23,7 @@ from compactors import COUNTER, HISTORIES, THRESHOLD, Prompt, Report, Summarizer
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.compaction.config import ManagedMemoryConfig
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 
 LENGTHS = (100, 1_000, 10_000)
 TURNS = 60

@@ -20,9 +20,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.compaction.config import ActiveContextPolicyConfig, ManagedMemoryConfig, ToolTruncationConfig
+from langchain_agentmem.compaction.compaction_config import (
+    ActiveContextPolicyConfig,
+    ManagedMemoryConfig,
+    ToolTruncationConfig,
+)
+from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import provider_problems
-from langchain_agentmem.tokens import TokenCounter
 
 THRESHOLD = 8_000
 KEPT = 0.6

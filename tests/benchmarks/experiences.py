@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 import yaml
 
-from langchain_agentmem.memory.experience.lexical import THRESHOLD, UNSURE, judged
-from langchain_agentmem.retrieval.analysis import question, terms
-from langchain_agentmem.retrieval.ranking import rarity
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged
+from langchain_agentmem.search.analysis import question, terms
+from langchain_agentmem.search.ranking import rarity
 
 SETS = Path(__file__).with_name("experiences")
 CANDIDATES = (25, 1_000)

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from facts_peers import PEERS
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.memory.facts.kg import KGMemory
+from langchain_agentmem.facts.kg_memory import KGMemory
 
 START = datetime(2015, 1, 1, tzinfo=UTC)
 SINGLE = {"lives in": "City", "works at": "Company"}

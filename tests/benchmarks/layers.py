@@ -22,12 +22,12 @@ from functools import partial
 from pathlib import Path
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.memory.layers import LayeredMemory
-from langchain_agentmem.memory.settings import LayersConfig
-from langchain_agentmem.retrieval.index import Series
-from langchain_agentmem.rewinding import rows
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.layers_config import LayersConfig
+from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt
-from langchain_agentmem.rewinding.rows import Draft
+from langchain_agentmem.rewinding.memory_rows import Draft
+from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Steps
 
 FEW = 10
@@ -60,7 +60,7 @@ def filled(memory: AgentMemory, name: str, count: int) -> LayeredMemory:
     def written(many: int) -> Steps[None]:
         _, place = yield from point.open(database.now())
         drafts = [Draft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(many)]
-        yield from rows.write(place, drafts, series=Series("", "event", name), now=database.now(), tail=0)
+        yield from memory_rows.write(place, drafts, series=Series("", "event", name), now=database.now(), tail=0)
 
     for begin in range(0, count, BATCH):
         database.engine.write(partial(written, min(BATCH, count - begin)))

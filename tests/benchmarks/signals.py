@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.retrieval.ranking import WEIGHTS, Weights
+from langchain_agentmem.search.ranking import WEIGHTS, Weights
 
 
 def without_each() -> Iterator[tuple[str, Weights]]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.conversations.audit.trail import AuditTrail
+from langchain_agentmem.audit.audit_trail import AuditTrail
 from tests.forking import COMMAND
 
 

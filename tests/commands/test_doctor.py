@@ -14,10 +14,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from langchain_agentmem import AgentMemory, diagnosis
-from langchain_agentmem.diagnosis import diagnose
-from langchain_agentmem.storage import health, postgres_health
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.storage import postgres_health, storage_health
 from langchain_agentmem.testing import WordEmbeddings
+from langchain_agentmem.upkeep import diagnosis
+from langchain_agentmem.upkeep.diagnosis import diagnose
 from tests.forking import COMMAND
 
 
@@ -153,7 +154,7 @@ class TestFiles:
 
     def test_no_room(self, database, monkeypatch):
         usage = shutil.disk_usage("/")._replace(free=1_000)
-        monkeypatch.setattr(health.shutil, "disk_usage", lambda _: usage)
+        monkeypatch.setattr(storage_health.shutil, "disk_usage", lambda _: usage)
         assert "Make room" in problem(database, "disk").remedy
 
     def test_a_network_file_system(self, database, monkeypatch):
@@ -165,8 +166,10 @@ class TestFiles:
         assert "nfs4" in problem(database, "file_system").text
 
     def test_what_may_only_be_read(self, database, monkeypatch):
-        access = health.os.access
-        monkeypatch.setattr(health.os, "access", lambda path, mode: mode != health.os.W_OK and access(path, mode))
+        access = storage_health.os.access
+        monkeypatch.setattr(
+            storage_health.os, "access", lambda path, mode: mode != storage_health.os.W_OK and access(path, mode)
+        )
         findings = found(database)
         assert findings["permissions"].level == "note"
         assert "may only be read" in findings["locks"].text
@@ -183,7 +186,7 @@ class TestFiles:
     def test_a_file_that_may_not_be_used_is_not_said_to_need_a_backup(self, database, monkeypatch):
         Path(database).write_bytes(b"x" * 5000)
         assert "backup" in problem(database, "file").remedy
-        monkeypatch.setattr(health.os, "access", lambda _path, _mode: False)
+        monkeypatch.setattr(storage_health.os, "access", lambda _path, _mode: False)
         assert "backup" not in problem(database, "file").remedy
 
     def test_vectors_that_are_still_to_be_made(self, database):
@@ -221,8 +224,8 @@ class TestAround:
             def close(self):
                 pass
 
-        monkeypatch.setattr(health.sqlite3, "connect", lambda *_, **__: Connection())
-        monkeypatch.setattr(health.sqlite3, "sqlite_version_info", (3, 30, 0))
+        monkeypatch.setattr(storage_health.sqlite3, "connect", lambda *_, **__: Connection())
+        monkeypatch.setattr(storage_health.sqlite3, "sqlite_version_info", (3, 30, 0))
         findings = found(None)
         assert (findings["fts5"].level, findings["sqlite"].level) == ("problem", "problem")
 

@@ -17,9 +17,9 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory, InvalidInput
-from langchain_agentmem.conversations.audit import records as audit
-from langchain_agentmem.conversations.audit.entry import AuditEntry
-from langchain_agentmem.conversations.audit.rows import Draft
+from langchain_agentmem.audit import audit_store as audit
+from langchain_agentmem.audit.audit_entry import AuditEntry
+from langchain_agentmem.audit.audit_rows import Draft
 from tests.forking import COMMAND
 from tests.stores.graphs import at, chat_graph
 

@@ -7,10 +7,10 @@ import json
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_agentmem.compaction.config import SummarizationConfig
-from langchain_agentmem.compaction.summarize import summarizing
-from langchain_agentmem.tokens import TokenCounter
-from langchain_agentmem.work import perform
+from langchain_agentmem.compaction.compaction_config import SummarizationConfig
+from langchain_agentmem.language_models.model_calls import perform
+from langchain_agentmem.language_models.summarization import summarizing
+from langchain_agentmem.language_models.tokens import TokenCounter
 
 COUNTER = TokenCounter("estimate")
 GOAL = "Plan a trip to Kassel for Maya; the budget is 800 €."

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.language_models.tokens import TokenCounter
 
 Script = Callable[[dict[str, Any]], "dict[str, Any] | str"]
 """From a request to the assistant's message, or its text."""

@@ -10,8 +10,8 @@ import orjson
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.compaction.summary import summary_in
-from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.messages.summary import summary_in
 
 from .histories import random_history
 

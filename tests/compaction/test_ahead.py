@@ -13,12 +13,17 @@ import time
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_agentmem import AgentMemory, jobs
-from langchain_agentmem.compaction import compactor as module
-from langchain_agentmem.compaction.config import ActiveContextPolicyConfig, ManagedMemoryConfig, SummarizationConfig
-from langchain_agentmem.compaction.dropped import messages_behind
-from langchain_agentmem.compaction.summary import summary_in
-from langchain_agentmem.events import CompactionEvent
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.events import CompactionEvent
+from langchain_agentmem.compaction import graph_compactor as module
+from langchain_agentmem.compaction.compaction_config import (
+    ActiveContextPolicyConfig,
+    ManagedMemoryConfig,
+    SummarizationConfig,
+)
+from langchain_agentmem.compaction.dropped_messages import messages_behind
+from langchain_agentmem.messages.summary import summary_in
+from langchain_agentmem.storage import job_queue
 from langchain_agentmem.testing.providers import provider_problems
 
 from .asked import COUNTER, FILLER, REPLY
@@ -184,7 +189,7 @@ class TestAhead:
 @pytest.mark.sqlite_suffices
 class TestFailing:
     def test_a_model_that_fails_breaks_no_turn_and_is_asked_again(self, memory, monkeypatch, caplog):
-        monkeypatch.setattr(jobs, "pause", lambda attempts: 0.0)
+        monkeypatch.setattr(job_queue, "pause", lambda attempts: 0.0)
         model = Model(RuntimeError("busy"), "")
         node = node_of(memory, model)
         with caplog.at_level(logging.CRITICAL):
@@ -279,7 +284,7 @@ class TestOnce:
             "import sys, time\n"
             "from langchain_core.messages import HumanMessage\n"
             "from langchain_agentmem import AgentMemory\n"
-            "from langchain_agentmem.compaction.config import ManagedMemoryConfig\n"
+            "from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig\n"
             "memory = AgentMemory(sys.argv[1])\n"
             "def model(messages):\n"
             "    print('asked', flush=True)\n"
@@ -305,7 +310,7 @@ class TestOnce:
             node.invoke(history, CONFIG)
             assert node.compactor.ahead.wait(LIMIT)
             assert model.threads == ["agentmem-ahead"]
-            assert memory.database.engine.read(jobs.waiting) == 0
+            assert memory.database.engine.read(job_queue.waiting) == 0
 
 
 @pytest.mark.parametrize("thread", range(2))

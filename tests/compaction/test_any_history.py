@@ -12,7 +12,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.compaction.config import (
+from langchain_agentmem.compaction.compaction_config import (
     ActiveContextPolicyConfig,
     BackwardPackingConfig,
     ManagedMemoryConfig,
@@ -21,15 +21,15 @@ from langchain_agentmem.compaction.config import (
     ToolOffloadConfig,
     ToolTruncationConfig,
 )
-from langchain_agentmem.compaction.node import CompactionNode
+from langchain_agentmem.compaction.compaction_node import CompactionNode
 from langchain_agentmem.compaction.pipeline import compacting
 from langchain_agentmem.compaction.processors import backward_packing, sliding_window, tool_offload, tool_truncation
-from langchain_agentmem.compaction.repair import repaired, sound_until
-from langchain_agentmem.compaction.shape import bundles, role_of, shape_of
 from langchain_agentmem.compaction.situation import Situation, Size
-from langchain_agentmem.compaction.summary import sections, summary_in
+from langchain_agentmem.language_models.model_calls import perform
+from langchain_agentmem.messages.history_repair import repaired, sound_until
+from langchain_agentmem.messages.history_shape import bundles, role_of, shape_of
+from langchain_agentmem.messages.summary import sections, summary_in
 from langchain_agentmem.testing import provider_problems
-from langchain_agentmem.work import perform
 
 from .marked import (
     COUNTER,

@@ -7,8 +7,8 @@ import json
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem.compaction.summary import KeptImage, Summary
-from langchain_agentmem.compaction.transcript import image_id
+from langchain_agentmem.language_models.transcript import image_id
+from langchain_agentmem.messages.summary import KeptImage, Summary
 
 from .asked import REPLY, Counting, image, summarized, tool_rounds, with_image
 

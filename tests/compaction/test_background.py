@@ -12,11 +12,13 @@ import time
 
 import pytest
 
-from langchain_agentmem import AgentMemory, InvalidInput, attendant, jobs
-from langchain_agentmem.compaction import rounds
-from langchain_agentmem.compaction.background import CompactedMessage, CompactorConfig, ContextCompactor
-from langchain_agentmem.conversations.rounds import temporal
+from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem.base import background_thread
+from langchain_agentmem.compaction.role_compactor import CompactedMessage, CompactorConfig, ContextCompactor
+from langchain_agentmem.conversations import role_context
+from langchain_agentmem.conversations.round_entries import temporal
 from langchain_agentmem.model import Attachment
+from langchain_agentmem.storage import job_queue
 
 SUMMARY = "The user asked about quince trees, and was told."
 LIMIT = 60
@@ -293,7 +295,7 @@ class TestByIds:
         for n in range(20):
             converse(session, n)
             quiet(compactor)
-        assert len(raw(memory, "select id from compaction")) == rounds.KEPT
+        assert len(raw(memory, "select id from compaction")) == role_context.KEPT
         assert seen(session)[1].end_index >= 18
 
 
@@ -301,7 +303,7 @@ class TestByIds:
 class TestFailing:
     @pytest.mark.parametrize("reply", [RuntimeError("busy"), "", "   ", "[]"])
     def test_it_leaves_everything_as_it_was_and_is_tried_again(self, session, started, reply, monkeypatch):
-        monkeypatch.setattr(jobs, "pause", lambda attempts: 0.05)
+        monkeypatch.setattr(job_queue, "pause", lambda attempts: 0.05)
         model = Model(reply, reply)
         converse(session, *range(4))
         compactor = started(session, model)
@@ -310,8 +312,8 @@ class TestFailing:
         assert seen(session)[1].summary == f"{SUMMARY} (3)"
 
     def test_it_gives_up_until_the_next_round(self, session, started, monkeypatch):
-        monkeypatch.setattr(jobs, "pause", lambda attempts: 0.001)
-        monkeypatch.setattr(attendant, "RETRIES", 2)
+        monkeypatch.setattr(job_queue, "pause", lambda attempts: 0.001)
+        monkeypatch.setattr(background_thread, "RETRIES", 2)
         model = Model(*[RuntimeError("busy")] * 3)
         converse(session, *range(4))
         compactor = started(session, model)
@@ -495,7 +497,7 @@ class TestLifecycle:
         program = (
             "import sys, time\n"
             "from langchain_agentmem import AgentMemory\n"
-            "from langchain_agentmem.compaction.background import CompactorConfig, ContextCompactor\n"
+            "from langchain_agentmem.compaction.role_compactor import CompactorConfig, ContextCompactor\n"
             "memory = AgentMemory(sys.argv[1])\n"
             "session = memory.session('s')\n"
             "for n in range(4):\n"
@@ -519,7 +521,7 @@ class TestLifecycle:
             compactor.start()
             quiet(compactor)
             assert seen(session)[1].end_index == 3
-            assert memory.database.engine.read(jobs.waiting) == 0
+            assert memory.database.engine.read(job_queue.waiting) == 0
 
     def test_many_who_write_at_once_lose_nothing(self, session, started):
         compactor = started(session, Model(), threshold=5, retain=2)

@@ -7,6 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory, ManagedConversationMemory
+from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort, CompactionStageFailed
 from langchain_agentmem.compaction import (
     ActiveContextPolicyConfig,
     ManagedMemoryConfig,
@@ -14,7 +15,6 @@ from langchain_agentmem.compaction import (
     summary_in,
 )
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.events import CompactionEvent, CompactionFellShort, CompactionStageFailed
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer
 
@@ -330,9 +330,9 @@ class TestPayloadErrors:
         assert texts(chat.get_messages()) == ["only this"]
 
     def test_images_are_kept_within_half_of_what_the_provider_takes(self, memory, monkeypatch):
-        from langchain_agentmem.compaction import recovery
+        from langchain_agentmem.compaction import overflow_recovery
 
-        monkeypatch.setattr(recovery, "PAYLOAD_LIMITS", {"tiny": 10_000})
+        monkeypatch.setattr(overflow_recovery, "PAYLOAD_LIMITS", {"tiny": 10_000})
         ids = []
 
         def keeps_all(messages):

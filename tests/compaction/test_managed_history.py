@@ -14,8 +14,8 @@ from langchain_agentmem.compaction import (
     ManagedMemoryConfig,
     summary_in,
 )
+from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers
-from langchain_agentmem.tokens import TokenCounter
 from tests.compaction.summarizers import Summarizer
 
 pytestmark = [

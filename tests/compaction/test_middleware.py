@@ -31,15 +31,15 @@ from langgraph.types import Command
 from pydantic import BaseModel, Field
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.compaction.compactor import View
-from langchain_agentmem.compaction.config import ManagedMemoryConfig
-from langchain_agentmem.compaction.middleware import CompactionMiddleware
+from langchain_agentmem.base.events import CompactionEvent
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
+from langchain_agentmem.compaction.graph_compactor import View
 from langchain_agentmem.compaction.model_names import provider_of
-from langchain_agentmem.compaction.summary import summary_in
 from langchain_agentmem.errors import InvalidInput, StorageError
-from langchain_agentmem.events import CompactionEvent
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.messages.summary import summary_in
 from langchain_agentmem.testing import provider_problems
-from langchain_agentmem.tokens import TokenCounter
 from tests.compaction.summarizers import Summarizer
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -439,7 +439,7 @@ class TestARefusal:
             return View(messages[:1], 100 - attempt)
             yield
 
-        monkeypatch.setattr("langchain_agentmem.compaction.middleware.recovering_state", smaller)
+        monkeypatch.setattr("langchain_agentmem.compaction.compaction_middleware.recovering_state", smaller)
         errors = [ContextOverflowError(f"refusal {n}") for n in range(5)]
         errors[0].__cause__ = cause = ValueError("400")
         model = Scripted(refuse=lambda call: errors[call - 1])
@@ -467,7 +467,7 @@ class TestARefusal:
             raise StorageError("The disk is full.")
             yield
 
-        monkeypatch.setattr("langchain_agentmem.compaction.middleware.recovering_state", broken)
+        monkeypatch.setattr("langchain_agentmem.compaction.compaction_middleware.recovering_state", broken)
         model.refuse = lambda call: ContextOverflowError("refused")
         with pytest.raises(ContextOverflowError, match="refused"):
             ask(agent, 5)
@@ -742,7 +742,7 @@ class TestWithoutLangchain:
             "sys.modules['langchain'] = None\n"
             "import langchain_agentmem\n"
             "try:\n"
-            "    import langchain_agentmem.compaction.middleware\n"
+            "    import langchain_agentmem.compaction.compaction_middleware\n"
             "except langchain_agentmem.MissingExtra as error:\n"
             "    print(error)\n"
         )

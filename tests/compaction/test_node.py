@@ -13,6 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import _messages_delta_reducer
 
 from langchain_agentmem import AgentMemory, CompactionNode
+from langchain_agentmem.base.events import CompactionEvent, CompactionStageFailed, MessagesStored
 from langchain_agentmem.compaction import (
     ActiveContextPolicyConfig,
     CompactionState,
@@ -23,7 +24,6 @@ from langchain_agentmem.compaction import (
     summary_in,
 )
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.events import CompactionEvent, CompactionStageFailed, MessagesStored
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer
 

@@ -16,9 +16,9 @@ from langchain_agentmem.compaction import (
     summarization,
     summary_in,
 )
-from langchain_agentmem.compaction.recovery import payload_bytes
+from langchain_agentmem.compaction.overflow_recovery import payload_bytes
+from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers
-from langchain_agentmem.tokens import TokenCounter
 from tests.compaction.summarizers import Summarizer
 
 COUNTER = TokenCounter("estimate")

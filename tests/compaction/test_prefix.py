@@ -10,18 +10,18 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Syst
 from langgraph.graph import END, START, StateGraph
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.compaction.config import (
+from langchain_agentmem.base.events import CompactionEvent
+from langchain_agentmem.compaction.compaction_config import (
     ActiveContextPolicyConfig,
     ManagedMemoryConfig,
     SummarizationConfig,
     ToolTruncationConfig,
 )
-from langchain_agentmem.compaction.node import CompactionNode
+from langchain_agentmem.compaction.compaction_node import CompactionNode
 from langchain_agentmem.compaction.state import CompactionState
-from langchain_agentmem.compaction.summary import summary_in
-from langchain_agentmem.events import CompactionEvent
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.messages.summary import summary_in
 from langchain_agentmem.testing import assert_valid_for_providers
-from langchain_agentmem.tokens import TokenCounter
 
 pytestmark = pytest.mark.sqlite_suffices
 

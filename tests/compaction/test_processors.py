@@ -17,10 +17,10 @@ from langchain_agentmem.compaction import (
     tool_offload,
     tool_truncation,
 )
-from langchain_agentmem.compaction.making import BEGINNING, NO_RESULT
-from langchain_agentmem.compaction.shape import protected_from
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.messages.history_shape import protected_from
+from langchain_agentmem.messages.synthetic_messages import BEGINNING, NO_RESULT
 from langchain_agentmem.testing import assert_valid_for_providers
-from langchain_agentmem.tokens import TokenCounter
 from tests.compaction.summarizers import Summarizer
 
 COUNTER = TokenCounter("estimate")

@@ -18,8 +18,8 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.compaction.config import ManagedMemoryConfig
-from langchain_agentmem.compaction.middleware import CompactionMiddleware
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
 from langchain_agentmem.testing import provider_problems
 
 from .loopback import calls, loopback

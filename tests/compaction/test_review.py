@@ -16,11 +16,11 @@ from langchain_agentmem.compaction import (
     ToolTruncationConfig,
     summary_in,
 )
-from langchain_agentmem.compaction.compactor import REMEMBERED
-from langchain_agentmem.compaction.summary import KeptImage, summary_message
+from langchain_agentmem.compaction.graph_compactor import REMEMBERED
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Ask, perform
+from langchain_agentmem.messages.summary import KeptImage, summary_message
 from langchain_agentmem.testing import assert_valid_for_providers
-from langchain_agentmem.work import Ask, perform
 from tests.compaction.summarizers import Summarizer
 
 SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from langchain_core.language_models.fake_chat_models import FakeListChatModel, GenericFakeChatModel
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_agentmem.compaction.summarize import NAME
-from langchain_agentmem.compaction.summary import Summary, sections, summary_message
-from langchain_agentmem.compaction.transcript import image_id, parts_of, turn_of
-from langchain_agentmem.work import Ask, aperform
+from langchain_agentmem.language_models.model_calls import Ask, aperform
+from langchain_agentmem.language_models.summarization import NAME
+from langchain_agentmem.language_models.transcript import image_id, parts_of, turn_of
+from langchain_agentmem.messages.summary import Summary, sections, summary_message
 
 from .asked import COUNTER, GOAL, REPLY, Counting, image, summarized, tool_rounds, with_image, work
 from .histories import random_history

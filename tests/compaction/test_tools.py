@@ -10,16 +10,16 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem import AgentMemory, InvalidInput
-from langchain_agentmem.compaction import tools as module
-from langchain_agentmem.compaction.config import (
+from langchain_agentmem.base.fencing import unfenced
+from langchain_agentmem.compaction import dropped_message_tools as module
+from langchain_agentmem.compaction.compaction_config import (
     ActiveContextPolicyConfig,
     ManagedMemoryConfig,
     ToolOffloadConfig,
 )
-from langchain_agentmem.compaction.dropped import amessages_behind, messages_behind
-from langchain_agentmem.compaction.summary import summary_in
-from langchain_agentmem.fencing import unfenced
-from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.compaction.dropped_messages import amessages_behind, messages_behind
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.messages.summary import summary_in
 
 from .asked import FILLER, REPLY, Counting
 

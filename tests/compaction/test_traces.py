@@ -16,6 +16,7 @@ from langchain_core.tracers import context as tracers
 from langchain_core.tracers.base import BaseTracer
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.events import StepStarted
 from langchain_agentmem.compaction import (
     ActiveContextPolicyConfig,
     CompactionMiddleware,
@@ -24,10 +25,9 @@ from langchain_agentmem.compaction import (
     messages_behind,
     summary_in,
 )
-from langchain_agentmem.compaction.background import CompactorConfig, ContextCompactor
-from langchain_agentmem.compaction.node import CompactionNode
-from langchain_agentmem.events import StepStarted
-from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.compaction.compaction_node import CompactionNode
+from langchain_agentmem.compaction.role_compactor import CompactorConfig, ContextCompactor
+from langchain_agentmem.language_models.tokens import TokenCounter
 from tests.compaction.summarizers import Summarizer
 from tests.compaction.test_middleware import Scripted, calling
 from tests.compaction.test_node import build, question, talk

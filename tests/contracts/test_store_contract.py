@@ -8,7 +8,7 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
-from langchain_agentmem.stores.items import AgentMemoryStore
+from langchain_agentmem.stores.agent_store import AgentMemoryStore
 from langchain_agentmem.testing import ExpiringStoreContract, IndexedStoreContract, StoreContract, WordEmbeddings
 
 

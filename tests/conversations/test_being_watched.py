@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory, Message, MessageError, TokenCounter
-from langchain_agentmem.events import (
+from langchain_agentmem.base.events import (
     Event,
     MemoryResetEvent,
     MessagesRemoved,

@@ -6,9 +6,9 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory, Attachment, AttachmentType
+from langchain_agentmem.base.events import ImageUnreadable
 from langchain_agentmem.compaction import ManagedMemoryConfig, summary_in
 from langchain_agentmem.errors import MessageError
-from langchain_agentmem.events import ImageUnreadable
 from langchain_agentmem.messages import Message
 from langchain_agentmem.messages.images import MOST_BYTES
 from tests.compaction.summarizers import Summarizer

@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Tool
 from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory, ConversationMemory, Retention, SessionMemory
+from langchain_agentmem.base.events import ConversationErased, MessagesRemoved, MessagesStored, MessageUpdated
 from langchain_agentmem.errors import MessageError
-from langchain_agentmem.events import ConversationErased, MessagesRemoved, MessagesStored, MessageUpdated
 from langchain_agentmem.storage import query
 
 

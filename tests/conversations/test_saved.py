@@ -14,8 +14,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory, Attachment, ConversationMemory, InvalidInput, Message
-from langchain_agentmem import files as files_module
-from langchain_agentmem.events import MemoryResetEvent
+from langchain_agentmem.base import files as files_module
+from langchain_agentmem.base.events import MemoryResetEvent
 
 pytestmark = pytest.mark.sqlite_suffices
 

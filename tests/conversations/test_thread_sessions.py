@@ -22,9 +22,9 @@ from langchain_agentmem import (
     SessionMemory,
     SharedMemoryEntry,
 )
-from langchain_agentmem.compaction.background import ContextCompactor
+from langchain_agentmem.base.events import MessagesStored
+from langchain_agentmem.compaction.role_compactor import ContextCompactor
 from langchain_agentmem.errors import StepIsOver
-from langchain_agentmem.events import MessagesStored
 from tests.living import State, live_task, one_node, thread
 
 from . import test_sessions as plain

@@ -8,8 +8,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_agentmem import AgentMemoryError
-from langchain_agentmem.demo.agent import ask, build_agent
-from langchain_agentmem.demo.model import NOTHING, QuotingModel
+from langchain_agentmem.cli.demo import ask, build_agent
+from langchain_agentmem.cli.demo_model import NOTHING, QuotingModel
 
 pytestmark = pytest.mark.sqlite_suffices
 

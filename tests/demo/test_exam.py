@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem.cli.screen import JsonScreen, Screen
 from langchain_agentmem.demo.exam import live, sit_exam
 from langchain_agentmem.demo.reading import SAMPLE, read_transcripts
-from langchain_agentmem.demo.screen import JsonScreen, Screen
 
 pytestmark = pytest.mark.sqlite_suffices
 

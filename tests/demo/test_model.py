@@ -8,8 +8,8 @@ import sys
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_agentmem.demo.fence import Passage, fence
-from langchain_agentmem.demo.model import NOTED, NOTHING, QuotingModel, real_model, reply
+from langchain_agentmem.cli.demo_model import NOTED, NOTHING, QuotingModel, real_model, reply
+from langchain_agentmem.cli.network_fence import Passage, fence
 from langchain_agentmem.errors import InvalidInput
 
 PASSAGES = [
@@ -80,7 +80,7 @@ class TestRealModel:
         code = (
             "import sys; sys.modules['langchain'] = None\n"
             "from langchain_agentmem import MissingExtra\n"
-            "from langchain_agentmem.demo.model import real_model\n"
+            "from langchain_agentmem.cli.demo_model import real_model\n"
             "try: real_model('openai:gpt')\n"
             "except MissingExtra as error: print(error)"
         )

@@ -10,7 +10,7 @@ import tempfile
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.demo.story import PERSON, QUESTIONS, TALKS
+from langchain_agentmem.cli.demo_story import PERSON, QUESTIONS, TALKS
 
 from ..forking import COMMAND, Forks  # noqa: TID252 - what tests share lies beside them
 

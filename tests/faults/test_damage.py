@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.care import CHECKED, verify
 from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, MemoryClosed, NewerDatabase, StorageError
-from langchain_agentmem.restoring import restore
+from langchain_agentmem.upkeep.integrity import CHECKED, verify
+from langchain_agentmem.upkeep.restoring import restore
 from tests.everything import fill
 
 from .damage import WAYS

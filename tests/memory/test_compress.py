@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_agentmem.database import Database
+from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.events import CompressionFellShort
-from langchain_agentmem.memory.compress import Compressor
-from langchain_agentmem.memory.truncation import truncated
+from langchain_agentmem.layers.compression import Compressor
+from langchain_agentmem.layers.truncation import truncated
+from langchain_agentmem.storage.database import Database
 
 pytestmark = pytest.mark.sqlite_suffices
 

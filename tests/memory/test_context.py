@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.budget import Budget
-from langchain_agentmem.memory.context import Found, Material, composed, context_of, prompt_text
-from langchain_agentmem.memory.core import CoreEntry
-from langchain_agentmem.memory.values import Event, Record
-from langchain_agentmem.tokens import TokenCounter
-from langchain_agentmem.work import Ask, perform
+from langchain_agentmem.language_models.budget import Budget
+from langchain_agentmem.language_models.model_calls import Ask, perform
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.layers.core_memory import CoreEntry
+from langchain_agentmem.layers.layer_values import Event, Record
+from langchain_agentmem.layers.prompt_context import Found, Material, composed, context_of, prompt_text
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 COUNTER = TokenCounter("estimate")

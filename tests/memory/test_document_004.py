@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from langchain_agentmem.memory import LayersConfig, build_resource_snapshot
-from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem import LayersConfig, build_resource_snapshot
+from langchain_agentmem.layers.layered_memory import LayeredMemory
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from langchain_core.messages import HumanMessage
 
+from langchain_agentmem.base.fencing import fenced, harmless, unfenced
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.fencing import fenced, harmless, unfenced
-from langchain_agentmem.memory.context import Found, Material, composed, prompt_text
-from langchain_agentmem.memory.core import CoreEntry
-from langchain_agentmem.memory.final import final_markdown, final_memory
-from langchain_agentmem.memory.injection.inject import MemoryInjection
-from langchain_agentmem.memory.injection.injected import injected, is_injected
-from langchain_agentmem.memory.layers import LayeredMemory
-from langchain_agentmem.memory.resources.layer import RESOURCE_USED
-from langchain_agentmem.memory.values import Event, Record
-from langchain_agentmem.work import perform
+from langchain_agentmem.injection.memory_injection import MemoryInjection
+from langchain_agentmem.language_models.model_calls import perform
+from langchain_agentmem.layers.core_memory import CoreEntry
+from langchain_agentmem.layers.final_context import final_markdown, final_memory
+from langchain_agentmem.layers.layer_values import Event, Record
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.prompt_context import Found, Material, composed, prompt_text
+from langchain_agentmem.layers.resource_memory import RESOURCE_USED
+from langchain_agentmem.messages.injected import injected, is_injected
 
 from .hostile import HOSTILE, TEXTS, TOKENS, UNSEEN, headings, marks, structure
 

@@ -18,19 +18,19 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
-from langchain_agentmem.compaction.making import is_filler
-from langchain_agentmem.compaction.shape import is_said_by_user
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.fencing import unfenced
-from langchain_agentmem.memory.injection.inject import MemoryInjection
-from langchain_agentmem.memory.injection.injected import MARK, injected, is_injected
-from langchain_agentmem.memory.injection.weaving import Brought, woven
-from langchain_agentmem.memory.layers import LayeredMemory
-from langchain_agentmem.memory.settings import LayersConfig
+from langchain_agentmem.injection.memory_injection import MemoryInjection
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.messages import from_langchain
+from langchain_agentmem.messages.history_shape import is_said_by_user
+from langchain_agentmem.messages.injected import MARK, injected, is_injected
+from langchain_agentmem.messages.placement import Brought, woven
+from langchain_agentmem.messages.synthetic_messages import is_filler
 from langchain_agentmem.testing import assert_valid_for_providers
-from langchain_agentmem.tokens import TokenCounter
 from tests.compaction.histories import random_history
 
 pytestmark = pytest.mark.sqlite_suffices

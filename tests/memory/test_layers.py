@@ -9,13 +9,13 @@ import pytest
 from langgraph.graph import START, StateGraph
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.events import StepFinished
+from langchain_agentmem.base.redaction import patterns_with
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.events import StepFinished
-from langchain_agentmem.memory.consolidation import CONSOLIDATED
-from langchain_agentmem.memory.core import EVICTED
-from langchain_agentmem.memory.layers import LayeredMemory
-from langchain_agentmem.memory.secrets.redaction import patterns_with
-from langchain_agentmem.memory.settings import PROTECTED_KEYS, LayersConfig
+from langchain_agentmem.layers.consolidation import CONSOLIDATED
+from langchain_agentmem.layers.core_memory import EVICTED
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.layers_config import PROTECTED_KEYS, LayersConfig
 
 pytestmark = pytest.mark.sqlite_suffices
 

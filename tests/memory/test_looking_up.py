@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.storage.queries import load
 
 pytestmark = pytest.mark.sqlite_suffices

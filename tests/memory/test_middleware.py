@@ -14,9 +14,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.injection.injected import MARK, is_injected
-from langchain_agentmem.memory.injection.middleware import MemoryMiddleware
-from langchain_agentmem.memory.layers import LayeredMemory
+from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.messages.injected import MARK, is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.test_middleware import Scripted
 
@@ -193,9 +193,9 @@ class TestTheExtra:
         program = (
             "import sys\n"
             "sys.modules['langchain'] = None\n"
-            "import langchain_agentmem.memory.injection.inject\n"
+            "import langchain_agentmem.injection.memory_injection\n"
             "try:\n"
-            "    import langchain_agentmem.memory.injection.middleware\n"
+            "    import langchain_agentmem.injection.memory_middleware\n"
             "except ImportError as error:\n"
             "    print(error)\n"
         )

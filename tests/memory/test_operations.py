@@ -7,12 +7,12 @@ import json
 import pytest
 
 from langchain_agentmem import InvalidInput
-from langchain_agentmem.memory.layers import LayeredMemory
-from langchain_agentmem.memory.operations.arguments import read
-from langchain_agentmem.memory.operations.calls import acalled, called
-from langchain_agentmem.memory.operations.table import OPERATIONS
-from langchain_agentmem.memory.operations.telling import MOST, PASSAGE, told
-from langchain_agentmem.memory.operations.updates import Outcome, aapply, apply, parse
+from langchain_agentmem.language_models.tool_arguments import read
+from langchain_agentmem.language_models.tool_calling import acalled, called
+from langchain_agentmem.language_models.tool_results import MOST, PASSAGE, told
+from langchain_agentmem.layers.layer_operations import OPERATIONS
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.protocol_updates import Outcome, aapply, apply, parse
 
 pytestmark = pytest.mark.sqlite_suffices
 

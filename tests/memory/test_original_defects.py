@@ -13,10 +13,10 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.consolidation import CONSOLIDATED
-from langchain_agentmem.memory.core import EVICTED
-from langchain_agentmem.memory.layers import LayeredMemory
-from langchain_agentmem.memory.settings import LayersConfig
+from langchain_agentmem.layers.consolidation import CONSOLIDATED
+from langchain_agentmem.layers.core_memory import EVICTED
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.layers_config import LayersConfig
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -145,7 +145,7 @@ class TestItsSource:
             raise RuntimeError
 
         with monkeypatch.context() as patch:
-            patch.setattr("langchain_agentmem.rewinding.rows.index.places", broken)
+            patch.setattr("langchain_agentmem.rewinding.memory_rows.index.places", broken)
             with pytest.raises(RuntimeError):
                 layers.core.set("new", "y" * 12)
         assert layers.core.get() == {"old": "x" * 12}

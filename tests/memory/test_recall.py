@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.layers import LayeredMemory
-from langchain_agentmem.memory.recall import EVICTED
-from langchain_agentmem.memory.settings import LayersConfig
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.layers_config import LayersConfig
+from langchain_agentmem.layers.recall_memory import EVICTED
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, patterns_with, redact, redact_value
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.secrets.redaction import DEFAULT, SecretPattern, patterns_with, redact, redact_value
 
 S = "Zq7xT2mB9wL4kR8vN3cY"  # 20 letters and digits
 HEX = "9f86d081884c7d659a2feaa0c55ad015"

@@ -14,10 +14,10 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem import AgentMemory, InvalidInput
-from langchain_agentmem.memory.layers import LayeredMemory
-from langchain_agentmem.memory.operations.table import OPERATIONS
-from langchain_agentmem.memory.operations.tools import layer_tools
-from langchain_agentmem.memory.settings import LayersConfig
+from langchain_agentmem.layers.layer_operations import OPERATIONS
+from langchain_agentmem.layers.layer_tools import layer_tools
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.layers_config import LayersConfig
 
 pytestmark = pytest.mark.sqlite_suffices
 

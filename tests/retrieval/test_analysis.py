@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_agentmem.messages import Message, body_text, encode_body
-from langchain_agentmem.retrieval.analysis import LONGEST_TERM, LONGEST_TEXT, analysed, question, terms
+from langchain_agentmem.search.analysis import LONGEST_TERM, LONGEST_TEXT, analysed, question, terms
 
 
 class TestTerms:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langchain_agentmem.clock import micros
-from langchain_agentmem.retrieval.date_tokens import LONGEST
-from langchain_agentmem.retrieval.dates import spans
+from langchain_agentmem.base.clock import micros
+from langchain_agentmem.search.date_tokens import LONGEST
+from langchain_agentmem.search.dates import spans
 
 
 def words(text):

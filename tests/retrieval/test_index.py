@@ -7,8 +7,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.finding import TEXTS
-from langchain_agentmem.retrieval import analysis, index
+from langchain_agentmem.search import analysis, search_index
+from langchain_agentmem.search.search_registry import TEXTS
 
 
 def ids(memory, query, **options):
@@ -29,7 +29,7 @@ def indexed(memory, raw):
 
 def rebuild(memory, raw):
     raw(memory, "update search_state set analysis = 0 where id = 1")
-    memory.database.engine.write(lambda: index.refresh(TEXTS))
+    memory.database.engine.write(lambda: search_index.refresh(TEXTS))
 
 
 class TestFollowing:
@@ -98,7 +98,7 @@ class TestFollowing:
                 chat.clear()
             if step % 100 == 99:
                 assert memory.verify().problems == ()
-        memory.database.engine.write(index.absorb)
+        memory.database.engine.write(search_index.absorb)
         followed = indexed(memory, raw)
         rebuild(memory, raw)
         assert indexed(memory, raw) == followed

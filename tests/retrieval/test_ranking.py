@@ -8,10 +8,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from langchain_agentmem.retrieval.analysis import FEATURES
-from langchain_agentmem.retrieval.dates import Span
-from langchain_agentmem.retrieval.index import PLACE_BITS
-from langchain_agentmem.retrieval.ranking import (
+from langchain_agentmem.search.analysis import FEATURES
+from langchain_agentmem.search.dates import Span
+from langchain_agentmem.search.ranking import (
     REACH,
     WEIGHTS,
     Asked,
@@ -24,6 +23,7 @@ from langchain_agentmem.retrieval.ranking import (
     ranked,
     rarity,
 )
+from langchain_agentmem.search.search_index import PLACE_BITS
 
 DAY = 86_400_000_000
 ONE, TWO = 7 << PLACE_BITS, 8 << PLACE_BITS

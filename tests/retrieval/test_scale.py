@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem.retrieval import ranking
-from langchain_agentmem.retrieval import search as module
+from langchain_agentmem.search import memory_search as module
+from langchain_agentmem.search import ranking
 
 START = datetime(2025, 5, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.retrieval.analysis import different, terms
+from langchain_agentmem.search.analysis import different, terms
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -10,9 +10,9 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.retrieval import index
-from langchain_agentmem.retrieval import search as module
-from langchain_agentmem.retrieval.index import PLACE_BITS, SERIES_BITS
+from langchain_agentmem.search import memory_search as module
+from langchain_agentmem.search import search_index
+from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
 
 TABLES = ("search_scope", "search_series", "search_speaker", "search_document", "search_vector", "search_unembedded")
 
@@ -240,7 +240,7 @@ class TestWaiting:
         assert len(texts(memory, "cat")) == tail - 1
         assert texts(memory, "cat", namespace=("b",)) == []
         before = [(each.id, each.score) for each in memory.search("cat 7", limit=100)]
-        memory.database.engine.write(index.absorb)
+        memory.database.engine.write(search_index.absorb)
         assert self.waiting(memory, raw) == 0
         assert [(each.id, each.score) for each in memory.search("cat 7", limit=100)] == before
         say(memory, "d", ["cat"] * (tail - 1))
@@ -253,7 +253,7 @@ class TestWaiting:
     def test_edits_and_removals_reach_those_that_wait_and_those_that_do_not(self, memory, raw):
         chat = memory.conversation("c", ("a",))
         early = [chat.add(role="user", content=f"early {n}") for n in range(4)]
-        memory.database.engine.write(index.absorb)
+        memory.database.engine.write(search_index.absorb)
         late = [chat.add(role="user", content=f"late {n}") for n in range(4)]
         for ids in (early, late):
             chat.update(ids[0], content="edited once")
@@ -272,12 +272,12 @@ class TestWaiting:
 
         assert self.waiting(memory, raw) == 4
         as_it_should_be()
-        memory.database.engine.write(index.absorb)
+        memory.database.engine.write(search_index.absorb)
         as_it_should_be()
         for message in chat.messages:
             chat.update(message.id, content="")
         assert texts(memory, "edited") == []
-        memory.database.engine.write(index.absorb)
+        memory.database.engine.write(search_index.absorb)
         raw(memory, "create virtual table temp.words using fts5vocab (main, search_index, row)")
         assert raw(memory, "select term from temp.words") == []
 

@@ -11,10 +11,10 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory, AgentMemoryStore
-from langchain_agentmem.embedding import BATCH
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.retrieval import vectors
-from langchain_agentmem.retrieval.ranking import WEIGHTS
+from langchain_agentmem.search import vectors
+from langchain_agentmem.search.embedding import BATCH
+from langchain_agentmem.search.ranking import WEIGHTS
 from langchain_agentmem.testing import WordEmbeddings
 
 SAME = {"feline": "cat", "hound": "dog", "automobile": "car"}

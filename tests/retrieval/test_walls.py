@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from langchain_agentmem.retrieval import search as module
-from langchain_agentmem.retrieval.analysis import terms
+from langchain_agentmem.search import memory_search as module
+from langchain_agentmem.search.analysis import terms
 
 pytestmark = pytest.mark.sqlite_suffices
 

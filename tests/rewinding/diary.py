@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.memory.core import CoreEntry
-from langchain_agentmem.memory.layers import LayeredMemory
-from langchain_agentmem.memory.settings import LayersConfig
-from langchain_agentmem.memory.values import Event, Record
+from langchain_agentmem.layers.core_memory import CoreEntry
+from langchain_agentmem.layers.layer_values import Event, Record
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.model import Retention
-from langchain_agentmem.retrieval.search import Recollection
+from langchain_agentmem.search.memory_search import Recollection
 
 from .adapters import Real
 from .oracle import World, address

@@ -15,7 +15,7 @@ from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.memory.settings import LayersConfig
+from langchain_agentmem.layers.layers_config import LayersConfig
 
 from ..test_care import stored_bytes  # noqa: TID252 - what tests share lies beside them
 from .adapters import Real

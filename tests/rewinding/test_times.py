@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from langgraph.checkpoint.base.id import uuid6
 
-from langchain_agentmem.clock import micros
+from langchain_agentmem.base.clock import micros
 from langchain_agentmem.rewinding.sealing import time_of
 
 

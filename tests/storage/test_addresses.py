@@ -13,12 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, ConversationMemory
-from langchain_agentmem.commands.app import app
-from langchain_agentmem.diagnosis import diagnose
+from langchain_agentmem.checkpoints.saver_sources import open_source
+from langchain_agentmem.cli.app import app
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, StorageError
-from langchain_agentmem.restoring import restore
 from langchain_agentmem.storage.postgres import address_of
-from langchain_agentmem.stores.sources import open_source
+from langchain_agentmem.upkeep.diagnosis import diagnose
+from langchain_agentmem.upkeep.restoring import restore
 
 pytestmark = [pytest.mark.bare, pytest.mark.sqlite_suffices]
 

@@ -7,19 +7,19 @@ import threading
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.conversations import log
+from langchain_agentmem.conversations import message_log
 
-AT = log.Address("", "c")
+AT = message_log.Address("", "c")
 
 
 def entry(key):
-    return log.Entry(key, b'{"content":"x","role":"user"}', "x", created_at=1, role="user")
+    return message_log.Entry(key, b'{"content":"x","role":"user"}', "x", created_at=1, role="user")
 
 
 class Held:
     """An operation that appends one message, and then waits in its transaction until it is told to go on."""
 
-    def __init__(self, steps=lambda: log.append(AT, [entry("held")], now=1, tail=64)):
+    def __init__(self, steps=lambda: message_log.append(AT, [entry("held")], now=1, tail=64)):
         self.steps = steps
         self.inside, self.go_on = threading.Event(), threading.Event()
         self.ended = False
@@ -37,7 +37,7 @@ def engine(memory):
 
 
 def keys(engine):
-    return [row.key for row in engine.read(lambda: log.messages(AT))]
+    return [row.key for row in engine.read(lambda: message_log.messages(AT))]
 
 
 async def begun(held):
@@ -54,12 +54,14 @@ class TestCancellingAWrite:
 
     async def test_while_it_is_queued_it_never_begins(self, engine):
         # All of the engine's writing threads are taken, by operations that do not wait for each other.
-        holders = [Held(lambda: log.count(AT)) for _ in range(engine._writer_threads)]
+        holders = [Held(lambda: message_log.count(AT)) for _ in range(engine._writer_threads)]
         holding = [asyncio.create_task(engine.awrite(held)) for held in holders]
         try:
             for held in holders:
                 await begun(held)
-            queued = asyncio.create_task(engine.awrite(lambda: log.append(AT, [entry("queued")], now=1, tail=64)))
+            queued = asyncio.create_task(
+                engine.awrite(lambda: message_log.append(AT, [entry("queued")], now=1, tail=64))
+            )
             await asyncio.sleep(0.01)
             queued.cancel()
             with pytest.raises(asyncio.CancelledError):

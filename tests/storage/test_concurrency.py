@@ -13,12 +13,12 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.conversations import log
+from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.storage import query
 from langchain_agentmem.storage.queries import load
 
-AT = log.Address("", "c")
+AT = message_log.Address("", "c")
 EACH = 12
 
 WRITER = """
@@ -35,11 +35,11 @@ WRITER = """
 
 
 def entry(key, body=b'{"content":"x","role":"user"}', **more):
-    return log.Entry(key, body, "x", created_at=1, role="user", **more)
+    return message_log.Entry(key, body, "x", created_at=1, role="user", **more)
 
 
 def append(memory, at, *entries):
-    return memory.database.engine.write(lambda: log.append(at, list(entries), now=1, tail=memory.database.tail))
+    return memory.database.engine.write(lambda: message_log.append(at, list(entries), now=1, tail=memory.database.tail))
 
 
 def in_threads(function, arguments):
@@ -142,7 +142,7 @@ class TestReaders:
             inside, go_on = threading.Event(), threading.Event()
 
             def slow():
-                yield from log.append(AT, [entry("new")], now=1, tail=64)
+                yield from message_log.append(AT, [entry("new")], now=1, tail=64)
                 inside.set()
                 assert go_on.wait(120)
 
@@ -177,7 +177,7 @@ class TestReaders:
         from langchain_agentmem.errors import DatabaseReadOnly
 
         with AgentMemory(new_database("postgres")) as memory, pytest.raises(DatabaseReadOnly):
-            memory.database.engine.read(lambda: log.append(AT, [entry("m")], now=1, tail=0))
+            memory.database.engine.read(lambda: message_log.append(AT, [entry("m")], now=1, tail=0))
 
 
 class TestCompareAndSet:
@@ -190,7 +190,7 @@ class TestCompareAndSet:
 
             def racing():
                 attempts.append("begun")
-                steps = log.append(AT, [entry("mine")], now=1, tail=0)
+                steps = message_log.append(AT, [entry("mine")], now=1, tail=0)
                 statement = next(steps)
                 while True:
                     if statement.query == "move_head" and not once.is_set():
@@ -208,7 +208,7 @@ class TestCompareAndSet:
             engine._sql = dict(engine._sql) | {"lock_branch": engine._sql["find_branch"]}
             assert engine.write(racing).keys == ["mine"]
             assert attempts == ["begun", "moved", "begun"]
-            keys = [row.key for row in engine.read(lambda: log.messages(AT))]
+            keys = [row.key for row in engine.read(lambda: message_log.messages(AT))]
             assert keys == ["first", "theirs", "mine"]
             assert memory.verify().problems == ()
 
@@ -222,7 +222,7 @@ class TestCompareAndSet:
                     append(memory, AT, entry(f"{n}-{i}"))
 
             in_threads(write, range(6))
-            assert len(engine.read(lambda: log.messages(AT))) == 30
+            assert len(engine.read(lambda: message_log.messages(AT))) == 30
             assert memory.verify().problems == ()
 
     def test_writers_of_one_conversation_queue_instead_of_losing(self, new_database):
@@ -233,14 +233,14 @@ class TestCompareAndSet:
             inside, go_on = threading.Event(), threading.Event()
 
             def slow():
-                yield query.lock_branch(path="", kind=log.CONVERSATION, name="c")
+                yield query.lock_branch(path="", kind=message_log.CONVERSATION, name="c")
                 inside.set()
                 assert go_on.wait(120)
-                return (yield from log.append(AT, [entry("slow")], now=1, tail=0))
+                return (yield from message_log.append(AT, [entry("slow")], now=1, tail=0))
 
             def quick():
                 attempts.append("begun")
-                return log.append(AT, [entry("quick")], now=1, tail=0)
+                return message_log.append(AT, [entry("quick")], now=1, tail=0)
 
             threads = [threading.Thread(target=engine.write, args=(slow,))]
             threads[0].start()
@@ -253,7 +253,7 @@ class TestCompareAndSet:
             for thread in threads:
                 thread.join()
             assert attempts == ["begun"]
-            assert [row.key for row in engine.read(lambda: log.messages(AT))] == ["first", "slow", "quick"]
+            assert [row.key for row in engine.read(lambda: message_log.messages(AT))] == ["first", "slow", "quick"]
 
 
 class TestSharedContent:
@@ -261,7 +261,7 @@ class TestSharedContent:
     def test_content_that_is_collected_between_being_found_and_being_named_is_stored_again(self, new_database, where):
         """One writer finds the content there; another drops the last reference before the first can name it."""
         with AgentMemory(new_database("postgres")) as memory:
-            engine, other = memory.database.engine, log.Address("", "other")
+            engine, other = memory.database.engine, message_log.Address("", "other")
             shared = b'{"content":"shared","role":"user"}' if where == "body" else b"[]"
             given = {"body": shared} if where == "body" else {"attachments": shared}
             append(memory, other, entry("last reference", **given))
@@ -269,19 +269,19 @@ class TestSharedContent:
             once = threading.Event()
 
             def racing():
-                steps = log.append(AT, [entry("mine", **given)], now=1, tail=0)
+                steps = message_log.append(AT, [entry("mine", **given)], now=1, tail=0)
                 statement = next(steps)
                 while True:
                     if statement.query == "insert_entry" and not once.is_set():
                         once.set()
-                        engine.write(lambda: log.remove(other, ["last reference"]))
+                        engine.write(lambda: message_log.remove(other, ["last reference"]))
                     try:
                         statement = steps.send((yield statement))
                     except StopIteration as done:
                         return done.value
 
             assert engine.write(racing).keys == ["mine"]
-            stored = engine.read(lambda: log.get(AT, "mine"))
+            stored = engine.read(lambda: message_log.get(AT, "mine"))
             assert bytes(stored.body if where == "body" else stored.attachments) == shared
             assert memory.verify().problems == ()
 
@@ -289,44 +289,50 @@ class TestSharedContent:
 class TestSharedNamespaces:
     def test_deleting_a_namespaces_last_conversation_spares_the_one_that_is_just_beginning(self, new_database):
         with AgentMemory(new_database("postgres")) as memory:
-            engine, leaving, coming = memory.database.engine, log.Address("t\x1f", "old"), log.Address("t\x1f", "new")
+            engine, leaving, coming = (
+                memory.database.engine,
+                message_log.Address("t\x1f", "old"),
+                message_log.Address("t\x1f", "new"),
+            )
             append(memory, leaving, entry("m"))
             inside, go_on = threading.Event(), threading.Event()
 
             def slow():
-                yield from log.append(coming, [entry("kept")], now=1, tail=0)
+                yield from message_log.append(coming, [entry("kept")], now=1, tail=0)
                 inside.set()
                 assert go_on.wait(120)
 
             writer = threading.Thread(target=engine.write, args=(slow,))
             writer.start()
             assert inside.wait(120)
-            clearer = threading.Thread(target=engine.write, args=(lambda: log.clear(leaving, keep_description=False),))
+            clearer = threading.Thread(
+                target=engine.write, args=(lambda: message_log.clear(leaving, keep_description=False),)
+            )
             clearer.start()
             threading.Event().wait(0.2)
             go_on.set()
             writer.join()
             clearer.join()
-            assert [row.key for row in engine.read(lambda: log.messages(coming))] == ["kept"]
-            assert engine.read(lambda: log.messages(leaving)) == []
+            assert [row.key for row in engine.read(lambda: message_log.messages(coming))] == ["kept"]
+            assert engine.read(lambda: message_log.messages(leaving)) == []
             assert memory.verify().problems == ()
 
     def test_two_who_drop_the_last_two_references_at_once_leave_no_orphan(self, new_database):
         with AgentMemory(new_database("postgres")) as memory:
-            engine, one, two = memory.database.engine, log.Address("", "one"), log.Address("", "two")
+            engine, one, two = memory.database.engine, message_log.Address("", "one"), message_log.Address("", "two")
             append(memory, one, entry("m"))
             append(memory, two, entry("m"))
             inside, go_on = threading.Event(), threading.Event()
 
             def slow():
-                yield from log.remove(one, ["m"])
+                yield from message_log.remove(one, ["m"])
                 inside.set()
                 assert go_on.wait(120)
 
             threads = [threading.Thread(target=engine.write, args=(slow,))]
             threads[0].start()
             assert inside.wait(120)
-            threads.append(threading.Thread(target=engine.write, args=(lambda: log.remove(two, ["m"]),)))
+            threads.append(threading.Thread(target=engine.write, args=(lambda: message_log.remove(two, ["m"]),)))
             threads[1].start()
             threading.Event().wait(0.2)
             go_on.set()

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.stats import MEASURED
+from langchain_agentmem.upkeep.database_report import MEASURED
 
 from ..emptying import GROWN  # noqa: TID252 - what tests share lies beside them
 

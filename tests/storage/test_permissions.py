@@ -17,9 +17,9 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.diagnosis import diagnose
 from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable
-from langchain_agentmem.restoring import restore
+from langchain_agentmem.upkeep.diagnosis import diagnose
+from langchain_agentmem.upkeep.restoring import restore
 
 T = TypeVar("T")
 

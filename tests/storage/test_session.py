@@ -12,8 +12,8 @@ from langchain_agentmem.errors import DatabaseBusy, InvalidInput, StorageError
 from langchain_agentmem.storage import query
 from langchain_agentmem.storage.pool import Pool
 from langchain_agentmem.storage.postgres import PostgresEngine, _prepared
+from langchain_agentmem.storage.postgres_session import Session
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
-from langchain_agentmem.storage.session import Session
 from langchain_agentmem.storage.steps import Statement
 
 KILL = (

@@ -2,26 +2,28 @@
 
 import pytest
 
-from langchain_agentmem.conversations import log
+from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import BranchMoved, MessageError
-from langchain_agentmem.retrieval import index
+from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import query
 from langchain_agentmem.storage.content import digest
 from langchain_agentmem.storage.steps import Statement, drive
 
-AT = log.Address("", "c")
+AT = message_log.Address("", "c")
 
 
 def entry(key="m1", text="hello"):
-    return log.Entry(key, b'{"content":"%s"}' % text.encode(), text, created_at=1)
+    return message_log.Entry(key, b'{"content":"%s"}' % text.encode(), text, created_at=1)
 
 
 PLACES = [{"id": 5, "next": 3, "dimensions": None, "waiting": 0}]
 
 
 def index_of(*texts, tail=64):
-    placed = yield from index.places(index.Series("", "message", "c"), [index.Document(text, 1) for text in texts])
-    yield from index.write(placed, range(len(texts)), tail=tail)
+    placed = yield from search_index.places(
+        search_index.Series("", "message", "c"), [search_index.Document(text, 1) for text in texts]
+    )
+    yield from search_index.write(placed, range(len(texts)), tail=tail)
 
 
 class Answers:
@@ -47,7 +49,7 @@ class TestOperationsWithoutADatabase:
             lock_branch=[{"id": 7, "head": 3}], move_head=[{"head": 4}], insert_entry=new, series_places=PLACES
         )
 
-        stored = drive(log.append(AT, [entry()], now=5, tail=64), answers)
+        stored = drive(message_log.append(AT, [entry()], now=5, tail=64), answers)
 
         assert stored.keys == ["m1"]
         assert answers.names == [
@@ -68,7 +70,7 @@ class TestOperationsWithoutADatabase:
         answers = Answers(lock_branch=[{"id": 7, "head": 3}], move_head=[], series_places=PLACES)
 
         with pytest.raises(BranchMoved):
-            drive(log.append(AT, [entry()], now=5, tail=64), answers)
+            drive(message_log.append(AT, [entry()], now=5, tail=64), answers)
 
         assert "insert_entry" not in answers.names
 
@@ -76,7 +78,7 @@ class TestOperationsWithoutADatabase:
         answers = Answers()
 
         with pytest.raises(BranchMoved):
-            drive(log.append(AT, [entry()], now=5, tail=64), answers)
+            drive(message_log.append(AT, [entry()], now=5, tail=64), answers)
 
         assert answers.names == ["lock_branch", "create_namespace", "create_branch", "lock_branch"]
 
@@ -91,11 +93,11 @@ class TestOperationsWithoutADatabase:
         }
         answers = Answers(lock_branch=[{"id": 7, "head": 3}], known_key=[known])
 
-        assert drive(log.append(AT, [entry()], now=5, tail=64), answers).keys == []
+        assert drive(message_log.append(AT, [entry()], now=5, tail=64), answers).keys == []
         assert answers.names == ["lock_branch", "known_key"]
 
         with pytest.raises(MessageError, match="m1"):
-            drive(log.append(AT, [entry(text="other")], now=5, tail=64), answers)
+            drive(message_log.append(AT, [entry(text="other")], now=5, tail=64), answers)
 
     def test_a_series_that_others_take_away_again_and_again_is_a_lost_race(self):
         answers = Answers(
@@ -103,7 +105,7 @@ class TestOperationsWithoutADatabase:
         )
 
         with pytest.raises(BranchMoved):
-            drive(log.append(AT, [entry()], now=5, tail=64), answers)
+            drive(message_log.append(AT, [entry()], now=5, tail=64), answers)
 
         assert answers.names[-3:] == ["series_places", "scope_series", "create_series"]
 

@@ -16,9 +16,9 @@ from langchain_core.stores import BaseStore
 from langchain_tests.integration_tests import BaseStoreAsyncTests, BaseStoreSyncTests
 
 from langchain_agentmem import AgentMemory, AgentMemoryByteStore
-from langchain_agentmem.blobs import BYTES_AT_ONCE, HEAD_BYTES, KEYS_AT_ONCE
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, StorageError
 from langchain_agentmem.storage.queries import load
+from langchain_agentmem.stores.byte_rows import BYTES_AT_ONCE, HEAD_BYTES, KEYS_AT_ONCE
 
 LONG = "k" * HEAD_BYTES
 ODD_KEYS = [

@@ -342,8 +342,8 @@ class TestListing:
         assert len(ids(saver.list(None, limit=5))) == 5
 
     def test_threads_that_share_ids_are_listed_whole_however_small_the_pages(self, saver, monkeypatch):
-        monkeypatch.setattr("langchain_agentmem.stores.listing.FIRST_KEYS", 1)
-        monkeypatch.setattr("langchain_agentmem.stores.listing.MOST_KEYS", 5)
+        monkeypatch.setattr("langchain_agentmem.checkpoints.checkpoint_listing.FIRST_KEYS", 1)
+        monkeypatch.setattr("langchain_agentmem.checkpoints.checkpoint_listing.MOST_KEYS", 5)
         line = Line(saver)
         put = [id_in(line.put({"n": n}, odd=n % 2)) for n in range(7)]
         for copy in ("u", "v"):

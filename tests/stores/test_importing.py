@@ -22,8 +22,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
+from langchain_agentmem.checkpoints.saver_import import ImportReport
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.stores.importing import ImportReport
 
 from ..threads.filled import GRAPHS, THREADS, Delta, delta_graph, everything, fill, go_on, seen  # noqa: TID252
 from .graphs import Line, asking_graph, at, chat_graph, id_in, logging_graph, parallel_graph

@@ -15,7 +15,7 @@ from langchain_core.tracers.base import BaseTracer
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from langchain_agentmem import AgentMemory, AgentMemoryRetriever, InvalidInput
-from langchain_agentmem.retrieval.ranking import Weights
+from langchain_agentmem.search.ranking import Weights
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_agentmem.threads.recipe import (
+from langchain_agentmem.threads.value_recipe import (
     DICT,
     FIELDS,
     ITEMS,

@@ -12,9 +12,9 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.storage import query
-from langchain_agentmem.threads import shelf as shelves
-from langchain_agentmem.threads.lines import Thread, find, line_of, make_line, make_thread
-from langchain_agentmem.threads.recipe import (
+from langchain_agentmem.threads import value_store as shelves
+from langchain_agentmem.threads.thread_lines import Thread, find, line_of, make_line, make_thread
+from langchain_agentmem.threads.value_recipe import (
     LIST,
     PART,
     covered,
@@ -25,7 +25,7 @@ from langchain_agentmem.threads.recipe import (
     unpack,
     written_ranges,
 )
-from langchain_agentmem.threads.shelf import LOOSE, MOST_RANGES, Part, Place, nothing_known
+from langchain_agentmem.threads.value_store import LOOSE, MOST_RANGES, Part, Place, nothing_known
 
 from .own_shelf import AT, OwnShelf
 

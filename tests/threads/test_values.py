@@ -24,9 +24,9 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.threads.recipe import LIST, Damaged, pack
-from langchain_agentmem.threads.shelf import MOST_RANGES
-from langchain_agentmem.threads.values import CHUNK, FEW, SMALL
+from langchain_agentmem.threads.value_codec import CHUNK, FEW, SMALL
+from langchain_agentmem.threads.value_recipe import LIST, Damaged, pack
+from langchain_agentmem.threads.value_store import MOST_RANGES
 
 from .own_shelf import OwnShelf, ranges, round_trip, strict, told
 

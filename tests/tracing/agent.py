@@ -25,7 +25,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.compaction import CompactionState
-from langchain_agentmem.compaction.config import ManagedMemoryConfig
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 
 Model = Callable[[str], Any]
 """From the name of a model to the model."""

@@ -15,10 +15,10 @@ from langchain_openai import ChatOpenAI
 from langsmith import traceable
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.compaction.config import ManagedMemoryConfig
-from langchain_agentmem.compaction.middleware import CompactionMiddleware
-from langchain_agentmem.memory.experience.middleware import ExperienceMiddleware
-from langchain_agentmem.memory.injection.middleware import MemoryMiddleware
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
+from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware
+from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
 
 from ..compaction.loopback import loopback  # noqa: TID252 - what tests share lies beside them
 from .agent import ANSWERS, GIFTS, TURNS, aconverse, agent, converse, said, scripted

@@ -9,11 +9,12 @@ from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langchain_agentmem import AgentMemory, delivery
-from langchain_agentmem.clock import utc_now
-from langchain_agentmem.events import StepFinished, StepStarted
-from langchain_agentmem.tracing import runs
-from langchain_agentmem.tracing.steps import logger
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base import delivery
+from langchain_agentmem.base.clock import utc_now
+from langchain_agentmem.base.events import StepFinished, StepStarted
+from langchain_agentmem.tracing import langchain_runs
+from langchain_agentmem.tracing.trace_steps import logger
 
 from .agent import ANSWERS, CONFIG, aconverse, agent, converse
 from .conftest import forget_environment
@@ -107,7 +108,7 @@ class TestFailingListeners:
         def fail(*args, **kwargs):
             raise RuntimeError("the mechanism")
 
-        monkeypatch.setattr(runs.StepRun, turn, fail)
+        monkeypatch.setattr(langchain_runs.StepRun, turn, fail)
         for _ in range(2):
             with tracing.step("memory.conversation.add", config=traced_by):
                 done = True
@@ -120,7 +121,7 @@ class TestFailingListeners:
         async def fail(*args, **kwargs):
             raise RuntimeError("the mechanism")
 
-        monkeypatch.setattr(runs.StepRun, "start", fail)
+        monkeypatch.setattr(langchain_runs.StepRun, "start", fail)
         await aremember(tracing, config=traced_by)
         await aremember(tracing, config=traced_by)
 

@@ -11,10 +11,10 @@ from langchain_core.tracers.context import collect_runs, register_configure_hook
 from langsmith import traceable, tracing_context
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.events import Hooks
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.events import Hooks
+from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
 from langchain_agentmem.tracing import Tracing
-from langchain_agentmem.work import Ask, aperform, perform
 
 from ..conftest import CountingIds, SteppingClock  # noqa: TID252 - what tests share lies above them
 from .agent import ANSWERS, CONFIG, OWN_WORDS, TURNS, aconverse, agent, converse, scripted

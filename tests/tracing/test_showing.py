@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from langchain_agentmem.tracing.showing import plain
+from langchain_agentmem.tracing.shown_values import plain
 
 
 @dataclass

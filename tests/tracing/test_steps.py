@@ -11,9 +11,9 @@ from langgraph.errors import GraphInterrupt
 from langsmith import tracing_context
 from langsmith.utils import get_env_var
 
-from langchain_agentmem.events import Hooks
-from langchain_agentmem.measures import Measures
-from langchain_agentmem.tracing import Tracing, listening, steps
+from langchain_agentmem.base.events import Hooks
+from langchain_agentmem.tracing import Tracing, listening, trace_steps
+from langchain_agentmem.tracing.measures import Measures
 
 from .trees import aremember, never, remember
 
@@ -69,7 +69,7 @@ class TestSilence:
             assert not listening.may_be_traced(None)
 
     def test_a_maybe_that_comes_to_nothing_computes_nothing(self, tracing, monkeypatch):
-        monkeypatch.setattr(steps, "may_be_traced", lambda config: True)
+        monkeypatch.setattr(trace_steps, "may_be_traced", lambda config: True)
         with tracing.step("memory.conversation.add", inputs=never) as step:
             step.finish(never)
 

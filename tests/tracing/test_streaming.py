@@ -15,7 +15,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.events import Hooks
+from langchain_agentmem.base.events import Hooks
 from langchain_agentmem.tracing import Tracing
 
 from .agent import ANSWERS, CONFIG, OWN_WORDS, TURNS, agent
@@ -210,7 +210,7 @@ class TestCustom:
         def fail(event):
             raise RuntimeError("the stream is closed")
 
-        monkeypatch.setattr("langchain_agentmem.tracing.steps.stream_writer", lambda config: fail)
+        monkeypatch.setattr("langchain_agentmem.tracing.trace_steps.stream_writer", lambda config: fail)
         steps = [remember(tracing), remember(tracing)]
 
         assert all(step.listening for step in steps)

@@ -15,7 +15,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 from langchain_agentmem import AgentMemory, AgentMemoryError, InvalidInput, KGMemory, LayeredMemory
-from langchain_agentmem.fencing import harmless
+from langchain_agentmem.base.fencing import harmless
 from langchain_agentmem_mcp import results
 from langchain_agentmem_mcp.access import Access
 

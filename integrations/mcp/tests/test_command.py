@@ -13,7 +13,7 @@ import pytest
 from langchain_agentmem_mcp.command import main
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.fencing import harmless
+from langchain_agentmem.base.fencing import harmless
 
 from .served import COMMAND, INITIALIZE, TOKENS, environment
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from datetime import UTC, datetime, timedelta
 
-from langchain_agentmem.conversations.audit import reading, records, rows
-from langchain_agentmem.conversations.audit.entry import AuditEntry
-from langchain_agentmem.conversations.audit.rows import Draft
+from langchain_agentmem.audit import audit_rows, audit_store, reading
+from langchain_agentmem.audit.audit_entry import AuditEntry
+from langchain_agentmem.audit.audit_rows import Draft
 from langchain_agentmem.messages import Message
 
 BEGIN = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
@@ -37,7 +37,7 @@ def call(history, reply, **fields):
 def add(memory, *entries, path="", mark=None):
     """Add each entry in a transaction of its own, and give them."""
     for each in entries:
-        memory.database.engine.write(lambda each=each: records.add(path, [Draft(each, mark)]))
+        memory.database.engine.write(lambda each=each: audit_store.add(path, [Draft(each, mark)]))
     return list(entries)
 
 
@@ -55,10 +55,10 @@ def hide(memory, prompt, *rules):
     def reasons(_kind, asked, _reply):
         return rules if asked == prompt else ()
 
-    return write(memory, records.judge, "", reasons).changed
+    return write(memory, audit_store.judge, "", reasons).changed
 
 
 def versions(title):
     """Every version of a reference, from the oldest to the newest."""
-    found = yield from reading._marked("", "reference", rows.mark_of(title))
+    found = yield from reading._marked("", "reference", audit_rows.mark_of(title))
     return sorted((yield from reading.of_numbers(sorted(found))), key=lambda each: each.created_at)

@@ -19,12 +19,12 @@ from langchain_core.messages import (
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generation, LLMResult
 from pydantic import BaseModel
 
-from langchain_agentmem.conversations.audit import capture
-from langchain_agentmem.conversations.audit.capture import begun, ended, failed
-from langchain_agentmem.conversations.audit.redacting import without_secrets
-from langchain_agentmem.conversations.audit.storable import message_of, storable
-from langchain_agentmem.encoding import encode, to_plain
-from langchain_agentmem.memory.secrets.redaction import redact_value
+from langchain_agentmem.audit import model_call_capture
+from langchain_agentmem.audit.model_call_capture import begun, ended, failed
+from langchain_agentmem.audit.redacting import without_secrets
+from langchain_agentmem.audit.storable import message_of, storable
+from langchain_agentmem.base.encoding import encode, to_plain
+from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.messages import encode_body, from_langchain
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -211,7 +211,7 @@ class Mute(Exception):
         (KeyError("k"), "KeyError: 'k'"),
         (TimeoutError(), "TimeoutError"),
         (Mute(), "Mute"),
-        (ValueError("x" * 50_000), "ValueError: " + "x" * (capture.LONGEST_ERROR - 13) + "…"),
+        (ValueError("x" * 50_000), "ValueError: " + "x" * (model_call_capture.LONGEST_ERROR - 13) + "…"),
     ],
 )
 def test_errors_are_told_by_type_and_message(error, said):

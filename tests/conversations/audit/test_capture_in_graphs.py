@@ -16,10 +16,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.conversations.audit import reading
-from langchain_agentmem.conversations.audit.handler import UNFINISHED
-from langchain_agentmem.conversations.audit.trail import AuditTrail
-from langchain_agentmem.namespaces import range_of
+from langchain_agentmem.audit import reading
+from langchain_agentmem.audit.audit_trail import AuditTrail
+from langchain_agentmem.audit.handler import UNFINISHED
+from langchain_agentmem.base.namespaces import range_of
 
 from .entries import read
 from .test_handler import Scripted, agent_script, weather

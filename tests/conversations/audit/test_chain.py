@@ -5,10 +5,10 @@ from hashlib import blake2b
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.conversations.audit import chain, check, keeping, reading, records, rows
-from langchain_agentmem.conversations.audit.chain import Head
+from langchain_agentmem.audit import audit_check, audit_rows, audit_store, chain, keeping, reading
+from langchain_agentmem.audit.chain import Head
+from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.namespaces import range_of
 
 from .entries import add, call, entry, hide, read, todo, write
 
@@ -32,16 +32,16 @@ def filled(memory):
 
 
 def problems(memory, since=None):
-    return list(read(memory, check.verify, since).problems)
+    return list(read(memory, audit_check.verify, since).problems)
 
 
 class TestWhatIsWhole:
     def test_nothing_is_wrong_with_what_was_only_used(self, filled):
         ids = {each.prompt: each.id for each in read(filled, reading.last, "", 9)}
         assert hide(filled, "second", "rule") == 1
-        write(filled, records.set_status, "", [ids["[TODO] third"]], "done")
+        write(filled, audit_store.set_status, "", [ids["[TODO] third"]], "done")
         write(filled, keeping.archive, *EVERYWHERE, 2**62)
-        report = read(filled, check.verify)
+        report = read(filled, audit_check.verify)
         assert (report.ok, report.problems, report.entries, report.erased) == (True, (), 7, 0)
         assert report.head == read(filled, reading.head)
         assert filled.verify().problems == ()
@@ -49,19 +49,19 @@ class TestWhatIsWhole:
 
     def test_an_empty_trail_is_whole(self, memory):
         assert read(memory, reading.head) == chain.START
-        assert read(memory, check.verify) == chain.ChainReport(entries=0, erased=0, problems=(), head=chain.START)
+        assert read(memory, audit_check.verify) == chain.ChainReport(entries=0, erased=0, problems=(), head=chain.START)
 
     def test_erasing_keeps_the_chain_and_is_told(self, filled):
         kept = read(filled, reading.head)
         assert filled.erase(conversation_id="c").audit == 4
-        report = read(filled, check.verify, kept)
+        report = read(filled, audit_check.verify, kept)
         assert (report.problems, report.entries, report.erased, report.head) == ((), 7, 4, kept)
         assert filled.verify().ok
 
     def test_it_is_whole_when_it_is_read_in_many_pages(self, filled, monkeypatch):
-        monkeypatch.setattr(check, "LENGTHS", 2)
-        monkeypatch.setattr(check, "BYTES_AT_ONCE", 1)
-        monkeypatch.setattr(check, "MESSAGES", 1)
+        monkeypatch.setattr(audit_check, "LENGTHS", 2)
+        monkeypatch.setattr(audit_check, "BYTES_AT_ONCE", 1)
+        monkeypatch.setattr(audit_check, "MESSAGES", 1)
         assert problems(filled) == []
 
     def test_the_digest_is_what_it_is_said_to_be(self, memory, raw):
@@ -190,7 +190,7 @@ class TestWhatIsFound:
         assert (len(found), found[-1]) == (4, "there are 3 more problems")
 
     def test_what_a_search_does_not_find_and_should(self, filled, raw):
-        write(filled, records.settle)
+        write(filled, audit_store.settle)
         raw(filled, "delete from audit_document where sequence = 2")
         raw(filled, "update audit set hidden = 1 where sequence = 1")
         found = filled.verify().problems
@@ -239,7 +239,7 @@ class TestAHeadThatIsKeptElsewhere:
                 continue
             digest = bytes(row["digest"])
             if row["sequence"] == number:
-                digest = rows.digest_of(row, {})
+                digest = audit_rows.digest_of(row, {})
             link = chain.following(link, digest)
             raw(
                 memory, "update audit set digest = :digest, link = :link where sequence = :n",
@@ -261,8 +261,8 @@ class TestDamage:
             with pytest.raises(DatabaseUnreadable, match="number 7, is damaged"):
                 read(filled, each, "", number)
         assert read(filled, reading.last, "", 9, kinds=["todo", "exchange"])
-        write(filled, records.settle)
-        assert write(filled, records.judge, "", lambda *_: ["all"]).changed >= 6
+        write(filled, audit_store.settle)
+        assert write(filled, audit_store.judge, "", lambda *_: ["all"]).changed >= 6
         add(filled, entry("later", "on"))
         assert len(filled.search("later", kinds=["audit"])) == 1
         write(filled, keeping.archive, *EVERYWHERE, 2**62)
@@ -280,7 +280,7 @@ class TestDamage:
         )
         with pytest.raises(DatabaseUnreadable, match="damaged"):
             read(filled, reading.last, "", 9)
-        write(filled, records.settle)
+        write(filled, audit_store.settle)
         assert filled.erase(conversation_id="c").audit == 4
         assert filled.verify().ok
 
@@ -298,5 +298,5 @@ def test_what_was_stored_stays_whole_when_it_is_opened_again(url):
         kept = read(memory, reading.head)
     with AgentMemory(url) as memory:
         add(memory, entry("c", "d"))
-        assert read(memory, check.verify, kept).entries == 2
+        assert read(memory, audit_check.verify, kept).entries == 2
         assert problems(memory, kept) == []

@@ -10,8 +10,8 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.conversations.audit import digest as module
-from langchain_agentmem.conversations.audit.trail import AuditTrail
+from langchain_agentmem.audit import audit_digest as module
+from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.errors import InvalidInput
 
 from .entries import add, call, entry
@@ -173,7 +173,7 @@ class TestWithoutAModel:
 
 
 def module_rule(name, pattern):
-    from langchain_agentmem.conversations.audit.junk import JunkRule
+    from langchain_agentmem.audit.junk_rules import JunkRule
 
     return JunkRule(name=name, pattern=pattern, field="prompt")
 

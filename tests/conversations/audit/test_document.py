@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langchain_agentmem.conversations.audit.document import (
+from langchain_agentmem.audit.legacy_json import (
     DocumentEntry,
     kind_of,
     put_aside,

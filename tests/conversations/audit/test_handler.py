@@ -31,11 +31,11 @@ from langgraph.types import RetryPolicy, Send
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from langchain_agentmem.conversations.audit import handler as module
-from langchain_agentmem.conversations.audit.handler import CANCELLED, CROWDED_OUT, GIVEN_UP, UNFINISHED, AuditHandler
+from langchain_agentmem.audit import handler as module
+from langchain_agentmem.audit.handler import CANCELLED, CROWDED_OUT, GIVEN_UP, UNFINISHED, AuditHandler
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
 from langchain_agentmem.tracing import Tracing
-from langchain_agentmem.work import Ask, aperform, perform
 
 from ...compaction.loopback import calls, loopback  # noqa: TID252 - what tests share lies beside them
 

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.conversations.audit import health, reading, records, walking
-from langchain_agentmem.conversations.audit.health import examining
-from langchain_agentmem.conversations.audit.junk import RULES, JunkRule
-from langchain_agentmem.conversations.audit.rows import Draft
-from langchain_agentmem.conversations.audit.runaway import usual
-from langchain_agentmem.conversations.audit.trail import AuditTrail
-from langchain_agentmem.namespaces import range_of
-from langchain_agentmem.work import perform
+from langchain_agentmem.audit import audit_store, health, reading, walking
+from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_trail import AuditTrail
+from langchain_agentmem.audit.health import examining
+from langchain_agentmem.audit.junk_rules import RULES, JunkRule
+from langchain_agentmem.audit.runaway import usual
+from langchain_agentmem.base.namespaces import range_of
+from langchain_agentmem.language_models.model_calls import perform
 
 from .entries import add, call, entry, todo
 
@@ -30,7 +30,7 @@ def quick():
 
 
 def add_all(memory, entries, path=""):
-    memory.database.engine.write(lambda: records.add(path, [Draft(each) for each in entries]))
+    memory.database.engine.write(lambda: audit_store.add(path, [Draft(each) for each in entries]))
 
 
 def report(memory, namespace=(), **options):
@@ -186,7 +186,7 @@ class TestRunaway:
         assert report(quick).runaway == ()
 
     def test_what_repeats_is_found_among_more_different_ones_than_are_remembered(self, quick, monkeypatch):
-        monkeypatch.setattr("langchain_agentmem.conversations.audit.runaway._MOST_KINDS", 50)
+        monkeypatch.setattr("langchain_agentmem.audit.runaway._MOST_KINDS", 50)
         said = []
         for i in range(300):
             said.append(entry(f"About {chr(97 + i % 26) * (i // 26 + 1)}", created_at=before(minutes=i)))
@@ -283,7 +283,7 @@ class TestTodos:
         assert (found.open_todos, [each.text for each in found.todos]) == (1, ["Paint it"])
 
     def test_of_very_many_the_rest_is_counted(self, quick, monkeypatch):
-        monkeypatch.setattr("langchain_agentmem.conversations.audit.undone.MOST_TODOS", 3)
+        monkeypatch.setattr("langchain_agentmem.audit.undone.MOST_TODOS", 3)
         add_all(quick, [todo(f"Fix part{i}", created_at=before(days=9 - i)) for i in range(5)])
         found = report(quick)
         assert (found.open_todos, len(found.todos)) == (5, 3)
@@ -308,7 +308,7 @@ class TestArchiving:
         assert "has no old entries that are not archived" in str(after)
 
     def test_of_very_many_some_are_tried(self, quick, monkeypatch):
-        monkeypatch.setattr("langchain_agentmem.conversations.audit.surveys._TRIED", 10)
+        monkeypatch.setattr("langchain_agentmem.audit.surveys._TRIED", 10)
         text = "The same words over and over. " * 10
         add_all(quick, [entry(reply=f"{i} {text}", created_at=before(days=90)) for i in range(300)])
         found = report(quick, large=10_000).archiving
@@ -344,7 +344,7 @@ class TestJunk:
         assert (trail.report().junk.to_hide, trail.report().junk.to_show) == (0, 0)
 
     def test_of_very_many_entries_some_are_tried(self, quick, monkeypatch):
-        monkeypatch.setattr("langchain_agentmem.conversations.audit.surveys.MOST_JUDGED", 100)
+        monkeypatch.setattr("langchain_agentmem.audit.surveys.MOST_JUDGED", 100)
         add_all(quick, [entry(f"heartbeat {i}", "ack", created_at=before(hours=i)) for i in range(500)])
         found = report(quick, rules=[JunkRule(name="heartbeat", pattern="^heartbeat", field="prompt")]).junk
         assert found.to_hide == 500

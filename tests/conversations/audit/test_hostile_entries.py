@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.conversations.audit.junk import JunkRule
-from langchain_agentmem.conversations.audit.trail import AuditTrail
+from langchain_agentmem.audit.audit_trail import AuditTrail
+from langchain_agentmem.audit.junk_rules import JunkRule
 from langchain_agentmem.errors import InvalidInput
 
 pytestmark = pytest.mark.sqlite_suffices

@@ -9,15 +9,15 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.conversations.audit import insights as module
-from langchain_agentmem.conversations.audit import outcomes, records, topics
-from langchain_agentmem.conversations.audit.insights import Insights, learning
-from langchain_agentmem.conversations.audit.outcomes import Success
-from langchain_agentmem.conversations.audit.rows import Draft
-from langchain_agentmem.conversations.audit.trail import AuditTrail
+from langchain_agentmem.audit import audit_store, outcomes, topics
+from langchain_agentmem.audit import insights as module
+from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_trail import AuditTrail
+from langchain_agentmem.audit.insights import Insights, learning
+from langchain_agentmem.audit.outcomes import Success
+from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.namespaces import range_of
-from langchain_agentmem.work import NO_STREAM, perform
+from langchain_agentmem.language_models.model_calls import NO_STREAM, perform
 
 from .entries import add, call, entry
 
@@ -32,7 +32,7 @@ def quick():
 
 
 def add_all(memory, entries, path=""):
-    memory.database.engine.write(lambda: records.add(path, [Draft(each) for each in entries]))
+    memory.database.engine.write(lambda: audit_store.add(path, [Draft(each) for each in entries]))
 
 
 def learned(memory, namespace=(), **options):

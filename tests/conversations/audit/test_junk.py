@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from langchain_agentmem.conversations.audit.junk import RULES, JunkRule, reasons
+from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons
 from langchain_agentmem.errors import InvalidInput
 
 

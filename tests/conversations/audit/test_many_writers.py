@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from langchain_agentmem import AgentMemory, care
-from langchain_agentmem.conversations.audit.trail import AuditTrail
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.audit.audit_trail import AuditTrail
+from langchain_agentmem.upkeep import integrity
 
 KILLS = 3
 
@@ -69,7 +70,7 @@ def test_those_who_write_and_those_who_read_judge_archive_and_erase(memory):
         trail.archive(memory.database.clock())
         assert trail.verify().ok
         ann.add("Where is Ann?", "At home.")
-        memory.database.write("care.erase", lambda: care.erase(namespace=("ann",)))
+        memory.database.write("care.erase", lambda: integrity.erase(namespace=("ann",)))
 
     with ThreadPoolExecutor(4) as pool:
         work = [pool.submit(add, trail, f"t{number}", 60) for number in range(3)]

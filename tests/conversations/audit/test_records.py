@@ -11,15 +11,15 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.clock import micros
-from langchain_agentmem.conversations.audit import check, keeping, reading, records, shelf
-from langchain_agentmem.conversations.audit.entry import KINDS, AuditEntry
-from langchain_agentmem.conversations.audit.rows import Draft
+from langchain_agentmem.audit import audit_check, audit_store, keeping, model_messages, reading
+from langchain_agentmem.audit.audit_entry import KINDS, AuditEntry
+from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.base.clock import micros
+from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.finding import KINDS as KINDS_OF_SEARCH
-from langchain_agentmem.finding import TEXTS, USUAL_KINDS, stored_as
 from langchain_agentmem.messages import Message
-from langchain_agentmem.namespaces import range_of
+from langchain_agentmem.search.search_registry import KINDS as KINDS_OF_SEARCH
+from langchain_agentmem.search.search_registry import TEXTS, USUAL_KINDS, stored_as
 
 from .entries import BEGIN, add, call, entry, hide, read, todo, versions, write
 
@@ -39,7 +39,7 @@ def ids(entries):
 
 
 def settle(memory):
-    write(memory, records.settle)
+    write(memory, audit_store.settle)
 
 
 @pytest.fixture(params=[False, True], ids=["waiting", "settled"])
@@ -82,7 +82,7 @@ class TestWhatIsKept:
 
     def test_what_cannot_be_stored_adds_nothing(self, memory):
         with pytest.raises(InvalidInput, match="object"):
-            write(memory, records.add, "", [Draft(entry()), Draft(entry(extra={"it": object()}))])
+            write(memory, audit_store.add, "", [Draft(entry()), Draft(entry(extra={"it": object()}))])
         assert (read(memory, reading.head).sequence, memory.stats()["audit"], memory.stats()["namespaces"]) == (0, 0, 0)
 
     def test_none_and_damage_are_told_apart(self, memory, raw):
@@ -168,15 +168,15 @@ class TestManyWriters:
             for number in range(4):
                 mine = [each.id for each in found if each.id.startswith(f"{number}-")]
                 assert mine == [f"{number}-{n}" for n in range(20)]
-            report = read(memory, check.verify)
+            report = read(memory, audit_check.verify)
             assert (report.problems, report.entries) == ((), 80)
 
     def test_two_processes_lose_nothing(self, url):
         program = (
             "import sys\nfrom datetime import datetime, UTC\nfrom langchain_agentmem import AgentMemory\n"
             "from langchain_agentmem.conversations.audit import records\n"
-            "from langchain_agentmem.conversations.audit.entry import AuditEntry\n"
-            "from langchain_agentmem.conversations.audit.rows import Draft\n"
+            "from langchain_agentmem.audit.audit_entry import AuditEntry\n"
+            "from langchain_agentmem.audit.audit_rows import Draft\n"
             "with AgentMemory(sys.argv[1]) as memory:\n"
             "    for n in range(80):\n"
             "        one = AuditEntry(id=f'{sys.argv[2]}-{n}', kind='exchange', prompt='p', reply='r',"
@@ -212,7 +212,12 @@ class TestJunk:
         after, changed = 0, 0
         while after is not None:
             page = write(
-                memory, records.judge, "", lambda kind, prompt, reply: ["ok"] * (reply == "ok"), after=after, limit=2
+                memory,
+                audit_store.judge,
+                "",
+                lambda kind, prompt, reply: ["ok"] * (reply == "ok"),
+                after=after,
+                limit=2,
             )
             after, changed = page.after, changed + page.changed
         assert changed == 3
@@ -227,29 +232,29 @@ class TestTodosAndReferences:
         if settled:
             settle(memory)
         assert read(memory, reading.of_status, "", "open") == [first, second]
-        assert write(memory, records.set_status, "", [first.id, "nobody"], "done") == 1
+        assert write(memory, audit_store.set_status, "", [first.id, "nobody"], "done") == 1
         assert read(memory, reading.of_status, "", "open") == [second]
         assert read(memory, reading.of_status, "", "done") == [replace(first, status="done")]
-        assert write(memory, records.set_status, "", [first.id], "open") == 1
+        assert write(memory, audit_store.set_status, "", [first.id], "open") == 1
         assert read(memory, reading.of_status, "", "open") == [first, second]
         assert memory.verify().ok
         with pytest.raises(InvalidInput):
-            write(memory, records.set_status, "", [first.id], "later")
+            write(memory, audit_store.set_status, "", [first.id], "later")
 
     def test_nothing_but_a_todo_has_a_status(self, memory):
         [kept] = add(memory, entry())
-        assert write(memory, records.set_status, "", [kept.id], "done") == 0
+        assert write(memory, audit_store.set_status, "", [kept.id], "done") == 0
 
     def test_a_todo_is_there_once(self, memory):
         def once(*texts, **options):
             drafts = [Draft(todo(text), text.casefold()) for text in texts]
-            return [each.prompt for each in write(memory, records.add_once, "", drafts, **options)]
+            return [each.prompt for each in write(memory, audit_store.add_once, "", drafts, **options)]
 
         assert once("Fix it", "fix it", "write") == ["[TODO] Fix it", "[TODO] write"]
         assert once("FIX IT", "read") == ["[TODO] read"]
         there = read(memory, reading.marked, "", "todo", "fix it")
         assert there.prompt == "[TODO] Fix it"
-        write(memory, records.set_status, "", [there.id], "done")
+        write(memory, audit_store.set_status, "", [there.id], "done")
         assert once("fix it") == []
         assert once("fix it", statuses=["open"]) == ["[TODO] fix it"]
         assert read(memory, reading.marked, "", "todo", "nothing") is None
@@ -259,7 +264,7 @@ class TestTodosAndReferences:
 
             def work():
                 for n in range(15):
-                    write(memory, records.add_once, "", [Draft(todo(f"todo {n}"), f"todo {n}")])
+                    write(memory, audit_store.add_once, "", [Draft(todo(f"todo {n}"), f"todo {n}")])
 
             threads = [threading.Thread(target=work) for _ in range(3)]
             for thread in threads:
@@ -271,7 +276,7 @@ class TestTodosAndReferences:
     def test_a_reference_is_updated_in_place(self, memory, settled):
         def put(text):
             draft = Draft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")
-            return write(memory, records.put_reference, "", draft)
+            return write(memory, audit_store.put_reference, "", draft)
 
         first, new = put("Say please, heron.")
         assert new
@@ -290,7 +295,7 @@ class TestTodosAndReferences:
     def test_what_is_no_reference_cannot_be_put_as_one(self, memory):
         for draft in (Draft(entry(), "mark"), Draft(entry(kind="reference"))):
             with pytest.raises(InvalidInput):
-                write(memory, records.put_reference, "", draft)
+                write(memory, audit_store.put_reference, "", draft)
 
 
 @pytest.mark.sqlite_suffices
@@ -351,7 +356,7 @@ class TestModelCalls:
                 said = [Message(role="user", content=text, message_id=f"{text}") for text in agent]
                 add(memory, entry(agent[-2], agent[-1], kind="call", messages=tuple(said), conversation_id="c"))
         stored = [json.loads(row["messages"]) for row in raw(memory, "select messages from audit order by sequence")]
-        assert max(len(ranges) for ranges in stored) <= shelf.MOST_RANGES
+        assert max(len(ranges) for ranges in stored) <= model_messages.MOST_RANGES
         [rows] = raw(memory, "select count(*) as rows from audit_message")
         assert rows["rows"] < 6 * 242
         found = read(memory, reading.last, "", 120)
@@ -432,12 +437,12 @@ class TestSearch:
         assert memory.search("herons", kinds=["audit"]) == []
 
     def test_what_waits_enters_with_many_others(self, memory, monkeypatch, raw):
-        monkeypatch.setattr(records, "TAIL", 4)
+        monkeypatch.setattr(audit_store, "TAIL", 4)
         add(memory, *(entry(f"word{n}", "a") for n in range(10)))
         assert raw(memory, "select count(*) as n from audit_document") == [{"n": 8}]
-        assert read(memory, records.waiting)
+        assert read(memory, audit_store.waiting)
         assert len(memory.search("word9", kinds=["audit"])) == 1
-        assert not read(memory, records.waiting)
+        assert not read(memory, audit_store.waiting)
         assert memory.verify().ok
 
     def test_embeddings_are_never_asked_for_the_trail(self, url):
@@ -460,7 +465,7 @@ class TestSearch:
             assert memory.verify().ok
 
     def test_the_index_is_made_anew_with_the_trail_in_it(self, url, monkeypatch):
-        from langchain_agentmem.retrieval import analysis
+        from langchain_agentmem.search import analysis
 
         with AgentMemory(url) as memory:
             add(memory, entry("the heron", "wades"))
@@ -555,7 +560,7 @@ class TestErase:
         assert all(
             value is None for row in stubs for name, value in row.items() if name not in ("sequence", "digest", "link")
         )
-        checked = read(memory, check.verify)
+        checked = read(memory, audit_check.verify)
         assert (checked.problems, checked.entries, checked.erased) == ((), 3, 2)
         assert memory.verify().ok
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.conversations.audit import capture, check, reading, shelf
-from langchain_agentmem.conversations.audit.todos import todos_in
+from langchain_agentmem.audit import audit_check, model_call_capture, model_messages, reading
+from langchain_agentmem.audit.audit_todos import todos_in
 from langchain_agentmem.errors import InvalidInput
 
 from .entries import BEGIN, add, call, entry, read, todo
@@ -98,7 +98,7 @@ class TestWhatVerifyFinds:
 
     def test_nothing_where_entries_still_wait(self, memory):
         add(memory, *(entry() for _ in range(130)))
-        assert read(memory, check.verify).ok
+        assert read(memory, audit_check.verify).ok
 
     def test_a_list_of_messages_without_an_end(self, filled, raw):
         raw(filled, f"update audit set messages = '[[1,{FARTHEST}]]' where sequence = 1")
@@ -106,7 +106,7 @@ class TestWhatVerifyFinds:
 
     def test_no_place_before_the_first(self):
         with pytest.raises(ValueError, match="-1"):
-            shelf.number_at([(5, 9)], -1)
+            model_messages.number_at([(5, 9)], -1)
 
 
 class TestWritingADocument:
@@ -140,7 +140,7 @@ class TestWhatARunIsCalled:
     @pytest.mark.parametrize("key", ["thread_id", "conversation_id", "agentmem_namespace"])
     def test_may_be_an_object_that_says_nothing_of_itself(self, key):
         told = {"thread_id": "t", key: Mute()}
-        call = capture.begun(["Where are they?"], run_id="r", created_at=BEGIN, metadata=told)
+        call = model_call_capture.begun(["Where are they?"], run_id="r", created_at=BEGIN, metadata=told)
         assert (call.namespace, call.messages[0].text) == ((), "Where are they?")
         assert "Mute" in str(call.extra)
 

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.conversations.audit.trail import AuditTrail
+from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.errors import InvalidInput
 
 NOON = 1_738_439_400

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from langchain_agentmem.conversations.audit.todos import LONGEST, todo_key, todos_in
+from langchain_agentmem.audit.audit_todos import LONGEST, todo_key, todos_in
 
 SENTENCES = yaml.safe_load((Path(__file__).parent / "todo_sentences.yaml").read_text(encoding="utf-8"))
 

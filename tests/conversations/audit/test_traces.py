@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.events import StepFinished
+from langchain_agentmem.base.events import StepFinished
 from tests.tracing.trees import Collector
 
 SECRET = "Xanadu"

@@ -11,9 +11,9 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.conversations.audit.chain import Head
-from langchain_agentmem.conversations.audit.junk import RULES, JunkRule
-from langchain_agentmem.conversations.audit.trail import AuditTrail
+from langchain_agentmem.audit.audit_trail import AuditTrail
+from langchain_agentmem.audit.chain import Head
+from langchain_agentmem.audit.junk_rules import RULES, JunkRule
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClosed
 
 HEARTBEAT = JunkRule(name="heartbeat", pattern=r"^heartbeat \d+$", field="prompt")

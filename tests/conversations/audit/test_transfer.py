@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.conversations.audit import check, keeping, reading, records
-from langchain_agentmem.conversations.audit.rows import Draft
+from langchain_agentmem.audit import audit_check, audit_store, keeping, reading
+from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.namespaces import range_of
 
 from .entries import BEGIN, add, call, entry, read, todo, versions, write
 
@@ -28,7 +28,7 @@ def fill(memory):
     add(memory, todo("fix it", status="done"), mark="fix it")
     for text in ("old rules", "new rules"):
         draft = Draft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")
-        write(memory, records.put_reference, "", draft)
+        write(memory, audit_store.put_reference, "", draft)
     add(memory, entry("gone", "away", conversation_id="gone"))
     write(memory, keeping.erase, *EVERYWHERE, "gone")
     write(memory, keeping.archive, *EVERYWHERE, 2**62, limit=2)
@@ -78,13 +78,13 @@ class TestThereAndBack:
             expected, expected_versions = everything(memory)
             assert shown[""][1:] == expected[""]
             assert (shown["team\x1f"], versions) == (expected["team\x1f"], expected_versions)
-            report = read(there, check.verify, head)
+            report = read(there, audit_check.verify, head)
             assert (report.problems, report.entries, report.erased) == ((), 8, 0)
             assert there.verify().ok
             assert there.search("heron", kinds=["audit"]) == []
             assert there.search("hello", kinds=["audit"], namespace=("team",)) == []
             assert len(there.search("bye", kinds=["audit"], namespace=("team",))) == 1
-            assert write(there, records.add_once, "", [Draft(todo("fix it"), "fix it")]) == []
+            assert write(there, audit_store.add_once, "", [Draft(todo("fix it"), "fix it")]) == []
             assert there.erase(namespace=()).audit == 8
             assert there.stats()["contents"] == 0
 
@@ -98,9 +98,9 @@ class TestThereAndBack:
         assert "gone" not in exported.read_text(encoding="utf-8")
 
     def test_pages_of_one_entry_arrive_alike(self, memory, exported, new_database, monkeypatch, tmp_path):
-        from langchain_agentmem.conversations.audit import transfer
+        from langchain_agentmem.audit import audit_transfer
 
-        monkeypatch.setattr(transfer, "PAGE", 1)
+        monkeypatch.setattr(audit_transfer, "PAGE", 1)
         path = tmp_path / "slow.jsonl"
         memory.export(path)
         with AgentMemory(new_database("sqlite")) as there:
@@ -114,7 +114,7 @@ class TestThereAndBack:
 
         for at, shown in ((BEGIN.replace(year=2030), "ours"), (BEGIN.replace(year=2020), "new rules")):
             with AgentMemory(new_database("sqlite")) as there:
-                write(there, records.put_reference, "", reference("ours", at))
+                write(there, audit_store.put_reference, "", reference("ours", at))
                 there.import_(exported)
                 assert read(there, reading.marked, "", "reference", "rules").reply == shown
                 assert [each.reply for each in read(there, reading.last, "", 9, kinds=["reference"])] == [shown]
@@ -189,7 +189,7 @@ class TestDamage:
 def test_only_new_entries_are_added(memory):
     one, two = entry("a", "b"), entry("c", "d")
     drafts = [Draft(one), Draft(two), Draft(replace(one, reply="other"))]
-    assert write(memory, records.add_new, "", drafts) == [one, two]
-    assert write(memory, records.add_new, "", drafts) == []
-    assert write(memory, records.add_new, "other\x1f", drafts[:1]) == [one]
+    assert write(memory, audit_store.add_new, "", drafts) == [one, two]
+    assert write(memory, audit_store.add_new, "", drafts) == []
+    assert write(memory, audit_store.add_new, "other\x1f", drafts[:1]) == [one]
     assert read(memory, reading.last, "", 9) == [one, two]

@@ -9,7 +9,7 @@ downloaded; llama-index-core and litellm carry it, or name its folder in TIKTOKE
 import json
 from pathlib import Path
 
-from langchain_agentmem.tokens import TokenCounter
+from langchain_agentmem.language_models.tokens import TokenCounter
 
 HERE = Path(__file__).parent
 COMMAND = "python tests/data/tokens/record.py"

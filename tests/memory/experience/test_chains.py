@@ -16,10 +16,10 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_core.tracers.base import BaseTracer
 
 from langchain_agentmem import AgentMemory, Experience, InvalidInput
-from langchain_agentmem.events import StepFinished
-from langchain_agentmem.memory.experience.sections import section
-from langchain_agentmem.memory.experience.selector import STEP
-from langchain_agentmem.memory.injection.injected import is_injected
+from langchain_agentmem.base.events import StepFinished
+from langchain_agentmem.experiences.experience_selector import STEP
+from langchain_agentmem.experiences.sections import section
+from langchain_agentmem.messages.injected import is_injected
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
 

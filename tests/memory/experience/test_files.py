@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.experience.experience import LONGEST, Experience
-from langchain_agentmem.memory.experience.files import LARGEST, Folder
+from langchain_agentmem.experiences.experience import LONGEST, Experience
+from langchain_agentmem.experiences.experience_files import LARGEST, Folder
 
 from .conftest import CHARTS, FILES, REFUNDS
 

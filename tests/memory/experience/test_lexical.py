@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_agentmem.memory.experience.lexical import THRESHOLD, UNSURE, judged
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged
 
 FILES = "Use when user requests file operations (read, write, rename, delete) or FileNotFoundError occurred."
 REFUND = "Customer wants their money back, disputes a charge, or was billed twice."

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from langchain_agentmem.memory.experience.lexical import THRESHOLD, UNSURE, judged
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged
 
 FILES = "Use when user requests file operations (read, write, rename, delete) or FileNotFoundError occurred."
 CHART = "Use when a chart or any other visualization is to be drawn."
@@ -109,7 +109,7 @@ def test_the_end_of_a_long_query_is_read():
 def test_the_same_question_gets_the_same_answer_in_every_process():
     asked = ("file not found error, pod restarting, undo commits, draw a chart, billed twice", ERROR, ALL)
     code = (
-        "import json, sys; from langchain_agentmem.memory.experience.lexical import judged\n"
+        "import json, sys; from langchain_agentmem.experiences.lexical_choice import judged\n"
         "print(json.dumps([[each.score, list(each.terms.items())] for each in judged(*json.loads(sys.argv[1]))]))"
     )
     other = subprocess.run(

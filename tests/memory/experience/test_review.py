@@ -13,9 +13,9 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import Experience, InvalidInput
-from langchain_agentmem.events import ExperienceSelectionFellBack
-from langchain_agentmem.memory.experience import library as guide
-from langchain_agentmem.work import usable_model
+from langchain_agentmem.base.events import ExperienceSelectionFellBack
+from langchain_agentmem.experiences import experience_library as guide
+from langchain_agentmem.language_models.model_calls import usable_model
 
 from .conftest import PLOT
 

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import Experience
-from langchain_agentmem.memory.experience.files import Folder
+from langchain_agentmem.experiences.experience_files import Folder
 from langchain_agentmem.model import Attachment, AttachmentType, SharedMemoryEntry
 
 from .conftest import LOAD, PLOT, WEATHER, Picky

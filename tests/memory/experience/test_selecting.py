@@ -12,12 +12,11 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_agentmem import AgentMemory, Experience, ExperienceSelector
+from langchain_agentmem import AgentMemory, Experience, ExperienceSelector, SelectionTemplate
+from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.events import ExperienceSelectionFellBack
-from langchain_agentmem.memory import SelectionTemplate
-from langchain_agentmem.memory.experience.choosing import _REMEMBERED
-from langchain_agentmem.memory.experience.lexical import UNSURE
+from langchain_agentmem.experiences.lexical_choice import UNSURE
+from langchain_agentmem.experiences.model_choice import _REMEMBERED
 from langchain_agentmem.model import Attachment, AttachmentType, SharedMemoryEntry
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
@@ -35,7 +34,7 @@ def fell_back(events):
 @pytest.fixture
 def unsure(monkeypatch):
     """Makes scores between these two unsure for "auto"."""
-    return lambda low, high: monkeypatch.setattr("langchain_agentmem.memory.experience.choosing.UNSURE", (low, high))
+    return lambda low, high: monkeypatch.setattr("langchain_agentmem.experiences.model_choice.UNSURE", (low, high))
 
 
 class TestByWords:

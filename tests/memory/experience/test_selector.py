@@ -23,13 +23,12 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from pydantic import BaseModel
 
-from langchain_agentmem import Experience
+from langchain_agentmem import Experience, LayeredMemory, MemoryInjection
+from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.fencing import unfenced
-from langchain_agentmem.memory import LayeredMemory, MemoryInjection
-from langchain_agentmem.memory.experience.sections import section, with_section
-from langchain_agentmem.memory.injection.injected import MARK, is_injected
+from langchain_agentmem.experiences.sections import section, with_section
+from langchain_agentmem.messages.injected import MARK, is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.memory.hostile import TEXTS, TOKENS, marks
 

@@ -10,8 +10,8 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory, Experience
-from langchain_agentmem.events import StepFinished
-from langchain_agentmem.memory.experience.selector import ExperienceSelector
+from langchain_agentmem.base.events import StepFinished
+from langchain_agentmem.experiences.experience_selector import ExperienceSelector
 from tests.memory.experience.conftest import CHARTS, FILES, PLOT, Picky
 from tests.tracing.trees import Collector
 

@@ -17,9 +17,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
-from langchain_agentmem import AgentMemory, worker
-from langchain_agentmem.memory.facts.kg import KGMemory
-from langchain_agentmem.storage import postgres, sqlite, steps
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.facts.kg_memory import KGMemory
+from langchain_agentmem.storage import job_worker, postgres, sqlite, steps
 
 from .scripted import Scripted, facts_in
 
@@ -130,7 +130,7 @@ class Killer:
 
 
 def serve() -> None:
-    worker.LEASE, worker.RENEW = SHORT, SHORT / 6
+    job_worker.LEASE, job_worker.RENEW = SHORT, SHORT / 6
     for line in sys.stdin:
         url, branch, messages, last = json.loads(line)
         child = os.fork()

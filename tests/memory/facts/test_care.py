@@ -11,7 +11,7 @@ from langgraph.types import Command
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.facts.fact import FactsConfig
+from langchain_agentmem.facts.fact import FactsConfig
 
 from .test_sources import at, day, message_of, moved, objects, remembering, say, waiting_graph
 

@@ -11,10 +11,10 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.attendant import Attendant
+from langchain_agentmem.base.background_thread import Attendant
+from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.events import MemoryResetEvent
-from langchain_agentmem.memory.facts.kg import KGMemory
+from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.messages import Message
 
 from .scripted import Scripted

@@ -9,9 +9,10 @@ import threading
 
 import pytest
 
-from langchain_agentmem import AgentMemory, worker
-from langchain_agentmem.attendant import Attendant
-from langchain_agentmem.memory.facts.fact import FactsConfig
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.background_thread import Attendant
+from langchain_agentmem.facts.fact import FactsConfig
+from langchain_agentmem.storage import job_worker
 
 from .processes import SHORT, Listener, conversation, day, hear, known_facts, scripted_facts
 from .scripted import STYLES, Scripted, told
@@ -26,8 +27,8 @@ SCRIPT = scripted_facts(SAID)
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch):
-    monkeypatch.setattr(worker, "LEASE", SHORT)
-    monkeypatch.setattr(worker, "RENEW", SHORT / 6)
+    monkeypatch.setattr(job_worker, "LEASE", SHORT)
+    monkeypatch.setattr(job_worker, "RENEW", SHORT / 6)
 
 
 @pytest.fixture(scope="module")
@@ -243,13 +244,13 @@ class TestKilled:
 
 
 def _held_by_the_dead(memory):
-    from langchain_agentmem import jobs
-    from langchain_agentmem.jobs import Wanted
-    from langchain_agentmem.memory.facts.base import KIND
+    from langchain_agentmem.facts.kg_memory_base import KIND
+    from langchain_agentmem.storage import job_queue
+    from langchain_agentmem.storage.job_queue import Wanted
 
     wanted = Wanted("", KIND, "b")
-    yield from jobs.enqueue(wanted, now=jobs.now())
-    job = yield from jobs.claim_named(wanted, "dead", now=jobs.now(), lease=SHORT)
+    yield from job_queue.enqueue(wanted, now=job_queue.now())
+    job = yield from job_queue.claim_named(wanted, "dead", now=job_queue.now(), lease=SHORT)
     assert job is not None
 
 

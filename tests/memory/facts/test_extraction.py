@@ -13,11 +13,11 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
-from langchain_agentmem.clock import micros
-from langchain_agentmem.memory.facts import extraction
-from langchain_agentmem.memory.facts.extraction import SCHEMA, question, read, reply_of, structured, time_in
-from langchain_agentmem.memory.facts.names import entity_key
-from langchain_agentmem.memory.facts.texts import Due
+from langchain_agentmem.base.clock import micros
+from langchain_agentmem.facts import fact_extraction
+from langchain_agentmem.facts.entity_names import entity_key
+from langchain_agentmem.facts.fact_extraction import SCHEMA, question, read, reply_of, structured, time_in
+from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.messages import Message
 
 from .scripted import STYLES, ChatModel, Scripted, Shown, ToolModel, shown, told
@@ -182,7 +182,7 @@ class TestShapes:
         "reply", ['{"facts": []}', "[]", {"facts": []}, [], "```json\n[]\n```", 'None: {"facts":[]}']
     )
     def test_nothing_is_an_answer(self, reply):
-        assert read(reply, TWO) == extraction.Answer()
+        assert read(reply, TWO) == fact_extraction.Answer()
 
     @pytest.mark.parametrize(
         "reply",
@@ -272,7 +272,7 @@ class TestCutOff:
             assert answer.readable is bool(objects)
 
     def test_of_several_it_is_none(self):
-        assert read(self.WHOLE[:-2], TWO) == extraction.Answer(problems=("It is cut off.",), readable=False)
+        assert read(self.WHOLE[:-2], TWO) == fact_extraction.Answer(problems=("It is cut off.",), readable=False)
 
     def test_one_that_is_whole_is_not(self):
         for text in (

@@ -12,7 +12,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.memory.facts import graph
+from langchain_agentmem.facts import fact_graph
 
 JANUARY, MARCH, JUNE = (datetime(2024, month, 1, tzinfo=UTC) for month in (1, 3, 6))
 
@@ -140,7 +140,7 @@ class TestWalks:
 
     @pytest.mark.parametrize("kind", WALKS)
     def test_go_no_further_than_is_documented(self, chain, kind, monkeypatch):
-        monkeypatch.setattr(graph, "MOST_STEPS", 5)
+        monkeypatch.setattr(fact_graph, "MOST_STEPS", 5)
         found = self.WALKS[kind](chain, 2**31)
         assert "6" not in found
         assert ("5" in found) == (kind != "path"), "there is no path of so few facts"

@@ -10,7 +10,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.memory.facts.fact import FactsConfig
+from langchain_agentmem.facts.fact import FactsConfig
 
 
 def day(number: int, month: int = 3) -> datetime:

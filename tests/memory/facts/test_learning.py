@@ -10,12 +10,13 @@ import time
 import pytest
 from langchain_core.runnables import RunnableLambda
 
-from langchain_agentmem import AgentMemory, jobs
-from langchain_agentmem.attendant import Attendant
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.background_thread import Attendant
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.memory.facts.fact import FactsConfig
-from langchain_agentmem.memory.facts.kg import KGMemory
-from langchain_agentmem.memory.facts.texts import KEPT_FAILURES, LONGEST_ANSWER
+from langchain_agentmem.facts.fact import FactsConfig
+from langchain_agentmem.facts.kg_memory import KGMemory
+from langchain_agentmem.facts.source_texts import KEPT_FAILURES, LONGEST_ANSWER
+from langchain_agentmem.storage import job_queue
 
 from .scripted import STYLES, Awaited, ChatModel, Scripted, ToolModel, told
 
@@ -34,7 +35,7 @@ MODELS = {
 @pytest.fixture
 def quick(monkeypatch):
     """What failed is tried again soon."""
-    monkeypatch.setattr(jobs, "pause", lambda attempts: 0.01)
+    monkeypatch.setattr(job_queue, "pause", lambda attempts: 0.01)
 
 
 @pytest.fixture
@@ -414,7 +415,7 @@ class TestFailing:
         assert not failure.given_up
 
     def test_any_answer_and_any_error_can_be_kept(self, memory, caplog):
-        caplog.set_level("CRITICAL", "langchain_agentmem.memory.facts.learning")  # a report cannot hold what is logged
+        caplog.set_level("CRITICAL", "langchain_agentmem.facts.learning")  # a report cannot hold what is logged
         hostile = "\x00 \ud800 '; drop table memory; -- \u202e" + "x" * 10_000
         answers = [
             hostile,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langchain_agentmem.memory.facts.fact import FactsConfig
+from langchain_agentmem.facts.fact import FactsConfig
 
 
 def day(number):
@@ -438,7 +438,7 @@ class TestHalfWay:
             raise RuntimeError("not now")
 
         with monkeypatch.context() as patch:
-            patch.setattr("langchain_agentmem.memory.merging._out_of_budget", fails)
+            patch.setattr("langchain_agentmem.layers.layer_merge._out_of_budget", fails)
             with pytest.raises(RuntimeError, match="not now"):
                 memory.layers("main").merge("fork")
         assert (told(main), main.retrieve_all(), memory.layers("main").read()) == before
@@ -446,13 +446,13 @@ class TestHalfWay:
 
 def test_merging_costs_what_the_fork_changed(memory, main, monkeypatch):
     """Of all that the parent knows, only what is about the same things is read."""
-    from langchain_agentmem.memory.facts import promoting
+    from langchain_agentmem.facts import fact_promotion
 
     for number in range(60):
         lives(main, f"place {number}", 1, who=f"person {number}")
     fork = main.fork("fork")
     lives(fork, "Oslo", 5, who="person 7")
-    read, named = [], promoting.rows.named
+    read, named = [], fact_promotion.rows.named
 
     def counting(*args):
         found = yield from named(*args)
@@ -460,7 +460,7 @@ def test_merging_costs_what_the_fork_changed(memory, main, monkeypatch):
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(promoting.rows, "named", counting)
+        patch.setattr(fact_promotion.rows, "named", counting)
         memory.layers("main").merge("fork")
     assert sum(read) <= 2
     assert values(main, "person 7") == [("place 7", 1, 5), ("Oslo", 5, None)]

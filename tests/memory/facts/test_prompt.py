@@ -8,7 +8,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.memory.budget import Budget
+from langchain_agentmem.language_models.budget import Budget
 
 pytestmark = pytest.mark.sqlite_suffices
 

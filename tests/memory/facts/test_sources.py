@@ -15,9 +15,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, Retention
-from langchain_agentmem.memory.facts.fact import FactsConfig
+from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.model import Post
-from langchain_agentmem.rewinding import rows
+from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.storage.queries import load
 
 from ...test_care import stored_bytes  # noqa: TID252 - what tests share lies beside them
@@ -679,7 +679,7 @@ class TestLookingUp:
     """Whoever removes one message pays for what rests on it, not for all that was ever told."""
 
     ASKED: ClassVar = {
-        "resting_on": {":keys": repr(json.dumps([rows.message_source("m7")])), ":low": "''", ":high": "'x'"},
+        "resting_on": {":keys": repr(json.dumps([memory_rows.message_source("m7")])), ":low": "''", ":high": "'x'"},
         "delete_every_source": {":memory": "1"},
         "delete_sources": {":memory": "1", ":source": "'x'"},
         "retell": {":id": "1", ":extra": "'x'"},

@@ -12,10 +12,9 @@ from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_agentmem import AgentMemory, InvalidInput
-from langchain_agentmem.memory import FactsConfig, KGMemory, fact_tools
-from langchain_agentmem.memory.facts.tools import LIMIT, OPERATIONS, QUOTED, SOURCES
-from langchain_agentmem.memory.operations.telling import MOST
+from langchain_agentmem import AgentMemory, FactsConfig, InvalidInput, KGMemory, fact_tools
+from langchain_agentmem.facts.fact_tools import LIMIT, OPERATIONS, QUOTED, SOURCES
+from langchain_agentmem.language_models.tool_results import MOST
 
 pytestmark = pytest.mark.sqlite_suffices
 

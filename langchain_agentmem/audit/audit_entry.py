@@ -1,0 +1,120 @@
+"""An entry of the audit trail, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import NoneType
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from langchain_agentmem.base.namespaces import Namespace
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.messages import Message
+
+Kind: TypeAlias = Literal["exchange", "call", "todo", "reflection", "reference", "digest"]
+"""What an entry is: a prompt with its reply, a model call that was captured, something to do, what an agent says of its
+own work, a text to look things up in, a summary of a conversation."""
+EXCHANGE: Final = "exchange"
+CALL: Final = "call"
+TODO: Final = "todo"
+REFLECTION: Final = "reflection"
+REFERENCE: Final = "reference"
+DIGEST: Final = "digest"
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+OPEN, DONE = "open", "done"
+STATUSES = (OPEN, DONE)
+"""What a todo can be."""
+
+_FIELDS: tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...] = (
+    (("prompt", "reply"), (str,), "text"),
+    (
+        ("conversation_id", "title", "model", "error", "run_id", "parent_run_id", "thread_id"),
+        (str, NoneType),
+        "text or None",
+    ),
+    (("input_tokens", "output_tokens"), (int, NoneType), "a whole number or None"),
+    (("duration",), (int, float, NoneType), "seconds or None"),
+    (("created_at",), (datetime,), "a datetime"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditEntry:
+    """One entry of the audit trail.
+
+    Attributes:
+        id: What it is called, unique in its namespace.
+        kind: "exchange" for a prompt and its reply, "call" for a model call that was captured, "todo", "reflection",
+            "reference" or "digest".
+        prompt: What was asked. Of a call, its newest message from the user.
+        reply: What was answered.
+        created_at: When. Without a time zone, UTC.
+        conversation_id: To which conversation it belongs. Default None: to none.
+        namespace: Where it is. Default: the root.
+        junk: The names of the rules by which it is junk, and hidden. Default (): it is shown.
+        status: Of a todo, "open" or "done". Default None.
+        title: Of a reference or digest. Default None.
+        model: The name of the model. Default None.
+        error: What went wrong, where a call failed. Default None.
+        input_tokens: Tokens of the prompt. Default None: not known.
+        output_tokens: Tokens of the reply. Default None: not known.
+        duration: Seconds that a call took. Default None: not known.
+        run_id: The run of LangChain that it was. Default None.
+        parent_run_id: The run that this one was part of. Default None.
+        thread_id: The thread of LangGraph that it was made in. Default None.
+        messages: Of a call, the messages that the model was given, and those that it answered with. Default ().
+        extra: Whatever else is known of it; anything that `encoding.to_plain` can write. Default {}.
+        archived: Whether it is kept compressed. Default False.
+
+    Raises:
+        InvalidInput: A field has a value that no entry can have.
+    """
+
+    id: str
+    kind: Kind
+    prompt: str
+    reply: str
+    created_at: datetime
+    conversation_id: str | None = None
+    namespace: Namespace = ()
+    junk: tuple[str, ...] = ()
+    status: str | None = None
+    title: str | None = None
+    model: str | None = None
+    error: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    duration: float | None = None
+    run_id: str | None = None
+    parent_run_id: str | None = None
+    thread_id: str | None = None
+    messages: tuple[Message, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    archived: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InvalidInput(f"There is no kind of entry {safe_repr(self.kind)}; there are {', '.join(KINDS)}.")
+        if (self.status in STATUSES) != (self.kind == TODO):
+            raise InvalidInput(
+                f"A todo is 'open' or 'done', and nothing else has a status: not {safe_repr(self.status)}."
+            )
+        for names, types, what in _FIELDS:
+            for name in names:
+                kind = type(value := getattr(self, name))
+                if kind not in types and (kind is bool or not isinstance(value, types)):
+                    raise InvalidInput(f"An entry's {name} is {what}, not {type(value).__name__}.")
+        if self.created_at.tzinfo is not UTC:
+            zoned = self.created_at if self.created_at.tzinfo else self.created_at.replace(tzinfo=UTC)
+            object.__setattr__(self, "created_at", zoned.astimezone(UTC))
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def text(self) -> str:
+        """What a search finds it by: prompt and reply."""
+        return f"{self.prompt}\n{self.reply}"

@@ -1,0 +1,353 @@
+"""JSON that forgets nothing.
+
+Plain JSON turns tuples into lists and integer keys into text, and refuses bytes and dates. Here a value that
+JSON has no word for is written as a small tagged object, ``{"$agentmem": "bytes", "value": "aGk="}``, and
+comes back as what it was. A dictionary of the user's that happens to contain ``"$agentmem"`` is written as
+tagged pairs, so that nothing a user stores can be mistaken for a tag. Reading never imports or calls anything
+that the data names: the set of tags is closed.
+
+The bytes of `encode` are canonical. Equal values of equal types give equal bytes, whatever the order of their
+keys, so a hash of them can stand for the value. `write_plain` keeps the order of keys instead. Text survives
+exactly, NUL characters and lone surrogates included.
+
+A subclass of a type that is kept (an ``IntEnum``, a named tuple, an ``OrderedDict``) is kept as that type.
+Any other object is refused: what could not be read back without importing its class has no place in a
+database.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from math import isfinite
+from typing import Any, NoReturn
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+
+TAG = "$agentmem"
+"""The key that marks a tagged value."""
+
+MAX_DEPTH = 128
+"""How deeply containers may be nested. What can be written can then be read at any depth of the stack."""
+
+_LARGE = 1 << 4096  # beyond this many bits Python may refuse to write an integer in decimal
+
+
+class _Unwritable(Exception):
+    """Carries a problem up to the top, collecting the way to it as it passes each container."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.trail: list[str] = []
+
+    def where(self) -> str:
+        return "".join(reversed(self.trail)).lstrip(".")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    msg = f"{name} is not JSON"
+    raise ValueError(msg)
+
+
+_JSON: dict[str, Any] = {
+    "ensure_ascii": False,
+    "separators": (",", ":"),
+    "check_circular": False,
+    "allow_nan": False,
+}
+_write = json.JSONEncoder(sort_keys=True, **_JSON).encode
+_write_in_order = json.JSONEncoder(**_JSON).encode
+_read_plain = json.JSONDecoder(parse_constant=_refuse_constant).decode
+
+
+def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:  # noqa: PLR0911 - one line for each type
+    """Say whether JSON alone keeps a value exactly.
+
+    Args:
+        value: Anything.
+        depth: How many more levels of containers are allowed. Default: `MAX_DEPTH`.
+
+    Returns:
+        True when the value is made of text, finite numbers, booleans, None, lists, and dictionaries whose
+        keys are text other than `TAG`, all of exactly these types.
+    """
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return bool(-_LARGE < value < _LARGE)
+    if kind is float:
+        return isfinite(value)
+    if depth and kind is dict and TAG not in value:
+        for key, item in value.items():
+            if type(key) is not str or (type(item) is not str and not is_plain(item, depth - 1)):
+                return False
+        return True
+    if depth and kind is list:
+        return all(type(item) is str or is_plain(item, depth - 1) for item in value)
+    return False
+
+
+def to_plain(value: Any) -> Any:
+    """Give the JSON form of a value: a new value made of JSON's own types, with tags where they are needed.
+
+    Args:
+        value: Text, numbers, booleans, None, bytes, dates, times, durations, UUIDs, decimals, and
+            dictionaries, lists, tuples and sets of them.
+
+    Returns:
+        What `from_plain` turns back into an equal value of the same types.
+
+    Raises:
+        InvalidInput: Something inside cannot be kept. The message names the place, the type and the remedy.
+    """
+    try:
+        return _tagged(value, MAX_DEPTH)
+    except _Unwritable as fault:
+        place = fault.where()
+        raise InvalidInput(f"{place}: {fault.problem}" if place else fault.problem) from None
+
+
+def from_plain(value: Any) -> Any:
+    """Undo `to_plain`.
+
+    Args:
+        value: What `to_plain` gave, possibly after a passage through JSON.
+
+    Returns:
+        A new value, equal to the original.
+
+    Raises:
+        InvalidInput: A tag is unknown or damaged, or the value is nested too deeply.
+    """
+    try:
+        return _revived(value)
+    except RecursionError:
+        raise InvalidInput(_TOO_DEEP) from None
+
+
+def encode(value: Any) -> bytes:
+    """Write a value as canonical JSON in UTF-8.
+
+    Args:
+        value: See `to_plain`.
+
+    Returns:
+        Compact JSON with sorted keys. Lone surrogates are kept, with the error handler ``surrogatepass``.
+
+    Raises:
+        InvalidInput: See `to_plain`.
+    """
+    return _write(value if is_plain(value) else to_plain(value)).encode("utf-8", "surrogatepass")
+
+
+def decode(data: bytes) -> Any:
+    """Read what `encode` wrote.
+
+    Args:
+        data: JSON in UTF-8.
+
+    Returns:
+        A value equal to the one that was written, of the same types.
+
+    Raises:
+        InvalidInput: The bytes are damaged, or hold a tag that this version does not know.
+    """
+    value = read_plain(data)
+    return from_plain(value) if _TAG_BYTES in data else value
+
+
+def write_plain(value: Any) -> bytes:
+    """Write what `to_plain` gave, keys in their order. It is not checked again."""
+    return _write_in_order(value).encode("utf-8", "surrogatepass")
+
+
+def read_plain(data: bytes) -> Any:
+    """Read JSON, leaving tags as they are.
+
+    Raises:
+        InvalidInput: The bytes are damaged.
+    """
+    try:
+        return _read_plain(data.decode("utf-8", "surrogatepass"))
+    except RecursionError:
+        raise InvalidInput(_TOO_DEEP) from None
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InvalidInput(f"The stored bytes are damaged: {error}") from error
+
+
+_TAG_BYTES = f'"{TAG}"'.encode()
+_TOO_DEEP = f"The value is nested more than {MAX_DEPTH} levels deep, or refers to itself."
+
+
+def _tag(name: str, value: Any) -> dict[str, Any]:
+    return {TAG: name, "value": value}
+
+
+def _tagged(value: Any, depth: int) -> Any:  # noqa: C901, PLR0911 - one line for each type
+    if value is None or type(value) is str or type(value) is bool:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        number = int(value)
+        return number if -_LARGE < number < _LARGE else _tag("int", hex(number))
+    if isinstance(value, float):
+        real = float(value)
+        return real if isfinite(real) else _tag("float", repr(real))
+    if isinstance(value, dict | list | tuple | set | frozenset):
+        if not depth:
+            raise _Unwritable(_TOO_DEEP)
+        if isinstance(value, dict):
+            return _tagged_dict(value, depth - 1)
+        if isinstance(value, list):
+            return _tagged_items(value, depth - 1)
+        if isinstance(value, tuple):
+            return _tag("tuple", _tagged_items(value, depth - 1))
+        name = "set" if isinstance(value, set) else "frozenset"
+        return _tag(name, sorted(_tagged_items(value, depth - 1), key=_write))
+    for kind, name, write in _WRITERS:
+        if isinstance(value, kind):
+            return _tag(name, _written(value, write))
+    raise _Unwritable(_cannot_keep(value))
+
+
+def _tagged_items(items: Iterable[Any], depth: int) -> list[Any]:
+    plain: list[Any] = []
+    try:
+        for item in items:
+            plain.append(_tagged(item, depth))  # noqa: PERF401 - its length tells where a fault is
+    except _Unwritable as fault:
+        fault.trail.append(f"[{len(plain)}]")
+        raise
+    return plain
+
+
+def _tagged_dict(items: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    pairs: list[list[Any]] = []
+    key: Any = None
+    only_text = TAG not in items
+    try:
+        for key, item in items.items():
+            only_text = only_text and isinstance(key, str)
+            pairs.append([_tagged(key, depth), _tagged(item, depth)])
+    except _Unwritable as fault:
+        fault.trail.append(f".{key}" if isinstance(key, str) else f"[{safe_repr(key)}]")
+        raise
+    if only_text:
+        return dict(pairs)
+    return _tag("dict", sorted(pairs, key=lambda pair: _write(pair[0])))
+
+
+def _written(value: Any, write: Callable[[Any], Any]) -> Any:
+    try:
+        return write(value)
+    except (ValueError, OverflowError) as error:  # a subclass such as pandas.NaT that is no real date
+        raise _Unwritable(f"{safe_repr(value)} cannot be written: {error}") from error
+
+
+def _cannot_keep(value: Any) -> str:
+    kind = type(value)
+    if hasattr(kind, "model_dump"):
+        remedy = "Give its .model_dump(mode='json') instead"
+    elif dataclasses.is_dataclass(kind):
+        remedy = "Give dataclasses.asdict(...) of it instead"
+    else:
+        remedy = "Give text, numbers, lists and dictionaries instead"
+    return f"an object of type {kind.__module__}.{kind.__qualname__} cannot be stored as JSON. {remedy}."
+
+
+def _moment(value: datetime) -> Any:
+    datetime.fromisoformat(value.isoformat())  # refuses what only looks like a date
+    zone = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None
+    if zone is None and not value.fold:
+        return value.isoformat()
+    return {"iso": value.isoformat(), "fold": value.fold, "zone": zone}
+
+
+def _to_moment(value: Any) -> datetime:
+    if isinstance(value, str):
+        return datetime.fromisoformat(value)
+    moment = datetime.fromisoformat(value["iso"]).replace(fold=value["fold"])
+    if value["zone"] is None:
+        return moment
+    try:
+        return moment.replace(tzinfo=ZoneInfo(value["zone"]))
+    except (
+        KeyError,
+        ValueError,
+        OSError,
+    ):  # this machine has no such zone: the offset still tells the instant
+        return moment
+
+
+def _clock(value: time) -> Any:
+    if isinstance(value.tzinfo, ZoneInfo):
+        return {"iso": value.replace(tzinfo=None).isoformat(), "fold": value.fold, "zone": value.tzinfo.key}
+    return {"iso": value.isoformat(), "fold": value.fold, "zone": None} if value.fold else value.isoformat()
+
+
+def _to_clock(value: Any) -> time:
+    if isinstance(value, str):
+        return time.fromisoformat(value)
+    clock = time.fromisoformat(value["iso"]).replace(fold=value["fold"])
+    return clock if value["zone"] is None else clock.replace(tzinfo=ZoneInfo(value["zone"]))
+
+
+_WRITERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
+    (bytes, "bytes", lambda value: base64.b64encode(value).decode("ascii")),
+    (bytearray, "bytearray", lambda value: base64.b64encode(value).decode("ascii")),
+    (datetime, "datetime", _moment),  # before date, its parent
+    (date, "date", lambda value: value.isoformat()),
+    (time, "time", _clock),
+    (timedelta, "timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
+    (UUID, "uuid", lambda value: value.hex),
+    (Decimal, "decimal", str),
+    (complex, "complex", lambda value: [repr(value.real), repr(value.imag)]),
+)
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "bytes": lambda value: base64.b64decode(value, validate=True),
+    "bytearray": lambda value: bytearray(base64.b64decode(value, validate=True)),
+    "datetime": _to_moment,
+    "date": date.fromisoformat,
+    "time": _to_clock,
+    "timedelta": lambda value: timedelta(*value),
+    "uuid": lambda value: UUID(hex=value),
+    "decimal": Decimal,
+    "complex": lambda value: complex(float(value[0]), float(value[1])),
+    "int": lambda value: int(value, 16),
+    "float": float,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "dict": dict,
+}
+
+
+def _revived(value: Any) -> Any:
+    if type(value) is list:
+        return [_revived(item) for item in value]
+    if type(value) is not dict:
+        return value
+    plain = {key: _revived(item) for key, item in value.items()}
+    if TAG not in plain:
+        return plain
+    try:
+        read = _READERS[plain[TAG]]
+    except (KeyError, TypeError):
+        raise InvalidInput(
+            f"The stored value has an unknown tag, {safe_repr(plain[TAG])}: it is damaged, or from a newer version."
+        ) from None
+    try:
+        return read(plain["value"])
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
+        raise InvalidInput(f"The stored {plain[TAG]} is damaged: {safe_repr(error)}") from error

@@ -1,0 +1,134 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+from urllib.parse import unquote, urlsplit
+
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+
+_PRIVATE = 0o600
+_SQLITE_BEGINS = b"SQLite format 3\0"
+
+
+def path_of_file(path: Any) -> Path:
+    """Check the path of a file.
+
+    Raises:
+        InvalidInput: It is no path, or no file can be called so.
+    """
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"A file is named by a path, not by {safe_repr(path)}.")
+    try:
+        os.lstat(name)
+    except ValueError as error:  # a NUL, or half of a surrogate pair
+        raise InvalidInput(
+            f"A file is named by a path, and {safe_repr(name)} holds a character that cannot be in one."
+        ) from error
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise InvalidInput(f"A file is named by a path, and {safe_repr(name)} is too long for one.") from error
+    return Path(name)
+
+
+def file_of(database: str) -> Path:
+    """Where the file of a database is.
+
+    Args:
+        database: A path, or a "file:" URI such as `file:agent.db?mode=ro`.
+    """
+    return Path(unquote(urlsplit(database).path) if database.startswith("file:") else database)
+
+
+def made_private(path: Path) -> None:
+    """Make an empty file that only its owner may read and write, whatever the umask; one that is there stays as it is.
+
+    Where none can be made, it is left to whoever opens it to say why.
+    """
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
+        path.chmod(_PRIVATE)  # the umask may have taken some of it
+
+
+@contextlib.contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
+    """A text file to write, which takes its name only when the block ends well.
+
+    A crash leaves the old file or the new one, never half of either.
+
+    Args:
+        path: Where the file goes. A file that is there is replaced.
+
+    Raises:
+        InvalidInput: It cannot be written, or a SQLite database is there.
+    """
+    target = path_of_file(path)
+    try:
+        if target.is_file() and is_database(target):
+            raise InvalidInput(f"{safe_repr(str(target))} is a database, which a text would replace. Write elsewhere.")
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            Path(name).chmod(_PRIVATE)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InvalidInput(f"{safe_repr(str(target))} cannot be written: {error}.") from error
+
+
+@contextlib.contextmanager
+def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A place for a SQLite file, which takes its name only when the block ends well.
+
+    Args:
+        path: Where the file goes. A file that is there is replaced.
+
+    Raises:
+        InvalidInput: It cannot be written, or a database is in use there.
+    """
+    target = path_of_file(path)
+    try:
+        if target.is_dir():
+            raise InvalidInput(f"{safe_repr(str(target))} cannot be written: it is a folder.")
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        os.close(handle)
+        try:
+            Path(name).chmod(_PRIVATE)
+            yield Path(name)
+            with Path(name).open("rb+") as copy:
+                os.fsync(copy.fileno())
+            if Path(f"{target}-wal").exists() and Path(f"{target}-wal").stat().st_size:
+                raise InvalidInput(
+                    f"{safe_repr(str(target))} is a database in use: its write-ahead log holds commits. Close "
+                    "it first, or write elsewhere."
+                )
+            Path(name).replace(target)
+            for suffix in ("-wal", "-shm", "-journal"):
+                Path(f"{target}{suffix}").unlink(missing_ok=True)
+        finally:
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                Path(f"{name}{suffix}").unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{safe_repr(str(target))} cannot be written: {error}.") from error
+
+
+def is_database(path: Path) -> bool:
+    """Whether a file is a SQLite database."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE_BEGINS)) == _SQLITE_BEGINS
+    except OSError:  # nobody here may read it
+        return False

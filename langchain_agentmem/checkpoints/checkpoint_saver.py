@@ -1,0 +1,787 @@
+"""`AgentMemorySaver`: a LangGraph checkpointer that costs only what changed.
+
+    with AgentMemorySaver.from_conn_string("agent.db") as saver:
+        graph = builder.compile(checkpointer=saver)
+
+One class serves synchronous and asynchronous graphs. Messages are stored once, however many checkpoints, forks, threads
+and conversations hold them; a longer list costs its new elements; a copied thread shares what it copied.
+
+The serializer is LangGraph's own, and as permissive: pydantic models, dataclasses, enums and named tuples come back as
+themselves, and LangGraph logs the name of each class once. A database that others can write to is better read with
+`strict=True`, or with LANGGRAPH_STRICT_MSGPACK set: then no class is imported but those that LangGraph holds to be safe
+and those that are allowed. An object of any other comes back as the plain data that it was written as, and a log line
+says how its class is allowed:
+
+    saver = AgentMemorySaver("agent.db", strict=True).with_allowlist([Plan, ("my.module", "Trip")])
+
+With LANGGRAPH_STRICT_MSGPACK LangGraph allows the classes that a graph's schema names by itself. Nothing is pickled.
+With an `EncryptedSerializer` everything but ids, the names of channels and the shape of lists is encrypted; messages
+are then shared within their thread only. Under any other serializer values are stored whole, each version anew.
+
+A graph with it:
+
+    from langchain_core.messages import AIMessage
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    from langchain_agentmem import AgentMemorySaver
+
+
+    def answer(state: MessagesState):
+        return {"messages": [AIMessage(f"You said: {state['messages'][-1].content}")]}
+
+
+    with AgentMemorySaver.from_conn_string("agent.db") as saver:  # or AgentMemory("agent.db").checkpointer
+        graph = StateGraph(MessagesState).add_node(answer).add_edge(START, "answer").compile(checkpointer=saver)
+        thread = {"configurable": {"thread_id": "wednesday"}}
+        graph.invoke({"messages": [("user", "Hello!")]}, thread)
+        print(graph.get_state(thread).values["messages"][-1].content)
+
+Threads belong to the namespace of the run that made them. A call that names none is the administrator's: it means the
+root's thread of that id, else the only one there is. `Retention(keep_last=…, max_age=…)` keeps only the newest
+checkpoints of each thread, and `saver.import_checkpoints(other_saver)`, or `agentmem import-checkpoints`, brings
+every thread of another saver with its history.
+
+With LangGraph's `durability="async"` a checkpoint may still wait for the one before it while the next node runs. A
+node that changes the state's objects in place can then change what that checkpoint will hold, with this saver as with
+every other that really waits; `durability="sync"`, or nodes that return new objects, do not know this.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from langchain_agentmem.base.closing import Closing
+from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve, running_config
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.checkpoints import checkpoint_traces, state_history
+from langchain_agentmem.checkpoints.adopting import Adoption
+from langchain_agentmem.checkpoints.checkpoint_codec import Coding, Rows, in_order
+from langchain_agentmem.checkpoints.checkpoint_listing import Listing
+from langchain_agentmem.checkpoints.checkpoint_traces import CheckpointStep, CheckpointSteps
+from langchain_agentmem.checkpoints.configs import (
+    Ready,
+    address,
+    check_checkpoint,
+    config_of,
+    listed,
+    pairs,
+    readable,
+    storable,
+    text_of,
+)
+from langchain_agentmem.checkpoints.graph_loops import loop_of
+from langchain_agentmem.checkpoints.rewind_follower import Rewinding
+from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_checkpoints, import_checkpoints
+from langchain_agentmem.checkpoints.state_classes import serializer
+from langchain_agentmem.checkpoints.state_history import CheckpointHistory
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.model import Retention
+from langchain_agentmem.rewinding import thread_memory_lifecycle as memories
+from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.threads import checkpoint_log, thread_lifecycle
+from langchain_agentmem.threads.checkpoint_head import next_version, short
+from langchain_agentmem.threads.checkpoint_log import Saved
+from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
+from langchain_agentmem.threads.value_store import Shelved
+
+T = TypeVar("T")
+
+Jobs: TypeAlias = list[Callable[[], bool]]
+Removed: TypeAlias = list[int]
+"""How many checkpoints or threads each batch removed."""
+
+
+class Call(NamedTuple):
+    """A call of the saver, as what follows it sees it.
+
+    Attributes:
+        method: "put", "put_writes", "adopt", "get_tuple", "list", "copy_thread", "prune" (once for every batch),
+            "delete_thread" or "delete_for_runs".
+        config: The whole config of the call; for calls that have none, that of the run they were made in, if any.
+        arguments: What else the method was given, and what it found: by name.
+    """
+
+    method: str
+    config: Mapping[str, Any] | None
+    arguments: Mapping[str, Any]
+
+
+Follower: TypeAlias = Callable[[Call], Steps[None]]
+"""Takes further steps in the transaction of a call: what they write is stored with it, or neither is. The transactions
+of "get_tuple" and "list" only read."""
+
+
+class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
+    """A LangGraph checkpointer.
+
+    Threads are told apart by their id and the namespace of the run, `config["configurable"]["agentmem_namespace"]`. A
+    call that names no namespace means the root's thread of that id, else the only one there is.
+
+    Args:
+        memory: An `AgentMemory`, or a path, ":memory:" or "postgresql://…". A file is shared with everything else in
+            this process that was built from its path.
+        serde: A serializer of LangGraph's. Default: LangGraph's own.
+        strict: Whether to import no class but those that LangGraph holds to be safe and those of `with_allowlist`;
+            objects of any other come back as plain data. Default: as the `AgentMemory` says, else as
+            LANGGRAPH_STRICT_MSGPACK says. A serializer that is given says itself what it imports.
+        retention: Which checkpoints of a thread to keep, for each of its lines; the newest is always kept, and threads
+            of DeltaChannels stay whole. Default: as for the whole memory.
+        followers: Functions that take further steps in the transaction of every call.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        memory: Any,
+        *,
+        serde: SerializerProtocol | None = None,
+        strict: bool = False,
+        retention: Retention | None = None,
+        followers: Sequence[Follower] = (),
+    ) -> None:
+        if strict and serde is not None:
+            raise InvalidInput("Give strict=True or a serde, not both: a serializer says itself what it imports.")
+        super().__init__(serde=serde or serializer(strict=strict or getattr(memory, "strict", False)))
+        self.database: Database = database_of(memory)
+        self.retention = retention if retention is not None else getattr(memory, "retention", None)
+        if not isinstance(self.retention, Retention | None):
+            raise InvalidInput(f"retention must be a Retention, not {safe_repr(self.retention)}.")
+        self._followers = tuple(followers)
+        self._coding = Coding(self.database.measures)
+        self.database.remembering.add(self._coding)
+        self._rewinding = Rewinding(self.database)
+        self._steps = CheckpointSteps(self.database.tracing)
+        self._owned = False
+
+    @classmethod
+    def from_conn_string(
+        cls,
+        conn_string: str | os.PathLike[str],
+        *,
+        serde: SerializerProtocol | None = None,
+        strict: bool = False,
+        retention: Retention | None = None,
+    ) -> Self:
+        """Open a database for this saver alone, as the stock savers do.
+
+        Args:
+            conn_string: A path, ":memory:" or "postgresql://…".
+            serde: See the class.
+            strict: See the class.
+            retention: See the class.
+
+        Returns:
+            The saver, to be used with `with` or `async with`, or closed by hand.
+        """
+        database = Database(conn_string)
+        try:
+            saver = cls(database, serde=serde, strict=strict, retention=retention)
+        except BaseException:
+            database.close()
+            raise
+        saver._owned = True
+        return saver
+
+    def drop_caches(self) -> None:
+        """Let go of the messages that are kept in memory to read faster. Nothing that is stored is touched."""
+        self._coding.forget()
+
+    def setup(self) -> Ready:
+        """Do nothing: the database is ready when it is open. May be awaited too."""
+        return Ready()
+
+    def close(self) -> None:
+        """Close the database, if this saver opened it for itself."""
+        if self._owned:
+            self.database.close()
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Read a checkpoint: the one that the config names, else the newest.
+
+        Raises:
+            InvalidInput: The config names no thread, or its thread is in several namespaces.
+            CheckpointUnreadable: It is damaged, or was written with another serializer.
+        """
+        with self._steps.step("get", self._steps.around(config), dict) as step:
+            found = self._get(config, loop_of(config))
+            step.finish(lambda: checkpoint_traces.found(found))
+        return found
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """`get_tuple`, awaited."""
+        async with self._steps.step("get", self._steps.around(config), dict) as step:
+            found: CheckpointTuple | None = await self._in_thread(self._get, config, loop_of(config))
+            step.finish(lambda: checkpoint_traces.found(found))
+        return found
+
+    def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
+        at, ns, name = address(config)
+
+        def steps() -> Steps[Saved | None]:
+            saved = yield from checkpoint_log.get(at, ns, name, self._coding.prototypes.take)
+            yield from self._follow("get_tuple", config, checkpoint_id=saved.name if saved else None)
+            return saved
+
+        saved = self._read(steps, at, name)
+        thread_id = config["configurable"]["thread_id"]
+        found = None if saved is None else self._coding.tuple(self.serde, saved, thread_id, at, ns)
+        self._rewinding.loaded(config, found, pregel, addressed=name is not None)
+        return found
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Read checkpoints, newest first, a page at a time: nothing is locked in between.
+
+        Args:
+            config: Which thread, and maybe which of its lines or checkpoints. Default: all threads.
+            filter: Only those whose metadata has just these values. A key with dots is one of the metadata's own, else
+                the way to a nested one.
+            before: Only those before this one.
+            limit: Most. Default: all.
+
+        Raises:
+            InvalidInput: The config names no thread, the filter is no dictionary, or the limit is no number.
+            CheckpointUnreadable: One is damaged, or was written with another serializer.
+        """
+        pages = self._listing(config, filter, before, limit).pages()
+        for page in self._rewinding.listed(config, before, limit, pages, loop_of(config)):
+            yield from page
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """`list`, awaited."""
+        pages = self._listing(config, filter, before, limit).pages()
+        pages = self._rewinding.listed(config, before, limit, pages, loop_of(config))
+        while (page := await self._in_thread(next, pages, None)) is not None:
+            for found in page:
+                yield found
+
+    def history(self, config: RunnableConfig, *, limit: int | None = None) -> CheckpointHistory:
+        """The checkpoints of a thread without their values, which costs little however long its messages are.
+
+        Args:
+            config: Which thread, and maybe which of its lines.
+            limit: The newest of them, at most so many. Default: all.
+
+        Returns:
+            The newest first, each with its parent, and how many there are in all.
+
+        Raises:
+            InvalidInput: The config names no thread, its thread is in several namespaces, or the limit is no number.
+            CheckpointUnreadable: One is damaged, or was written with another serializer.
+        """
+        wanted = state_history.asked(config, limit)
+        found = self.database.read(
+            "thread.history",
+            lambda: state_history.looking(wanted),
+            lambda: state_history.given(wanted),
+            state_history.shown,
+        )
+        return state_history.told(found, wanted, self.serde)
+
+    async def ahistory(self, config: RunnableConfig, *, limit: int | None = None) -> CheckpointHistory:
+        """`history`, awaited."""
+        wanted = state_history.asked(config, limit)
+        found = await self.database.aread(
+            "thread.history",
+            lambda: state_history.looking(wanted),
+            lambda: state_history.given(wanted),
+            state_history.shown,
+        )
+        told: CheckpointHistory = await self._in_thread(state_history.told, found, wanted, self.serde)
+        return told
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What led to the values of DeltaChannels: their nearest snapshots, and all that was written since.
+
+        Args:
+            config: The checkpoint.
+            channels: The names of the channels.
+        """
+        at, ns, name = address(config)
+        wanted = tuple(
+            dict.fromkeys(text_of(channel, "channel", empty=True) for channel in listed(channels, "channel"))
+        )
+        if not wanted:
+            return {}
+        led = self._read(
+            lambda: checkpoint_log.delta_history(at, ns, name, wanted, self._coding.prototypes.take), at, name
+        )
+        if led is None:
+            return {channel: {"writes": []} for channel in wanted}
+        reading = self._coding.reading(self.serde, led.place, led.parts)
+        with readable(at, name, decoding=True):
+            found: dict[str, DeltaChannelHistory] = {}
+            for channel in wanted:
+                writes = [write for group in led.writes[channel] for write in in_order(group, reading)]
+                found[channel] = {"writes": writes}
+                if channel in led.seeds and (seed := reading.value(led.seeds[channel])) is not None:
+                    found[channel]["seed"] = seed  # a channel that held nothing begins empty
+        return found
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """`get_delta_channel_history`, awaited."""
+        found: Mapping[str, DeltaChannelHistory] = await self._in_thread(
+            partial(self.get_delta_channel_history, config=config, channels=channels)
+        )
+        return found
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint.
+
+        Args:
+            config: The thread, and the parent checkpoint.
+            checkpoint: The checkpoint.
+            metadata: What LangGraph says about it; the config's own metadata is added.
+            new_versions: The channels that have changed since the parent.
+
+        Returns:
+            The config that names this checkpoint.
+
+        Raises:
+            InvalidInput: The config names no thread, or a value cannot be serialized. Nothing is stored.
+        """
+        inputs = partial(_put, config, checkpoint, metadata, new_versions)
+        with self._steps.step("put", self._steps.around(config), inputs) as step:
+            return self._putting(config, checkpoint, metadata, new_versions, step)()
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """`put`, awaited."""
+        inputs = partial(_put, config, checkpoint, metadata, new_versions)
+        async with self._steps.step("put", self._steps.around(config), inputs) as step:
+            stored: RunnableConfig = await self._in_thread(
+                self._putting(config, checkpoint, metadata, new_versions, step), write=True
+            )
+        return stored
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store what a task wrote towards the next checkpoint.
+
+        Args:
+            config: The thread, and the checkpoint that the task ran under, which may not be stored yet.
+            writes: Channels and values.
+            task_id: The task.
+            task_path: Its path, which decides the order in which writes are applied.
+
+        Raises:
+            InvalidInput: The config names no thread or checkpoint, or a value cannot be serialized. Nothing is stored.
+        """
+        inputs = partial(_put_writes, writes, task_id)
+        with self._steps.step("put_writes", self._steps.around(config), inputs) as step:
+            self._putting_writes(config, writes, task_id, task_path, step)()
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """`put_writes`, awaited."""
+        inputs = partial(_put_writes, writes, task_id)
+        async with self._steps.step("put_writes", self._steps.around(config), inputs) as step:
+            await self._in_thread(self._putting_writes(config, writes, task_id, task_path, step), write=True)
+
+    def adopt(self, found: CheckpointTuple) -> bool:
+        """Store a checkpoint of another saver as it is, with what was written towards the next one.
+
+        Args:
+            found: The checkpoint, as the other saver gives it.
+
+        Returns:
+            False if it is here already, and nothing was stored.
+
+        Raises:
+            InvalidInput: It cannot be stored. Nothing was.
+        """
+        if not isinstance(found, CheckpointTuple):
+            raise InvalidInput(f"What is adopted is a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
+        adoption = Adoption(self._coding, self.serde, found)
+        known = self._read(adoption.is_known, adoption.at, adoption.name)
+        if not adoption.prepare(known=known):
+            return False
+        now = self.database.now()
+
+        def steps() -> Steps[bool]:
+            new = yield from adoption.steps(now)
+            yield from self._follow("adopt", found.config, checkpoint=adoption.checkpoint, metadata=adoption.metadata)
+            return new
+
+        with readable(adoption.at, adoption.name):
+            return self.database.engine.write(steps)
+
+    def import_checkpoints(
+        self,
+        from_saver: BaseCheckpointSaver[Any],
+        *,
+        thread_ids: Sequence[str] | None = None,
+        progress: Callable[[ImportReport], None] | None = None,
+    ) -> ImportReport:
+        """Copy every thread of another saver: its whole history, and what was written towards next checkpoints.
+
+        What is here already is left alone, so an import that was interrupted is run again and goes on.
+
+        Args:
+            from_saver: Any other saver.
+            thread_ids: Only these threads. Default: all.
+            progress: Is told how far it is, after every checkpoint.
+
+        Raises:
+            InvalidInput: A checkpoint cannot be stored. The others before it were.
+        """
+        return import_checkpoints(self.adopt, from_saver, thread_ids, progress)
+
+    async def aimport_checkpoints(
+        self,
+        from_saver: BaseCheckpointSaver[Any],
+        *,
+        thread_ids: Sequence[str] | None = None,
+        progress: Callable[[ImportReport], None] | None = None,
+    ) -> ImportReport:
+        """`import_checkpoints`, awaited; for savers that can only be awaited too."""
+        adopt = partial(self._in_thread, self.adopt, write=True)
+        return await aimport_checkpoints(adopt, from_saver, thread_ids, progress)
+
+    # -- whole threads -----------------------------------------------------------------------------------------
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread, in every namespace; inside a run with a namespace, only there."""
+        name, (low, high) = id_of(thread_id, "thread"), range_of(resolve(None))
+        with self._steps.step("delete", None, lambda: {"thread_id": name}) as step:
+            deleted = self._change(lambda: memories.delete(low, high, name), "delete_thread", thread_id=thread_id)
+            step.finish(lambda: {"threads": len(deleted)})
+        self._coding.forget(deleted)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """`delete_thread`, awaited."""
+        await self._in_thread(self.delete_thread, thread_id, write=True)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints that some runs made, with what was written towards the next ones.
+
+        Args:
+            run_ids: The ids, as the checkpoints' metadata tell them ("run_id").
+
+        Raises:
+            InvalidInput: They are no list of ids.
+        """
+        runs, (low, high) = [id_of(run, "run") for run in listed(run_ids, "run")], range_of(resolve(None))
+        with self._steps.step("delete", None, lambda: {"run_ids": runs}) as step:
+            removed = self._change(lambda: memories.delete_for_runs(runs, low, high), "delete_for_runs", run_ids=runs)
+            step.finish(lambda: {"checkpoints": removed})
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """`delete_for_runs`, awaited."""
+        await self._in_thread(self.delete_for_runs, run_ids, write=True)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread whole; no content is copied.
+
+        Args:
+            source_thread_id: The thread.
+            target_thread_id: The copy. If there is such a thread, what it has stays.
+        """
+        source = ThreadAt(path_of(resolve(None)), id_of(source_thread_id, "thread"))
+        target, now = id_of(target_thread_id, "thread"), self.database.now()
+
+        def steps() -> Steps[int]:
+            copied = yield from thread_lifecycle.copy(source, target, now=now)
+            yield from memories.copy(source, target)
+            return copied
+
+        told = {"source_thread_id": source.name, "target_thread_id": target}
+        with self._steps.step("copy", None, lambda: told) as step:
+            copied = self._change(steps, "copy_thread", **told)
+            step.finish(lambda: {"checkpoints": copied})
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """`copy_thread`, awaited."""
+        await self._in_thread(self.copy_thread, source_thread_id, target_thread_id, write=True)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove old checkpoints, a batch at a time, and give their space back.
+
+        Args:
+            thread_ids: The threads.
+            strategy: "keep_latest" keeps the newest checkpoint of each line; threads of DeltaChannels stay whole, since
+                their checkpoints need their ancestors. "delete" keeps nothing.
+
+        Raises:
+            InvalidInput: There is no such strategy, or the threads are no ids.
+        """
+        with self._steps.step("prune", None, lambda: {"thread_ids": thread_ids, "strategy": strategy}) as step:
+            removed: Removed = []
+            for job in self._pruning(thread_ids, strategy, removed):
+                while job():
+                    continue
+            step.finish(lambda: _pruned(strategy, removed))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """`prune`, awaited. Other writers get in between the batches."""
+        async with self._steps.step("prune", None, lambda: {"thread_ids": thread_ids, "strategy": strategy}) as step:
+            removed: Removed = []
+            for job in await self._in_thread(self._pruning, thread_ids, strategy, removed):
+                while await self._in_thread(job, write=True):
+                    continue
+            step.finish(lambda: _pruned(strategy, removed))
+
+    def get_next_version(self, current: str | float | None, channel: None) -> str:
+        """A version that follows another, as any saver made it, and that no fork will ever give again."""
+        del channel
+        return next_version(current)
+
+    def _pruning(self, thread_ids: Sequence[str], strategy: str, removed: Removed) -> Sequence[Callable[[], bool]]:
+        """What a pruning does, in functions that say whether they must be called again."""
+        if strategy not in ("keep_latest", "delete"):
+            raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
+        low, high = range_of(resolve(None))
+        jobs: Jobs = []
+        for name in [id_of(thread_id, "thread") for thread_id in listed(thread_ids, "thread")]:
+            if strategy == "delete":
+                jobs.append(partial(self._prune, partial(memories.delete, low, high, name), name, strategy, removed))
+                continue
+            found = self.database.engine.read(partial(thread_lifecycle.named, low, high, name))
+            prune = partial(memories.prune, keep=1, now=self.database.now())
+            jobs += [partial(self._prune, partial(prune, at), name, strategy, removed) for at in found]
+        return jobs
+
+    def _prune(self, make: Operation[Any], name: str, strategy: str, removed: Removed) -> bool:
+        done = self._change(make, "prune", thread_id=name, strategy=strategy)
+        removed.append(done if strategy == "keep_latest" else len(done))
+        if strategy == "keep_latest":
+            return bool(done >= thread_lifecycle.BATCH)
+        self._coding.forget(done)
+        return False
+
+    # -- plumbing ----------------------------------------------------------------------------------------------
+
+    def _putting(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+        step: CheckpointStep,
+    ) -> Callable[[], RunnableConfig]:
+        """Write out a checkpoint now, as it is; what is given back stores it.
+
+        LangGraph goes on while a checkpoint is being stored, and the next node may change what is in it.
+        """
+        at, ns, parent = address(config)
+        check_checkpoint(checkpoint, metadata, new_versions)
+        try:
+            told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
+        except (AttributeError, TypeError) as error:
+            raise InvalidInput(
+                "The metadata of a checkpoint and of its config are dictionaries whose keys are texts, not "
+                f"{safe_repr(metadata)} and {safe_repr(config.get('metadata'))}."
+            ) from error
+        given = checkpoint["channel_values"]
+        values = {text_of(name, "channel"): given[name] for name in new_versions if name in given}
+        stored = self._coding.folded(self.serde, at, dict(checkpoint), told, parent, values)
+        with storable(at, "checkpoint"):
+            rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
+        plan = self._coding.plan(self.serde, at, rows, list(values.items()), listing=True)
+        now = self.database.now()
+
+        remember: list[Callable[[], None]] = []
+        retains = self.retention is not None and not self.retention.off
+
+        def seal(thread: Thread) -> Steps[None]:
+            remember[:] = [(yield from self._rewinding.seal(config, at, thread, checkpoint, told, self.serde))]
+
+        def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
+            done = yield from checkpoint_log.put(at, ns, stored, plan, retention=self.retention, now=now, then=seal)
+            if retains:
+                yield from self._rewinding.sweep(done[0], ns, told)
+            yield from self._follow("put", config, checkpoint=checkpoint, metadata=told)
+            return done
+
+        def store() -> RunnableConfig:
+            thread, written = self._write(steps, at)
+            step.finish(lambda: {"checkpoint_id": stored.name, "bytes": len(stored.head) + written()})
+            remember[0]()
+            return config_of(config["configurable"]["thread_id"], thread.path, ns, stored.name)
+
+        return store
+
+    def _putting_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+        step: CheckpointStep,
+    ) -> Callable[[], None]:
+        """The same for what a task wrote."""
+        at, ns, name = address(config)
+        if name is None:
+            raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
+        writes = pairs(writes)
+        rows: Rows = [
+            {
+                "task": text_of(task_id, "task"),
+                "path": text_of(task_path, "task's path", empty=True),
+                "channel": text_of(channel, "channel", empty=True),
+                "place": WRITES_IDX_MAP.get(channel, place),
+            }
+            for place, (channel, _) in enumerate(writes)
+        ]
+        plan = self._coding.plan(self.serde, at, rows, writes, listing=False)
+        now = self.database.now()
+
+        run_id = get_checkpoint_metadata(config, {}).get("run_id")
+
+        def finish(thread: Thread) -> Steps[None]:
+            yield from self._rewinding.finish(config, at, thread, writes, task_id)
+
+        def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
+            done = yield from checkpoint_log.put_writes(
+                at, ns, name, plan, now=now, run_id=None if run_id is None else str(run_id), before=finish
+            )
+            yield from self._follow("put_writes", config, writes=writes, task_id=task_id, task_path=task_path)
+            return done
+
+        def store() -> None:
+            _, written = self._write(steps, at)
+            step.finish(lambda: {"writes": len(writes), "bytes": written()})
+
+        return store
+
+    def _read(self, make: Operation[T], at: ThreadAt, name: str | None) -> T:
+        with readable(at, name):
+            return self.database.engine.read(make)
+
+    def _write(
+        self, make: Operation[tuple[Thread, checkpoint_log.Planned, Shelved]], at: ThreadAt
+    ) -> tuple[Thread, Callable[[], int]]:
+        """Store what was planned. The thread, and what tells how many bytes of values were new to it."""
+        with readable(at, None):
+            thread, used, shelved = self.database.engine.write(make)
+        self._coding.stored(at, thread, used, shelved)
+        if self.retention is not None and not self.retention.off:
+            self.database.engine.release()
+        return thread, lambda: sum(len(part.body) for part in used.draft.parts) + sum(map(len, shelved.recipes))
+
+    def _change(self, make: Operation[T], method: str, **arguments: Any) -> T:
+        def steps() -> Steps[T]:
+            value = yield from make()
+            yield from self._follow(method, None, **arguments)
+            return value
+
+        value = self.database.engine.write(steps)
+        self.database.engine.release()
+        return value
+
+    def _follow(self, method: str, config: RunnableConfig | None, **arguments: Any) -> Steps[None]:
+        for follower in self._followers:
+            yield from follower(Call(method, config or running_config(), arguments))
+
+    async def _in_thread(self, function: Any, *arguments: Any, write: bool = False) -> Any:
+        return await self.database.engine.in_thread(function, *arguments, write=write)
+
+    def _listing(
+        self,
+        config: RunnableConfig | None,
+        wanted: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> Listing:
+        def follow(checkpoint_ids: Sequence[str]) -> Steps[None]:
+            return self._follow("list", config, checkpoint_ids=checkpoint_ids)
+
+        step = partial(self._steps.step, "list", self._steps.around(config))
+        return Listing(
+            self.database,
+            self._coding,
+            self.serde,
+            follow,
+            step,
+            config=config,
+            wanted=wanted,
+            before=before,
+            limit=limit,
+        )
+
+
+def _put(
+    config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
+) -> dict[str, Any]:
+    """What a trace shows of a checkpoint that is to be stored."""
+    return {
+        "checkpoint_id": checkpoint["id"],
+        "parent_id": (config.get("configurable") or {}).get("checkpoint_id"),
+        "step": metadata.get("step"),
+        "source": metadata.get("source"),
+        "channels": len(checkpoint["channel_versions"]),
+        "changed": len(new_versions),
+    }
+
+
+def _put_writes(writes: Sequence[tuple[str, Any]], task_id: str) -> dict[str, Any]:
+    return {"task_id": task_id, "writes": len(writes)}
+
+
+def _pruned(strategy: str, removed: Removed) -> dict[str, int]:
+    return {"checkpoints" if strategy == "keep_latest" else "threads": sum(removed)}
+
+
+__all__ = ["AgentMemorySaver", "Call", "Follower", "ImportReport"]

@@ -1,0 +1,56 @@
+"""The command line `agentmem`: starts the commands (`commands/app.py`) and turns errors into exit codes.
+
+0    all is well
+1    a check found problems, or an import what could not be read
+2    a command that cannot be understood, or that names what is not there or not installed
+3    the database cannot be opened or read, or could not do its work
+130  Ctrl-C
+
+An error is one line of standard error.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from langchain_agentmem.errors import AgentMemoryError, MissingExtra, StorageError
+
+TOLD_TO_PROGRAMMERS = ("langchain_agentmem.checkpoints.state_classes", "langgraph.checkpoint.serde.jsonplus")
+"""Who logs which classes are not imported: what is shown here needs none."""
+REFUSED, UNREADABLE, INTERRUPTED = 2, 3, 130
+
+
+def main() -> None:
+    """Run the command that `sys.argv` names, and leave with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # what was said may have characters that the console lacks
+    for name in TOLD_TO_PROGRAMMERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        _app()()
+    except AgentMemoryError as error:
+        _leave(" ".join(str(error).split()), UNREADABLE if isinstance(error, StorageError) else REFUSED)
+    except KeyboardInterrupt:  # while the commands were being loaded; later the framework sees to it
+        _leave("Interrupted.", INTERRUPTED)
+
+
+def _app() -> Callable[[], None]:
+    try:
+        import rich  # noqa: F401, PLC0415
+        import typer  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise MissingExtra("The command line", "cli") from error
+    from langchain_agentmem.cli.app import app  # noqa: PLC0415
+
+    return app
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    # A name may have characters that a terminal would obey.
+    print("".join(each if each.isprintable() else repr(each)[1:-1] for each in message), file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,367 @@
+"""`agentmem audit`: how the audit trail fares and what it tells, its entries and todos, its chain, and its files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import typer
+
+from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.cli.console import (
+    DATABASE_VARIABLE,
+    LIMIT,
+    AsJson,
+    Most,
+    count,
+    existing,
+    named,
+    namespace_named,
+    print_json,
+)
+from langchain_agentmem.cli.screen import Screen, shortened
+from langchain_agentmem.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from langchain_agentmem.audit.audit_entry import AuditEntry
+    from langchain_agentmem.audit.audit_trail import AuditTrail
+
+audit = typer.Typer(name="audit", help="Every prompt and reply.", rich_markup_mode=None)
+
+Database = Annotated[
+    str | None, typer.Option("--database", metavar="PATH", help="The database: a path or a postgresql:// URL.")
+]
+FirstDatabase = Annotated[
+    str | None,
+    typer.Option(
+        "--database", metavar="PATH", envvar=DATABASE_VARIABLE, help="The database: a path or a postgresql:// URL."
+    ),
+]
+Namespace = Annotated[str | None, typer.Option("--namespace", metavar="A/B", help="The namespace. Default: the root.")]
+Conversation = Annotated[str | None, typer.Option(metavar="ID", help="Only this conversation. Default: all.")]
+File = Annotated[str, typer.Argument(help="The file, such as agent_memory.json.")]
+
+_LAST = 10
+
+
+class _Given(NamedTuple):
+    """What was given before the name of a subcommand."""
+
+    database: str | None
+    namespace: str | None
+
+
+@audit.callback(invoke_without_command=True)
+def report(
+    *,
+    context: typer.Context,
+    database: FirstDatabase = None,
+    namespace: Namespace = None,
+    last: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Print the last N entries in place of the report.")
+    ] = None,
+    conversation: Conversation = None,
+    include_junk: Annotated[
+        bool, typer.Option("--include-junk", help="Print hidden entries too, and why they are hidden.")
+    ] = False,
+    timezone: Annotated[
+        str, typer.Option(metavar="NAME", help="The time zone of hours and weekdays, such as Europe/Berlin.")
+    ] = "UTC",
+    as_json: AsJson = False,
+) -> None:
+    """Report how the audit trail fares and what it tells, there and below; or print its last entries."""
+    context.obj = _Given(database, namespace)
+    if context.invoked_subcommand is not None:
+        return
+    if last is None and (conversation is not None or include_junk):
+        last = _LAST
+    if last is None:
+        _report(_Given(database, namespace), timezone, as_json=as_json)
+        return
+    with _trail(context, database, namespace) as trail:
+        entries = trail.last(last, conversation, include_junk=include_junk)
+    _print(entries, as_json=as_json)
+
+
+@audit.command()
+def todos(
+    *,
+    context: typer.Context,
+    database: Database = None,
+    namespace: Namespace = None,
+    done: Annotated[
+        bool, typer.Option("--done", help="List those that are done. Default: those that are open.")
+    ] = False,
+    complete: Annotated[list[str] | None, typer.Option(metavar="ID", help="This one is done; may be repeated.")] = None,
+    reopen: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="This one is to be done after all; may be repeated.")
+    ] = None,
+    limit: Most = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what is to be done, or say what is."""
+    with _trail(context, database, namespace) as trail:
+        for each in complete or ():
+            trail.complete(each)
+        for each in reopen or ():
+            trail.reopen(each)
+        found = trail.todos("done" if done else "open")
+    if as_json:
+        print_json(_plain(found[:limit]))
+        return
+    screen, most = Screen(), limit or LIMIT
+    for todo in found[:most]:
+        screen.line(f"{todo.id}  {todo.created_at:%Y-%m-%d}", "bold")
+        screen.line(f"   {shortened(todo.prompt)}")
+    screen.more(min(most, len(found)), len(found))
+    if not found:
+        screen.line(f"Nothing is {'done' if done else 'to be done'}.")
+
+
+@audit.command()
+def search(
+    *,
+    context: typer.Context,
+    query: Annotated[str, typer.Argument(help="Any text.")],
+    database: Database = None,
+    namespace: Namespace = None,
+    conversation: Conversation = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="Most results.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Find entries, archived ones included, hidden ones not."""
+    with _trail(context, database, namespace) as trail:
+        found = trail.search(query, limit, conversation)
+    entries = [each.value for each in found]
+    if as_json:
+        print_json([_plain(entry) | {"score": each.score} for entry, each in zip(entries, found, strict=True)])
+        return
+    _print(entries, as_json=False)
+
+
+@audit.command()
+def verify(
+    *,
+    context: typer.Context,
+    database: Database = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="SEQ:LINK", help="A head that was kept elsewhere: nothing up to it may differ."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Walk along the chain of the whole database, and print its head. The exit code is 1 where something is wrong."""
+    with _trail(context, database, None) as trail:
+        found = trail.verify(since)
+    if as_json:
+        print_json(
+            {
+                "ok": found.ok,
+                "entries": found.entries,
+                "erased": found.erased,
+                "problems": list(found.problems),
+                "head": str(found.head),
+            }
+        )
+    else:
+        screen = Screen()
+        for problem in found.problems:
+            screen.line(problem, "red")
+        state = "All is well" if found.ok else count(len(found.problems), "problem")
+        screen.line(f"{state}: checked {_entries(found.entries)}, of which {found.erased:,} are erased.")
+        screen.line(f"Head: {found.head}")
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+@audit.command()
+def archive(
+    *,
+    context: typer.Context,
+    database: Database = None,
+    namespace: Namespace = None,
+    before: Annotated[
+        datetime | None, typer.Option(metavar="DATE", help="Entries before this time, in UTC. Default: 30 days ago.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compress old entries where they are. They are read and found as before."""
+    with _trail(context, database, namespace) as trail:
+        done = trail.archive(before)
+    _print_done("archived", done, f"{_entries(done)} archived.", as_json=as_json)
+
+
+@audit.command("filter-junk")
+def filter_junk(
+    *, context: typer.Context, database: Database = None, namespace: Namespace = None, as_json: AsJson = False
+) -> None:
+    """Judge every entry anew by the rules for junk. Nothing is deleted."""
+    with _trail(context, database, namespace) as trail:
+        done = trail.filter_junk()
+    _print_done("changed", done, f"{_entries(done)} judged otherwise than before.", as_json=as_json)
+
+
+@audit.command("import")
+def import_document(
+    *,
+    context: typer.Context,
+    file: File,
+    database: Database = None,
+    namespace: Namespace = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add what an agent_memory.json holds, however damaged. The exit code is 1 where something could not be read.
+
+    The database is made if it is not there.
+    """
+    with _trail(context, database, namespace, make=True) as trail:
+        done = trail.import_document(file)
+    if as_json:
+        print_json(_plain(done))
+    else:
+        screen = Screen()
+        for each in (*done.lost, *done.notes):
+            screen.line(each, "yellow")
+        if done.kept is not None:
+            screen.line(f"The damaged file is kept as {done.kept}.")
+        screen.line(f"{_entries(done.added)} added; {done.known:,} were there already.")
+    if done.lost:
+        raise typer.Exit(1)
+
+
+@audit.command("export")
+def export_document(
+    *,
+    context: typer.Context,
+    file: File,
+    database: Database = None,
+    namespace: Namespace = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write all entries, hidden ones included, as an agent_memory.json. A file that is there is replaced."""
+    with _trail(context, database, namespace) as trail:
+        done = trail.export_document(file)
+    _print_done("written", done, f"{_entries(done)} written.", as_json=as_json)
+
+
+@audit.command()
+def digest(
+    *,
+    context: typer.Context,
+    conversation: Annotated[str, typer.Argument(help="The conversation.")],
+    database: Database = None,
+    namespace: Namespace = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="PROVIDER:NAME", help="A model that writes it. Default: it is made without.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a digest of a conversation. It is made, and kept, where there is none that is up to date."""
+    with _trail(context, database, namespace) as trail:
+        made = trail.digest(conversation, model=model)
+    if made is None:
+        raise InvalidInput(f"Nothing was said in a conversation {safe_repr(conversation)}.")
+    if as_json:
+        print_json(_plain(made))
+        return
+    screen = Screen()
+    for line in made.reply.splitlines():
+        screen.line(line)
+
+
+def _report(given: _Given, timezone: str, *, as_json: bool) -> None:
+    try:
+        zone = UTC if timezone == "UTC" else ZoneInfo(timezone)
+    except (KeyError, OSError, ValueError) as error:  # by what is wrong with the name
+        raise InvalidInput(f"There is no time zone {safe_repr(timezone)}.") from error
+    with _opened(given) as (memory, namespace):
+        from langchain_agentmem.audit.audit_trail import AuditTrail  # noqa: PLC0415 - it loads LangChain
+
+        trail = AuditTrail(memory, namespace)
+        health = trail.report()
+        insights = trail.insights(timezone=zone)
+    if as_json:
+        success = {**_plain(insights.success), "rate": insights.success.rate}
+        print_json(
+            {
+                "health": {**_plain(health), "size": health.size},
+                "insights": {**_plain(insights), "success": success},
+            }
+        )
+        return
+    screen = Screen()
+    for line in (*health.lines(), *insights.lines()):
+        screen.line(line)
+
+
+@contextmanager
+def _opened(given: _Given, *, make: bool = False) -> Iterator[tuple[AgentMemory, tuple[str, ...]]]:
+    if given.database is None:
+        raise InvalidInput(f"Which database? Name it with --database PATH, or in {DATABASE_VARIABLE}.")
+    with AgentMemory(given.database) if make else existing(given.database) as memory:
+        yield memory, namespace_named(given.namespace or "")
+
+
+@contextmanager
+def _trail(
+    context: typer.Context, database: str | None, namespace: str | None, *, make: bool = False
+) -> Iterator[AuditTrail]:
+    """The audit trail that is meant: options may stand before or behind the name of a subcommand."""
+    from langchain_agentmem.audit.audit_trail import AuditTrail  # noqa: PLC0415 - it loads LangChain
+
+    before: _Given = context.obj
+    given = _Given(database or before.database, before.namespace if namespace is None else namespace)
+    with _opened(given, make=make) as (memory, where):
+        yield AuditTrail(memory, where)
+
+
+def _print(entries: list[AuditEntry], *, as_json: bool) -> None:
+    if as_json:
+        print_json(_plain(entries))
+        return
+    screen = Screen()
+    for each in entries:
+        where = named(each.namespace, each.conversation_id or "-")
+        screen.line(f"{each.created_at:%Y-%m-%d %H:%M}  {where}  {each.kind}  {each.id}", "bold")
+        screen.line(f"   > {shortened(each.prompt)}")
+        screen.line(f"   < {shortened(each.reply)}")
+        if each.error is not None:
+            screen.line(f"   failed: {shortened(each.error)}", "red")
+        if each.junk:
+            screen.line(f"   hidden: {', '.join(each.junk)}", "dim")
+    if not entries:
+        screen.line("There are no entries.")
+
+
+def _print_done(what: str, number: int, line: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({what: number})
+    else:
+        Screen().line(line)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it. Of a model call it has prompt and reply, and not all its messages."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value) if field.name != "messages"]
+        value = {name: getattr(value, name) for name in names}
+    elif hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+_entries = partial(count, one="entry", many="entries")

@@ -1,0 +1,185 @@
+"""`agentmem experiences`: look at a folder of experiences, try it, see how they fare, and have one proposed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.cli.console import AsJson, Existing, count, existing, namespace_named, print_json
+from langchain_agentmem.cli.screen import Screen, shortened
+
+if TYPE_CHECKING:
+    from langchain_agentmem.experiences.experience_library import ExperienceLibrary, Usage
+    from langchain_agentmem.experiences.model_choice import Selection
+
+experiences = typer.Typer(
+    name="experiences",
+    help="Handcrafted experiences: what to do, and when.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Folder = Annotated[str, typer.Argument(help="The folder, with files handcrafted_exp_*.yaml.")]
+Subfolders = Annotated[bool, typer.Option("--subfolders", help="Files in folders below it count too.")]
+Namespace = Annotated[str, typer.Option(metavar="A/B", help="The namespace. Default: the root.")]
+
+
+@experiences.command()
+def check(*, folder: Folder, subfolders: Subfolders = False, as_json: AsJson = False) -> None:
+    """List what counts, and what is wrong with files. The exit code is 1 where a file does not count."""
+    with AgentMemory(":memory:") as memory:
+        found = memory.experiences(folder, subfolders=subfolders).validate()
+    if as_json:
+        print_json(
+            {
+                "ok": found.ok,
+                "experiences": [each.to_dict() for each in found.experiences],
+                "problems": [each._asdict() for each in found.problems],
+            }
+        )
+    else:
+        screen = Screen()
+        for each in found.experiences:
+            screen.line(f"{each.exp_id}  ({', '.join(each.who) or 'everybody'})", "bold")
+            screen.line(f"   {shortened(each.when)}")
+        for problem in found.problems:
+            screen.line(str(problem), "yellow" if problem.is_loaded else "red")
+        refused = sum(not problem.is_loaded for problem in found.problems)
+        screen.line(f"{count(len(found.experiences), 'experience')}; {count(refused, 'file')} left out.")
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+@experiences.command()
+def select(
+    *,
+    folder: Folder,
+    query: Annotated[str, typer.Argument(help="What a user may ask.")],
+    role: Annotated[str | None, typer.Option(metavar="NAME", help="Who asks. Default: nobody in particular.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Choose so many at most. Default: all that apply.")
+    ] = None,
+    subfolders: Subfolders = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show which experiences apply to a query by their words, and why. Nothing is counted, and no model is asked."""
+    from langchain_agentmem.experiences.lexical_choice import judged  # noqa: PLC0415
+    from langchain_agentmem.experiences.model_choice import by_words  # noqa: PLC0415 - it loads LangChain
+
+    with AgentMemory(":memory:") as memory:
+        library = memory.experiences(folder, subfolders=subfolders)
+        selection = library.selector(role=role, max_selected=limit).select(query)
+        conditions = {each.exp_id: each.when for each in library.load() if each.exp_id in selection.candidates}
+    found = judged(selection.query, "", [*conditions.values()])
+    scored = _scored(selection, dict(zip(conditions, map(by_words, found), strict=True)))
+    if as_json:
+        print_json(scored)
+        return
+    screen = Screen()
+    for each in scored:
+        if each["score"] > 0 or each["chosen"]:
+            mark = "*" if each["chosen"] else " "
+            screen.line(f"{mark} {each['score']:.2f}  {each['exp_id']}", "bold" if each["chosen"] else "dim")
+            if each["reason"]:
+                screen.line(f"   why: {each['reason']}", "dim")
+    chosen, considered = len(selection.experiences), len(selection.candidates)
+    screen.line(f"{chosen} of {count(considered, 'experience')} would be given (*).")
+
+
+@experiences.command()
+def report(
+    *,
+    folder: Folder,
+    database: Existing,
+    namespace: Namespace = "",
+    subfolders: Subfolders = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show how often each experience was chosen, and whether it helped."""
+    with existing(database) as memory:
+        usages = _library(memory, folder, namespace, subfolders=subfolders).report()
+    if as_json:
+        print_json([_as_dict(each) for each in usages])
+        return
+    screen = Screen()
+    for each in usages:
+        tally = each.tally
+        gone = "" if each.is_there else "  (no longer in the folder)"
+        screen.line(f"{each.exp_id}: {each.verdict}{gone}", "bold")
+        screen.line(
+            f"   considered {tally.considered:,}, chosen {tally.chosen:,}, "
+            f"helped {tally.helped:,}, did not help {tally.not_helped:,}"
+        )
+        for note in each.notes:
+            if note.note.strip():
+                screen.line(
+                    f"   {'+' if note.helped else '-'} {note.created_at:%Y-%m-%d}  {shortened(note.note)}", "dim"
+                )
+    if not usages:
+        screen.line("There are no experiences.")
+
+
+@experiences.command()
+def propose(
+    *,
+    folder: Folder,
+    database: Existing,
+    conversation: Annotated[str, typer.Option(metavar="ID", help="The conversation to learn from.")],
+    namespace: Namespace = "",
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="PROVIDER:NAME", help="A model that writes it. Default: none; it lists what was said."),
+    ] = None,
+    subfolders: Subfolders = False,
+    as_json: AsJson = False,
+) -> None:
+    """Have a proposal written of what a conversation teaches.
+
+    It is a file for a person to review, and is not in use. Its path is printed.
+    """
+    with existing(database) as memory:
+        library = _library(memory, folder, namespace, subfolders=subfolders)
+        source = memory.conversation(conversation, namespace=namespace_named(namespace))
+        path = library.propose(source, model=model)
+    if as_json:
+        print_json({"path": str(path)})
+    else:
+        typer.echo(str(path))
+
+
+def _library(memory: AgentMemory, folder: str, namespace: str, *, subfolders: bool) -> ExperienceLibrary:
+    return memory.experiences(folder, namespace_named(namespace), subfolders=subfolders)
+
+
+def _scored(selection: Selection, reasons: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The candidates, the chosen ones first, then by their scores."""
+    chosen = selection.ids
+    others = [exp_id for exp_id in selection.candidates if exp_id not in chosen]
+    order = [*chosen, *sorted(others, key=lambda exp_id: -selection.scores.get(exp_id, 0.0))]
+    return [
+        {
+            "exp_id": exp_id,
+            "chosen": exp_id in chosen,
+            "score": round(selection.scores.get(exp_id, 0.0), 3),
+            "reason": reasons.get(exp_id, ""),
+        }
+        for exp_id in order
+    ]
+
+
+def _as_dict(usage: Usage) -> dict[str, Any]:
+    last = usage.tally.last_chosen_at
+    return {
+        "exp_id": usage.exp_id,
+        "verdict": usage.verdict,
+        "is_there": usage.is_there,
+        **usage.tally._asdict(),
+        "last_chosen_at": None if last is None else last.isoformat(),
+        "notes": [
+            {"helped": each.helped, "note": each.note, "created_at": each.created_at.isoformat()}
+            for each in usage.notes
+        ],
+    }

@@ -1,0 +1,331 @@
+"""`CompactionMiddleware`: an agent's model is shown a context that fits, and what is refused is made smaller.
+
+    agent = create_agent(model, tools, middleware=[CompactionMiddleware(memory)], checkpointer=memory.checkpointer)
+
+The agent's state keeps every message as it was said. Each time its model is called, the compacted view of the history
+goes in their place. Where the model says that it was given too much all the same, the view is made smaller and the call
+is repeated, twice at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+import logging
+import math
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from langchain_core.runnables.config import ensure_config
+
+from langchain_agentmem.base import forks
+from langchain_agentmem.base.namespaces import id_of, path_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+from langchain_agentmem.compaction.graph_compactor import Compactor, View
+from langchain_agentmem.compaction.model_names import name_of, provider_of
+from langchain_agentmem.compaction.overflow_recovery import recovering_state
+from langchain_agentmem.compaction.places import conversation_of
+from langchain_agentmem.compaction.situation import Size, limit_of, target_of, window_of
+from langchain_agentmem.conversations.message_log import Address
+from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
+from langchain_agentmem.language_models.overflow import is_payload, is_too_large
+from langchain_agentmem.storage.database import Database, database_of
+
+try:
+    from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
+    from langchain.agents.structured_output import AutoStrategy, ToolStrategy
+except ImportError as error:
+    raise MissingExtra("CompactionMiddleware", "agents") from error
+
+logger = logging.getLogger(__name__)
+
+RETRIES = 2
+"""How often a call that was refused as too large is repeated."""
+_REMEMBERED = 256
+
+
+class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Keeps the context of an agent in its budget, and answers a model that says it was given too much.
+
+    The history is recorded in the conversation of the thread, message by message, each once; `memory.search` finds what
+    left the context, and the agent is given tools that bring it back. What was compacted is kept in the database, so
+    that a restart, another process and another branch of the thread go on from there. Without a thread in the config
+    nothing is recorded, and this object alone remembers what it compacted. A subagent runs on the thread of its caller,
+    and is recorded in the same conversation unless its own is named.
+
+    What is sent beside the messages is counted too: the system message, the tools, and the schema of a structured
+    answer. One object serves any number of agents, threads and tasks, awaited or not.
+
+    Among other middleware, let it stand before whatever adds messages for one call only, which would else be recorded,
+    and after whatever answers errors, such as `ModelRetryMiddleware`, which would else answer a refusal first.
+
+    It is also a `ContextEdit` for LangChain's `ContextEditingMiddleware(edits=[…])`. An edit sees messages alone: there
+    is nothing beside them to count, no refusal to answer, and no model but the one that is given here. Without a model,
+    it makes summaries of what was said, and in an awaited agent everything waits while it works.
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database.
+        model: What summarizes: a LangChain model, a function from messages to text, or a name such as
+            "openai:gpt-5-mini". Default None: the model that the agent is about to call.
+        config: The budget and what is done to keep it. Default: document 003's.
+        conversation_id: Where to record. Default: the id of the thread.
+        namespace: Whose it is. Default: that of the run.
+        window: The tokens that the agent's model takes. Default: what the profile of that model tells, else that of
+            `model`.
+        agent_name: Whose context it is, for events. Default: nobody's.
+        background: Whether summaries are made ahead of need, so that no turn waits for them. Default False.
+        tools: Whether the agent is given the tools `recall_dropped` and `expand`. Default True; False for an agent that
+            has `memory.tools()` already.
+
+    Raises:
+        InvalidInput: An argument is wrong, or the configuration needs a window that `model` does not tell. Without a
+            `model`, that is known only when the agent's own is called.
+        StorageError: The database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        memory: Any,
+        model: Any = None,
+        config: ManagedMemoryConfig | None = None,
+        *,
+        conversation_id: str | None = None,
+        namespace: Sequence[str] | None = None,
+        window: int | None = None,
+        agent_name: str = "",
+        background: bool = False,
+        tools: bool = True,
+    ) -> None:
+        super().__init__()
+        if config is not None and not isinstance(config, ManagedMemoryConfig):
+            raise InvalidInput(f"config must be a ManagedMemoryConfig, not {type(config).__name__}.")
+        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
+            raise InvalidInput(f"window must be a whole number of 1 or more, not {safe_repr(window)}.")
+        if conversation_id is not None:
+            id_of(conversation_id, "conversation")
+        if namespace is not None:
+            path_of(namespace)
+        self._database = database_of(memory)
+        self._model = usable_model(model)
+        self._config = config or ManagedMemoryConfig()
+        self._conversation_id = conversation_id
+        self._namespace = namespace
+        self._window = window
+        self._agent_name = agent_name
+        self._background = background
+        self._lock = forks.lock()
+        self._shared: Compactor | None = None
+        self._refused: OrderedDict[Any, Size] = OrderedDict()
+        self._format: tuple[Any, list[dict[str, Any]]] = (None, [])
+        if self._model is not None:
+            limit_of(self._config, self._window_of(None))
+        if tools:
+            # Whoever wants no tools need not load what they need.
+            from langchain_agentmem.compaction.dropped_message_tools import dropped_tools  # noqa: PLC0415
+
+            self.tools = dropped_tools(memory, conversation_id=conversation_id, namespace=namespace)
+        else:
+            self.tools = []
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Call the model with the compacted view of the history.
+
+        Args:
+            request: What the agent is about to ask.
+            handler: Asks it.
+
+        Raises:
+            Exception: What the model raised: at once where it does not say that it was given too much, and the first
+                such error where the context cannot be made smaller, or was refused to the end.
+        """
+        if not request.messages:
+            return handler(request)
+        call = self._call(request)
+        shown = perform(call.view(), self._database)
+        while True:
+            try:
+                return handler(request.override(messages=shown))
+            except Exception as error:
+                if not is_too_large(error):
+                    raise
+                refusal = error
+            shown = perform(call.smaller(refusal), self._database)
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        """`wrap_model_call`, awaited."""
+        if not request.messages:
+            return await handler(request)
+        call = self._call(request)
+        shown = await aperform(call.view(), self._database)
+        while True:
+            try:
+                return await handler(request.override(messages=shown))
+            except Exception as error:
+                if not is_too_large(error):
+                    raise
+                refusal = error
+            shown = await aperform(call.smaller(refusal), self._database)
+
+    def apply(self, messages: list[Any], *, count_tokens: Callable[..., int]) -> None:
+        """Put the compacted view in the place of messages, as LangChain's `ContextEdit` does.
+
+        Args:
+            messages: The history; the list is changed, and none of the messages is.
+            count_tokens: Not used: what counts is the counter of the configuration.
+        """
+        del count_tokens
+        if messages:
+            at = self._at()
+            view = _waited(self._compactor(None, at).viewing(messages, at), self._database)
+            messages[:] = view.messages
+
+    def lower(self, compactor: Compactor, model: Any, at: Address | None, tokens: int) -> None:
+        """Note that a model refused so many tokens of a thread.
+
+        Another thread is another matter: what it holds may be counted better, and nobody's mistake is to make every
+        context small.
+        """
+        compactor.lower(tokens)
+        if at is None:
+            return
+        key = (name_of(model), at)
+        with self._lock:
+            self._refused[key] = compactor.limit
+            self._refused.move_to_end(key)
+            while len(self._refused) > _REMEMBERED:
+                self._refused.popitem(last=False)
+
+    def _call(self, request: ModelRequest[Any]) -> _Call:
+        at = self._at()
+        return _Call(self, request, self._compactor(request.model, at), at)
+
+    def _at(self) -> Address | None:
+        return conversation_of(ensure_config(), self._conversation_id, self._namespace)
+
+    def _compactor(self, model: Any, at: Address | None) -> Compactor:
+        """A compactor for a model: what is remembered is shared by all, a budget is each one's own."""
+        window = self._window_of(model)
+        with self._lock:
+            if self._shared is None:
+                self._shared = Compactor(
+                    self._database,
+                    self._config,
+                    self._model,
+                    window=window,
+                    agent_name=self._agent_name,
+                    background=self._background,
+                )
+            refused = self._refused.get((name_of(model), at))
+        compactor = copy.copy(self._shared)
+        compactor.model = model if self._model is None else self._model
+        compactor.limit = refused or limit_of(self._config, window)
+        compactor.target = target_of(self._config, compactor.limit)
+        return compactor
+
+    def _window_of(self, model: Any) -> int | None:
+        return self._window or window_of(model) or window_of(self._model)
+
+    def overhead(self, request: ModelRequest[Any], compactor: Compactor) -> int:
+        """What is sent beside the messages, in tokens, uncalibrated."""
+        wanted, known = request.response_format, self._format  # whoever else is here may put another in its place
+        if wanted is not known[0]:
+            known = self._format = (wanted, _schemas(wanted))
+        tools = [*request.tools, *known[1]]
+        counter = compactor.counter
+        return math.ceil(counter.count((), tools=tools, system=request.system_message) / counter.factor())
+
+    @property
+    def agent_name(self) -> str:
+        """Whose context it is, for events."""
+        return self._agent_name
+
+
+class _Call:
+    """One call of the agent's model: what it is shown, and what instead, each time it refuses."""
+
+    def __init__(
+        self, middleware: CompactionMiddleware, request: ModelRequest[Any], compactor: Compactor, at: Address | None
+    ) -> None:
+        self._middleware = middleware
+        self._model = request.model
+        self._messages = request.messages
+        self._compactor = compactor
+        self._at = at
+        self._overhead = middleware.overhead(request, compactor)
+        self._refusal: Exception | None = None
+        self._tries = 0
+        self._tokens = 0
+
+    def view(self) -> Work[list[Any]]:
+        """What is shown first."""
+        view = yield from self._compactor.viewing(self._messages, self._at, overhead=self._overhead)
+        return self._shown(view)
+
+    def smaller(self, refusal: Exception) -> Work[list[Any]]:
+        """What is shown instead.
+
+        Args:
+            refusal: What the model says of what it was shown.
+
+        Raises:
+            Exception: The first refusal, where there is nothing to be shown that is smaller, or no try left.
+        """
+        self._refusal = self._refusal or refusal
+        if self._tries < RETRIES and not is_payload(refusal):
+            self._middleware.lower(self._compactor, self._model, self._at, self._tokens)
+        while self._tries < RETRIES:
+            self._tries += 1
+            try:
+                view = yield from recovering_state(
+                    self._compactor,
+                    self._messages,
+                    self._at,
+                    provider=provider_of(self._model),
+                    attempt=self._tries,
+                    overhead=self._overhead,
+                    agent_name=self._middleware.agent_name,
+                )
+            except Exception:
+                logger.warning("A context that was refused could not be made smaller.", exc_info=True)
+                break
+            if view is not None:
+                return self._shown(view)
+        raise self._refusal
+
+    def _shown(self, view: View) -> list[Any]:
+        self._tokens = view.tokens
+        return view.messages
+
+
+def _schemas(wanted: Any) -> list[dict[str, Any]]:
+    """The schemas that a model is sent so that its answer has a structure."""
+    if isinstance(wanted, AutoStrategy):
+        wanted = ToolStrategy(wanted.schema)
+    if (only := getattr(wanted, "schema_spec", None)) is not None:
+        specs = [only]
+    else:
+        specs = list(getattr(wanted, "schema_specs", ()))
+    return [
+        {"name": spec.name, "parameters": dict(spec.json_schema)}
+        for spec in specs
+        if isinstance(spec.json_schema, Mapping)
+    ]
+
+
+def _waited(work: Work[View], database: Database) -> View:
+    """The answer of work, wherever it is asked for: in a task that awaits, a thread does it meanwhile."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return perform(work, database)
+    with ThreadPoolExecutor(1, "agentmem-edit") as pool:
+        return pool.submit(contextvars.copy_context().run, lambda: perform(work, database)).result()

@@ -1,0 +1,243 @@
+"""`CompactionNode`: a graph's history in, the context for its model out.
+
+    builder = StateGraph(CompactionState)
+    builder.add_node("compact", memory.compaction(model))
+    builder.add_node("answer", lambda state: {"messages": [chat.invoke(state["llm_input_messages"])]})
+
+The history in the state stays as it is; what the model is to be shown stands under a key of its own. Where a graph
+cannot afford to carry its history, `shrink=True` replaces it. Given a list of messages instead of a state, the node
+gives a list, so that `node | model` is a chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.prompt_values import PromptValue
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config
+
+from langchain_agentmem.base.apart import aside
+from langchain_agentmem.base.namespaces import config_given, id_of, path_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+from langchain_agentmem.compaction.graph_compactor import Compactor, View
+from langchain_agentmem.compaction.places import conversation_of
+from langchain_agentmem.conversations.message_log import Address
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
+from langchain_agentmem.messages.history_repair import without_stand_ins
+from langchain_agentmem.storage.database import database_of
+from langchain_agentmem.tracing import within
+
+READ = "__pregel_read"
+"""Where LangGraph leaves, in a task's config, the function that reads the state's channels."""
+
+
+class CompactionNode(Runnable[Any, Any]):
+    """Keeps the context of a graph or chain in its budget (documents 000 and 003).
+
+    The history is recorded in the conversation of the thread, message by message, each once; `memory.search` finds what
+    left the context, and `memory.tools()` bring it back. What is to be forgotten must leave the state as well: whatever
+    stands in the history is recorded again after a restart.
+
+    What was compacted is kept in the database: the next turn, a restart or another process goes on from there, and on
+    another branch of the thread that counts which is true there.
+
+    Without a thread in the config, as in a plain chain, nothing is recorded, and this object alone remembers what it
+    compacted.
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database.
+        model: What summarizes: a LangChain model, a function from messages to text, or a name such as
+            "openai:gpt-5-mini". Default None: summaries are made of what was said, without a model.
+        config: The budget and what is done to keep it. Default: document 003's.
+        input_messages_key: Where the state has its history. Default "messages".
+        output_messages_key: Where the context is put. Default "llm_input_messages".
+        shrink: Whether the state's history itself is replaced by the context, at every compaction. The output key is
+        not
+            needed then. Default False.
+        conversation_id: Where to record. Default: the id of the thread.
+        namespace: Whose it is. Default: that of the run.
+        tools: The tools that the agent's model is given: their schemas take room too. Default: none.
+        system: What is sent to the model before the messages, and does not stand among them. Default: nothing.
+        window: The tokens that the agent's model takes. Default: those of `model`, if it tells.
+        agent_name: Whose context it is, for events. Default: nobody's.
+        background: Whether summaries are made ahead of need, in a thread, as a context comes near its threshold: then
+            no turn waits for the model, unless it passes the threshold before the summary is ready. Default False.
+
+    Raises:
+        InvalidInput: An argument is wrong, or the configuration needs a window that nobody knows.
+        StorageError: The database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        memory: Any,
+        model: Any = None,
+        config: ManagedMemoryConfig | None = None,
+        *,
+        input_messages_key: str = "messages",
+        output_messages_key: str = "llm_input_messages",
+        shrink: bool = False,
+        conversation_id: str | None = None,
+        namespace: Sequence[str] | None = None,
+        tools: Sequence[Any] = (),
+        system: Any = None,
+        window: int | None = None,
+        agent_name: str = "",
+        background: bool = False,
+    ) -> None:
+        if config is not None and not isinstance(config, ManagedMemoryConfig):
+            raise InvalidInput(f"config must be a ManagedMemoryConfig, not {type(config).__name__}.")
+        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
+            raise InvalidInput(f"window must be a whole number of 1 or more, not {safe_repr(window)}.")
+        for name, key in (("input_messages_key", input_messages_key), ("output_messages_key", output_messages_key)):
+            if not isinstance(key, str) or not key:
+                raise InvalidInput(f"{name} must be the name of a key of the state, not {safe_repr(key)}.")
+        if not shrink and input_messages_key == output_messages_key:
+            raise InvalidInput("To put the context in the place of the history, set shrink=True.")
+        if conversation_id is not None:
+            id_of(conversation_id, "conversation")
+        if namespace is not None:
+            path_of(namespace)
+        self.compactor = Compactor(
+            database_of(memory),
+            config or ManagedMemoryConfig(),
+            usable_model(model),
+            window=window,
+            agent_name=agent_name,
+            background=background,
+        )
+        self._input_key = input_messages_key
+        self._output_key = output_messages_key
+        self._shrink = shrink
+        self._conversation_id = conversation_id
+        self._namespace = namespace
+        counter = self.compactor.counter
+        counter.count_text("")  # chooses how to count now: that reads a file, which is not for an event loop to do
+        self._overhead = counter.count((), tools=tools, system=system) if tools or system is not None else 0
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Give the context of a history.
+
+        Args:
+            input: A state that has the history under its key, messages, or a prompt.
+            config: The run: its thread is where the history is recorded.
+            **kwargs: Not used.
+
+        Returns:
+            For a state, its update: the context under the output key. For messages or a prompt, the messages of the
+            context.
+
+        Raises:
+            InvalidInput: There are no messages, or the state of the graph lacks the output key.
+        """
+        config = config_given(config)
+        del kwargs
+        if self._may_be_shown():
+            return self._call_with_config(self._compact, input, config)
+        with within(config) as complete:
+            return self._compact(input, None, complete)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """`invoke`, awaited."""
+        config = config_given(config)
+        del kwargs
+        if self._may_be_shown():
+            return await self._acall_with_config(self._acompact, input, config)
+        with within(config) as complete:
+            return await self._acompact(input, None, complete)
+
+    def _may_be_shown(self) -> bool:
+        """Whether this may have a run of its own: LangChain shows in it the whole history and the whole context."""
+        return self.compactor.database.tracing.shows_content
+
+    def _compact(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
+        del run_manager
+        messages = self._messages(given)
+        self._check_key(given, config)
+        view = perform(self._viewing(messages, config), self.compactor.database)
+        return self._answer(given, view, config)
+
+    async def _acompact(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
+        del run_manager
+        messages = await aside(self._messages, given)
+        self._check_key(given, config)
+        view = await aperform(self._viewing(messages, config), self.compactor.database)
+        return await aside(self._answer, given, view, config)
+
+    def _viewing(self, messages: list[BaseMessage], config: RunnableConfig) -> Work[View]:
+        return self.compactor.viewing(messages, self._at(config), overhead=self._overhead)
+
+    def _at(self, config: RunnableConfig) -> Address | None:
+        return conversation_of(ensure_config(config), self._conversation_id, self._namespace)
+
+    def _messages(self, given: Any) -> list[BaseMessage]:
+        if isinstance(given, PromptValue):
+            return given.to_messages()
+        if not _is_state(given):
+            return self._refuse(given) if isinstance(given, str | bytes | BaseMessage) else _messages(given)
+        found: Any = given.get(self._input_key) if isinstance(given, Mapping) else getattr(given, self._input_key, None)
+        if found is None or isinstance(found, str) or not isinstance(found, Sequence):
+            self._refuse(given)
+        return _messages(found)
+
+    def _refuse(self, given: Any) -> Any:
+        raise InvalidInput(
+            f"There are no messages in this: {safe_repr(given)}. Give messages, a prompt, or a state that has a "
+            f"list of them under {safe_repr(self._input_key)}."
+        )
+
+    def _check_key(self, given: Any, config: RunnableConfig) -> None:
+        """LangGraph drops, without a word, what its schema does not name."""
+        read = (config.get("configurable") or {}).get(READ)
+        if read is None or self._shrink or not _is_state(given):
+            return
+        try:
+            read(self._output_key)
+        except KeyError as error:
+            raise InvalidInput(
+                f"The graph's state has no key {safe_repr(self._output_key)}, so the compacted context would be "
+                "dropped. Let the state inherit langchain_agentmem.compaction.CompactionState, add the key, or name "
+                "another one "
+                "with output_messages_key=."
+            ) from error
+
+    def _answer(self, given: Any, view: View, config: RunnableConfig) -> Any:
+        if not _is_state(given):
+            return view.messages
+        if self._shrink:
+            if not view.compacted:
+                return {}
+            key, value = self._input_key, _overwriting(without_stand_ins(view.messages))
+        else:
+            key, value = self._output_key, view.messages
+        if READ not in (config.get("configurable") or {}):
+            return {key: value}
+        from langgraph.types import Command  # noqa: PLC0415 - where a graph runs it is loaded
+
+        # In this form the messages of the context are not taken for new ones by stream_mode="messages".
+        return Command(update=[(key, value)])
+
+
+def _messages(given: Sequence[Any]) -> list[BaseMessage]:
+    if all(issubclass(kind, BaseMessage) for kind in set(map(type, given))):  # thousands of them cost next to nothing
+        return list(given)
+    try:
+        return convert_to_messages(given)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise InvalidInput(f"There is something among the messages that is no message: {error}") from error
+
+
+def _is_state(given: Any) -> bool:
+    return not isinstance(given, str | Sequence | PromptValue | BaseMessage)
+
+
+def _overwriting(messages: list[BaseMessage]) -> Any:
+    """The only update that replaces a history under `add_messages` and under a DeltaChannel alike."""
+    from langgraph.types import Overwrite  # noqa: PLC0415 - only those who shrink a graph's state need it
+
+    return Overwrite(messages)

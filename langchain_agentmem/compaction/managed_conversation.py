@@ -1,0 +1,550 @@
+"""`ManagedConversationMemory`: a conversation that keeps what a model is shown of it in a budget (document 003).
+
+    chat = memory.managed_conversation("support-7", config=ManagedMemoryConfig(threshold_tokens=20_000), model=model)
+    chat.add(role="user", content="…")
+    chat.messages              # what the model is shown: within the budget
+    chat.raw_messages          # everything ever said
+
+Context and log are two views. Compaction changes nothing that was said: ids, earlier versions and `raw_messages` stay
+what they are, and what left the context is found by `memory.search`. As LangChain's chat history it is the context, so
+`RunnableWithMessageHistory` stays within the budget.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from langchain_core.messages import BaseMessage
+
+from langchain_agentmem.base.apart import apart
+from langchain_agentmem.compaction.compacted_context import Context
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+from langchain_agentmem.compaction.compaction_events import COMPACT, RECOVER, Telling
+from langchain_agentmem.compaction.graph_compactor import Compactor, Subject, View
+from langchain_agentmem.compaction.logged import Logged, newest_of, originals, reading, whole
+from langchain_agentmem.compaction.overflow_recovery import recovering
+from langchain_agentmem.compaction.pipeline import Processor, checked_messages
+from langchain_agentmem.compaction.places import place_of
+from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations.compaction_records import Record, load
+from langchain_agentmem.conversations.conversation_memory import ConversationMemory
+from langchain_agentmem.conversations.persistence import LogCall
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, perform, usable_model
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.messages import (
+    ImageFiles,
+    decode_body,
+    from_langchain,
+    has_images,
+    to_langchain,
+    with_images,
+)
+from langchain_agentmem.messages.history_repair import repaired, with_distinct_calls
+from langchain_agentmem.messages.history_shape import calls_of
+from langchain_agentmem.messages.summary import MARK as SUMMARY
+from langchain_agentmem.messages.synthetic_messages import MADE, is_filler, is_made
+from langchain_agentmem.model import Retention
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage.database import Database
+
+if TYPE_CHECKING:
+    from langchain_agentmem.agent_memory import AgentMemory
+
+logger = logging.getLogger(__name__)
+
+_MARKS = (MADE.encode(), SUMMARY.encode())
+CACHE = "contexts of conversations"
+"""What the measures call them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContextState:
+    """What a trigger strategy decides by.
+
+    Attributes:
+        event: What happened: "add", "get_messages", or "compact_if_needed".
+        messages: The context as it is.
+        tokens: What it costs, in tokens.
+        threshold_tokens: What it may cost.
+        due: Whether the configuration would compact it now.
+        config: The configuration.
+    """
+
+    event: str
+    messages: Sequence[BaseMessage]
+    tokens: int
+    threshold_tokens: int | None
+    due: bool
+    config: ManagedMemoryConfig
+
+
+class _Looked(NamedTuple):
+    """What a look at a context came to.
+
+    Attributes:
+        logged: The context.
+        tokens: What it costs.
+        due: Whether the configuration would compact it.
+        triggered: Whether it is to be compacted.
+    """
+
+    logged: Logged
+    tokens: int
+    due: bool
+    triggered: bool
+
+
+TriggerStrategy: TypeAlias = Callable[[ContextState], bool]
+"""Says whether to compact now."""
+ProcessStrategy: TypeAlias = Processor
+"""Compacts in place of the processors: takes messages and a `Situation`, gives messages."""
+RetrievalStrategy: TypeAlias = Callable[[list[BaseMessage], ManagedMemoryConfig], Sequence[BaseMessage]]
+"""Takes the context and gives what is shown of it; what it gives is not kept."""
+
+
+class ManagedConversationMemory(ConversationMemory):
+    """A conversation whose context stays in a budget (document 003).
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database.
+        conversation_id: Which conversation. Default: a new one.
+        namespace: Whose it is. Default: the running config's, else the root.
+        description: A system message to begin with, kept by `reset_memory` and by every compaction.
+        retention: Which messages to keep after each addition. Default: all, for ever.
+        config: The budget, and what is done to keep it. Default: document 003's.
+        model: What summarizes, see `usable_model`. Default None: what `runtime` brings, and without that summaries are
+        made
+            of what was said, without a model, until a model is there.
+        trigger_strategy: Says when to compact. Default: when one of the configuration's events finds the context too
+        large. process_strategy: Compacts in place of the configuration's processors. Default: those.
+        retrieval_strategy: Says what of the context is shown. Default: all of it.
+
+    Raises:
+        InvalidInput: An argument is wrong, or the configuration needs a window that nobody knows.
+        StorageError: The database cannot be opened.
+    """
+
+    memory_type = "managed_conversation"
+
+    def __init__(
+        self,
+        memory: AgentMemory | Database | str | os.PathLike[str] = ":memory:",
+        conversation_id: str | None = None,
+        *,
+        namespace: Sequence[str] | None = None,
+        description: str | None = None,
+        retention: Retention | None = None,
+        config: ManagedMemoryConfig | None = None,
+        model: Any = None,
+        trigger_strategy: TriggerStrategy | None = None,
+        process_strategy: ProcessStrategy | None = None,
+        retrieval_strategy: RetrievalStrategy | None = None,
+    ) -> None:
+        if config is not None and not isinstance(config, ManagedMemoryConfig):
+            raise InvalidInput(f"config must be a ManagedMemoryConfig, not {type(config).__name__}.")
+        strategies = (
+            ("trigger_strategy", trigger_strategy),
+            ("process_strategy", process_strategy),
+            ("retrieval_strategy", retrieval_strategy),
+        )
+        for name, strategy in strategies:
+            if strategy is not None and not callable(strategy):
+                raise InvalidInput(f"{name} must be a function, not {type(strategy).__name__}.")
+        super().__init__(memory, conversation_id, namespace=namespace, description=description, retention=retention)
+        self.config = config or ManagedMemoryConfig()
+        self._compactor = Compactor(self._database, self.config, usable_model(model))
+        self._trigger = trigger_strategy
+        self._process = process_strategy
+        self._retrieve = retrieval_strategy
+        self._logged: Logged | None = None
+        self._database.remembering.add(self)
+        self._stats = {"hits": 0, "extensions": 0, "misses": 0, "invalidations": 0, "compactions": 0}
+
+    # -- the two views -----------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # an attribute in the abstract class
+        """What a model is to be shown, within the budget: the same as `get_context`. Everything is `raw_messages`."""
+        return self.get_context()
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """`messages`, awaited."""
+        return await self.aget_context()
+
+    def get_messages(self) -> list[dict[str, Any]]:
+        """What a model is to be shown, as dictionaries that it accepts, within the budget."""
+        return perform(self._showing_dicts(), self._database)
+
+    async def aget_message_dicts(self) -> list[dict[str, Any]]:
+        """`get_messages`, awaited."""
+        return await aperform(self._showing_dicts(), self._database)
+
+    def get_context(self) -> list[BaseMessage]:
+        """The same as LangChain messages; those that were said keep their ids.
+
+        Image files are read, as for `raw_messages`.
+        """
+        return perform(self._showing(ImageFiles()), self._database)
+
+    async def aget_context(self) -> list[BaseMessage]:
+        """`get_context`, awaited."""
+        return await aperform(self._showing(ImageFiles()), self._database)
+
+    def get_raw_messages(self) -> list[dict[str, Any]]:
+        """Everything ever said, as dictionaries that a provider accepts; the same as `retrieve_all`."""
+        return self.retrieve_all()
+
+    async def aget_raw_messages(self) -> list[dict[str, Any]]:
+        """`get_raw_messages`, awaited."""
+        return await self.aretrieve_all()
+
+    def get_cache_stats(self) -> dict[str, Any]:
+        """How the context was come by (document 003).
+
+        Returns:
+            "hits": it had not changed; "extensions": only what was new was read; "misses": it was read anew;
+            "invalidations": changes that the configuration names; "compactions"; "context_messages" and
+            "context_tokens": its size when it was last looked at; "raw_messages": how many there are in the log;
+            "valid": whether it was read at all.
+        """
+        return self._cached(len(self))
+
+    async def aget_cache_stats(self) -> dict[str, Any]:
+        """`get_cache_stats`, awaited."""
+        return await apart(partial(self._cached, await self._aread(self._counting())))
+
+    # -- compacting --------------------------------------------------------------------------------------------
+
+    def compact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
+        """Compact the context if it has outgrown its threshold (document 003).
+
+        A summary that had to be made without a model is made anew as soon as there is one.
+
+        Args:
+            runtime: "compaction_model", which summarizes, see `usable_model`. Default: this memory's model.
+
+        Returns:
+            Whether anything was compacted.
+
+        Raises:
+            InvalidInput: The runtime is no dictionary, or its model cannot be asked.
+        """
+        return perform(self._compacting_if_needed(_model_in(runtime)), self._database)
+
+    async def acompact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
+        """`compact_if_needed`, awaited."""
+        return await aperform(self._compacting_if_needed(_model_in(runtime)), self._database)
+
+    def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
+        """Make the context smaller after a provider refused it as too large (document 003).
+
+        All before the protected tail is summarized, with few images: at most half of the bytes that the provider takes.
+
+        Args:
+            runtime: "compaction_model", and "provider": "anthropic", "openai", "openrouter", "xai", "google" or
+            another.
+
+        Returns:
+            Whether it has fewer bytes now. Otherwise nothing was changed.
+
+        Raises:
+            InvalidInput: The runtime is no dictionary, or its model cannot be asked.
+        """
+        return perform(self._recovering(runtime), self._database)
+
+    async def acompact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
+        """`compact_for_payload_error`, awaited."""
+        return await aperform(self._recovering(runtime), self._database)
+
+    def forget(self) -> None:
+        """Forget the context that was read; it will be read again."""
+        self._logged = None
+
+    # -- how it is done ----------------------------------------------------------------------------------------
+
+    def _showing_dicts(self) -> Work[list[dict[str, Any]]]:
+        images = ImageFiles()
+        messages = yield from self._showing(images)
+        shown = [from_langchain(message) for message in messages]
+        return [each.to_llm_dict(part_of=images.of(each.message_id)) for each in shown]
+
+    def _showing(self, images: ImageFiles) -> Work[list[BaseMessage]]:
+        view: View = yield Shown(
+            "conversation.context",
+            self._viewing(images),
+            inputs=lambda: place_of(self._at),
+            outputs=lambda view: {
+                "messages": len(view.messages),
+                "tokens": view.tokens,
+                "compacted": view.compacted,
+            },
+        )
+        self._announce_unread(images)
+        return view.messages
+
+    def _viewing(self, images: ImageFiles) -> Work[View]:
+        logged, compacted = yield from self._compacting("get_messages")
+        if (record := logged.context.record) is not None:
+            self._database.measures.shortened(int(record.saved * self._compactor.counter.factor()))
+        seen = yield from _seen(logged.context, images)
+        messages = list(map(_copied, seen.messages))  # whoever is given them may change them
+        messages = repaired(messages) if logged.sound < len(messages) else with_distinct_calls(messages)
+        if self._retrieve is not None:
+            messages = repaired(checked_messages(self._retrieve(messages, self.config), "retrieval_strategy"))
+        return View(messages, self._tokens(logged), compacted=compacted)
+
+    def _compacting(self, event: str) -> Work[tuple[Logged, bool]]:
+        """Compact if an event calls for it, which is a step only then. Returns the context, and whether it did."""
+        looked = yield from self._looked(event, self._compactor.model)
+        if not looked.triggered:
+            return looked.logged, False
+        telling = self._telling()
+        work = self._compacted(looked, self._compactor.model, telling)
+        logged: Logged = yield telling.step(COMPACT, work, self._at, event)
+        return logged, True
+
+    def _compacting_if_needed(self, model: Any) -> Work[bool]:
+        telling = self._telling()
+        model = self._compactor.model if model is None else model
+        work = self._looking_and_compacting("compact_if_needed", model, telling)
+        compacted: bool = yield telling.step(COMPACT, work, self._at, "compact_if_needed")
+        return compacted
+
+    def _looking_and_compacting(self, event: str, model: Any, telling: Telling) -> Work[bool]:
+        looked = yield from self._looked(event, model)
+        telling.unchanged(looked.tokens, len(looked.logged.context.messages))
+        if looked.triggered:
+            yield from self._compacted(looked, model, telling)
+        return looked.triggered
+
+    def _looked(self, event: str, model: Any) -> Work[_Looked]:
+        """The context as it is, and whether to compact it now."""
+        logged = yield from self._followed()
+        looked = self._judged(event, logged, model)
+        if looked.triggered and (newer := (yield from self._compacted_elsewhere(logged))) is not None:
+            looked = self._judged(event, newer, model)
+        return looked
+
+    def _judged(self, event: str, logged: Logged, model: Any) -> _Looked:
+        tokens = self._tokens(logged)
+        due = self._compactor.is_due(logged.context, tokens, logged.grown, model)
+        triggered = logged.branch is not None and self._is_triggered(event, logged, tokens, due=due)
+        return _Looked(logged, tokens, due, triggered)
+
+    def _compacted(self, looked: _Looked, model: Any, telling: Telling) -> Work[Logged]:
+        """The context, compacted."""
+        logged, tokens, due, _ = looked
+        images = ImageFiles()
+        base = yield from self._base(logged, model)
+        situation = self._compactor.situation(model=model)
+        if self._process is not None:
+            config = replace(situation.config, mode="compaction", processor_order=[self._process])
+            situation = replace(situation, config=config)
+        if not due and situation.target.tokens is not None:  # somebody else decided, so there is to be some gain
+            left = int(base.tokens * (1 - situation.config.min_reduction_ratio))
+            situation = replace(situation, target=replace(situation.target, tokens=min(situation.target.tokens, left)))
+        subject = yield from self._subject(base)
+        context = yield from _seen(base.context, images)
+        yield from self._compactor.compacted(subject, context, situation, telling, tokens=tokens)
+        return (yield from self._followed(anew=True))
+
+    def _compacted_elsewhere(self, known: Logged) -> Work[Logged | None]:
+        """The context that another object or process has compacted meanwhile, if one has."""
+        newest: int | None = yield Run("compaction.find", partial(newest_of, self._at), shown=False)
+        record = known.context.record
+        if newest is None or newest == (record.id if record else None):
+            return None
+        self._logged = None
+        return (yield from self._followed())
+
+    def _recovering(self, runtime: Mapping[str, Any] | None) -> Work[bool]:
+        model, provider = _model_in(runtime), str((runtime or {}).get("provider") or "")
+        telling = self._telling()
+        work = self._made_smaller(model, provider, telling)
+        smaller: bool = yield telling.step(RECOVER, work, self._at, "refused", provider=provider or None)
+        return smaller
+
+    def _made_smaller(self, model: Any, provider: str, telling: Telling) -> Work[bool]:
+        logged = yield from self._followed()
+        if logged.branch is None:
+            return False
+        subject = yield from self._subject(logged)
+        context = yield from _seen(logged.context, ImageFiles())
+        record = yield from recovering(self._compactor, subject, context, telling, provider=provider, model=model)
+        if record is None:
+            return False
+        yield from self._followed(anew=True)
+        return True
+
+    def _subject(self, logged: Logged) -> Work[Subject]:
+        said = yield Run("compaction.read", partial(originals, self._at, logged.context), shown=False)
+        return logged.subject(self._at, self._compactor.counter)._replace(originals=said)
+
+    def _is_triggered(self, event: str, logged: Logged, tokens: int, *, due: bool) -> bool:
+        if event != "compact_if_needed" and event not in self.config.trigger_events:
+            return False
+        if self._trigger is None:
+            return due
+        state = ContextState(
+            event=event,
+            messages=logged.context.messages,
+            tokens=tokens,
+            threshold_tokens=self._compactor.limit.tokens,
+            due=due,
+            config=self.config,
+        )
+        return bool(self._trigger(state))
+
+    def _followed(self, *, anew: bool = False) -> Work[Logged]:
+        """The context as it is now; what is known of it already is not read again."""
+        known = self._logged
+        make = partial(reading, self._at, None if anew else known, self._compactor.counter)
+        begin = self._description is not None
+        reading_it = self._begun(make) if begin else make
+        logged: Logged = yield Run("compaction.read", reading_it, write=begin, shown=False)
+        self._description = None
+        kind = _kind(known, logged, anew=anew)
+        self._stats[kind] += 1
+        if kind != "compactions":
+            self._database.measures.cache(CACHE, kind != "misses", kind == "misses")
+        self._logged = logged
+        return logged
+
+    def _base(self, logged: Logged, model: Any) -> Work[Logged]:
+        """What to go on from: where the last summary was made without a model, from before it, if there is one now."""
+        record: Record | None = logged.context.record
+        if record is None or not record.provisional or model is None:
+            return logged
+        while record is not None and record.provisional:
+            parent = record.parent
+            record = None
+            if parent is not None:
+                record = yield Run("compaction.read", partial(load, self._at, parent), shown=False)
+        counter = self._compactor.counter
+        make = (
+            partial(whole, self._at, counter) if record is None else partial(reading, self._at, None, counter, record)
+        )
+        before: Logged = yield Run("compaction.read", make, shown=False)
+        return before
+
+    def _cached(self, raw: int) -> dict[str, Any]:
+        logged = self._logged
+        return {
+            **self._stats,
+            "valid": logged is not None,
+            "context_messages": len(logged.context.messages) if logged else 0,
+            "context_tokens": self._tokens(logged) if logged else 0,
+            "raw_messages": raw,
+        }
+
+    def _counter_of(self, counter: Any) -> TokenCounter:
+        return self._compactor.counter if counter is None else super()._counter_of(counter)
+
+    def _adding(self, said: Sequence[message_log.Entry]) -> LogCall[message_log.Appended]:
+        """What a compaction made of messages is not said again by somebody who was shown it and hands it back."""
+        made = {entry.key: message for entry in said if (message := _made_in(entry)) is not None}
+        call = super()._adding(said)
+        if not made:
+            return call
+
+        def steps() -> Steps[message_log.Appended]:
+            fresh: list[message_log.Entry] = []
+            for entry in said:
+                message = made.get(entry.key)
+                if message is None or not (is_filler(message) or (yield from message_log.get(self._at, entry.key))):
+                    fresh.append(entry)
+            return (yield from self._append(fresh)())
+
+        return call._replace(make=steps)
+
+    def _store(self, entries: Sequence[message_log.Entry]) -> None:
+        super()._store(entries)
+        self._invalidated("add")
+        if "add" in self.config.trigger_events:
+            with _passed_over():
+                perform(self._compacting("add"), self._database)
+
+    async def _astore(self, entries: Sequence[message_log.Entry]) -> None:
+        await super()._astore(entries)
+        self._invalidated("add")
+        if "add" in self.config.trigger_events:
+            with _passed_over():
+                await aperform(self._compacting("add"), self._database)
+
+    def _announce_removal(self, keys: Sequence[str]) -> None:
+        super()._announce_removal(keys)
+        if keys:
+            self._invalidated("remove_by_id", "delete_memory")
+
+    def _announce_update(self, key: str | None) -> None:
+        super()._announce_update(key)
+        if key is not None:
+            self._invalidated("update", "replace_memory")
+
+    def _invalidated(self, *events: str) -> None:
+        self._stats["invalidations"] += any(event in self.config.cache_invalidation_events for event in events)
+
+    def _tokens(self, logged: Logged) -> int:
+        return math.ceil(logged.tokens * self._compactor.counter.factor())
+
+    def _telling(self) -> Telling:
+        return Telling(self._database, self.conversation_id, bus=self._event_context)
+
+
+def _kind(known: Logged | None, logged: Logged, *, anew: bool) -> str:
+    """What it took to read a context."""
+    if anew:
+        return "compactions"
+    if logged is known:
+        return "hits"
+    extends = known is not None and known.branch is not None and known.context.record is logged.context.record
+    return "extensions" if extends else "misses"
+
+
+def _seen(context: Context, images: ImageFiles) -> Work[Context]:
+    """A context with its image files read: a compaction weighs and keeps what a model is sent."""
+
+    def read() -> Context:
+        return replace(context, messages=[with_images(each, images.of(each.id or "")) for each in context.messages])
+
+    if any(has_images(each) for each in context.messages):
+        read_them: Context = yield Do(read)
+        return read_them
+    return context
+
+
+def _made_in(entry: message_log.Entry) -> BaseMessage | None:
+    """The message of an entry if a compaction made it."""
+    if not any(mark in entry.body for mark in _MARKS):
+        return None
+    message = to_langchain(decode_body(entry.body, entry.key))
+    return message if is_made(message) else None
+
+
+def _copied(message: BaseMessage) -> BaseMessage:
+    return message.model_copy(deep=not isinstance(message.content, str) or bool(calls_of(message)))
+
+
+def _model_in(runtime: Any) -> Any:
+    if runtime is None:
+        return None
+    if not isinstance(runtime, Mapping):
+        raise InvalidInput(f"runtime is a dictionary, not {type(runtime).__name__}.")
+    return usable_model(runtime.get("compaction_model"))
+
+
+@contextmanager
+def _passed_over() -> Iterator[None]:
+    """What was added is added: a compaction that fails then is tried again the next time."""
+    try:
+        yield
+    except Exception:
+        logger.warning("The context could not be compacted; it will be tried again.", exc_info=True)

@@ -1,0 +1,256 @@
+"""`ContextCompactor`: a role's old rounds are summarized in the background, ahead of need (document 000).
+
+    compactor = ContextCompactor(session, "Planner", model, CompactorConfig(threshold=10, retain_recent=3))
+    compactor.start()
+    ...
+    rounds, summary = session.get_role_rounds_with_compaction("Planner")
+
+Whoever writes a round only leaves word. A thread that lives as long as there is something to do looks whether enough
+rounds have no summary, and asks the model. The summary is in the database, and so is the right to make it: a restart
+goes on from there, and of several processes one does it.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from langchain_agentmem.base import forks
+from langchain_agentmem.base.background_thread import Attendant, Looked
+from langchain_agentmem.base.namespaces import path_of
+from langchain_agentmem.compaction.compaction_config import SummarizationConfig
+from langchain_agentmem.compaction.compaction_events import COMPACT, Telling
+from langchain_agentmem.compaction.pipeline import Outcome
+from langchain_agentmem.compaction.situation import Size, window_of
+from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations.role_context import (
+    CompactedMessage,
+    CompactorConfig,
+    Seen,
+    keep_rounds,
+    lane_of,
+    seen_by,
+    told,
+)
+from langchain_agentmem.errors import InvalidInput, MemoryClosed
+from langchain_agentmem.language_models.model_calls import Run, Shown, Work, perform, usable_model
+from langchain_agentmem.language_models.summarization import Summarized, summarizing
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.messages import ImageFiles
+from langchain_agentmem.messages.summary import summary_message
+from langchain_agentmem.storage import job_queue
+from langchain_agentmem.storage.job_queue import Job, Wanted
+
+if TYPE_CHECKING:
+    from langchain_agentmem.conversations.session_memory import SessionMemory
+
+__all__ = ["CompactedMessage", "CompactorConfig", "ContextCompactor"]
+
+logger = logging.getLogger(__name__)
+
+KIND = "compaction"
+"""The kind of the jobs by which one process at a time makes a summary."""
+
+_SHARE_OF_WINDOW = 0.8
+_INPUT = 100_000
+
+
+class ContextCompactor:
+    """Keeps the rounds of one role within bounds, in the background.
+
+    The rounds are never changed. What the model answers that is no summary, what it raises and what takes too long
+    leaves everything as it was; it is tried again after 1, 2, 4 and so on up to 60 seconds, and when the next round
+    begins.
+
+    Args:
+        session: The session. Its `create_round` leaves word by itself; where another object or process writes, call
+            `notify_rounds_changed`.
+        role: The role.
+        model: What summarizes: a LangChain model, a function from messages to text, or a name such as
+            "openai:gpt-5-mini". Default None: summaries are made of what was said, without a model.
+        config: When, and with which instructions. Default: document 000's.
+        summarization: How long a summary may be, how long to wait for it, and the like. Default: document 003's.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        session: SessionMemory,
+        role: str,
+        model: Any = None,
+        config: CompactorConfig | None = None,
+        *,
+        summarization: SummarizationConfig | None = None,
+    ) -> None:
+        if not hasattr(session, "watch_rounds"):
+            raise InvalidInput(f"session must be a SessionMemory, not {type(session).__name__}.")
+        if getattr(session, "follows_thread", False):
+            raise InvalidInput(
+                "The session of a thread is changed by the nodes of its graph alone, so it cannot be summarized in the "
+                "background. In a node, compact what the model is given: memory.compaction()."
+            )
+        for name, given, kind in (
+            ("config", config, CompactorConfig),
+            ("summarization", summarization, SummarizationConfig),
+        ):
+            if given is not None and not isinstance(given, kind):
+                raise InvalidInput(f"{name} must be a {kind.__name__}, not {type(given).__name__}.")
+        self.session = session
+        self.role = role
+        self.config = config or CompactorConfig()
+        self._lane = lane_of(role)
+        self._at = message_log.Address(path_of(session.namespace), session.session_id)
+        self._database = session.database
+        self._model = usable_model(model)
+        self._summarization = summarization or SummarizationConfig()
+        self._counter = TokenCounter()
+        mark = blake2b(f"{self._lane}\x1f{self._at.name}".encode("utf-8", "surrogatepass"), digest_size=20)
+        self._wanted = Wanted(self._at.path, KIND, mark.hexdigest())
+        self._attendant = Attendant(self._look, "agentmem-rounds")
+        self._turning = forks.lock()  # who stops it must not meet who has begun to start it
+        self._unwatch: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Summarize from now on, beginning with what there is. Starting twice is starting once."""
+        with self._turning:
+            if not self.config.enabled or not self._attendant.start():
+                return
+            self._unwatch = self.session.watch_rounds(self.notify_rounds_changed)
+        self.notify_rounds_changed()
+
+    def stop(self) -> None:
+        """Summarize no more. Nothing is waited for: a model that is being asked may answer, and its answer is kept."""
+        with self._turning:
+            self._attendant.stop()
+            self._unwatch()
+
+    def notify_rounds_changed(self) -> None:
+        """Leave word that there may be something to do. Does nothing unless started; never waits."""
+        self._attendant.notify()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until there is nothing to do, or until time is up.
+
+        Args:
+            timeout: Seconds. Default: for ever.
+
+        Returns:
+            Whether there is nothing to do.
+        """
+        return self._attendant.wait(timeout)
+
+    # -- the thread --------------------------------------------------------------------------------------------
+
+    def _look(self) -> Looked:
+        """Do what there is to do."""
+        try:
+            seen = self._database.engine.read(self._seeing())
+            if not seen.due(self.config):
+                return Looked()
+            return Looked(self._database.worker.attempt(self._wanted, self._summarize) or 0.0)
+        except MemoryClosed:
+            return self._over()
+        except Exception:  # the rounds are as they were
+            if not self._database.engine.usable:
+                return self._over()
+            logger.warning("The rounds of %r were not summarized; it will be tried again.", self.role, exc_info=True)
+            return Looked(job_queue.pause(0), failed=True)
+
+    def _over(self) -> Looked:
+        self._unwatch()
+        return Looked(over=True)
+
+    def _summarize(self, job: Job) -> None:
+        telling = Telling(self._database, self._at.name, agent_name=self.role)
+        work = self._shown(telling.step(COMPACT, self._summarizing(job, telling), self._at, "rounds", role=self.role))
+        # In a context of its own: whoever wrote the round does not wait, and is no parent for what is done here.
+        contextvars.Context().run(perform, work, self._database)
+
+    def _seeing(self) -> Any:
+        return partial(seen_by, self._at, self.role)
+
+    # -- what is done ------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _shown(step: Shown) -> Work[None]:
+        yield step
+
+    def _summarizing(self, job: Job, telling: Telling) -> Work[bool]:
+        """Summarize what is due, and keep it. Returns whether there is a new summary."""
+        seen: Seen = yield Run("compaction.rounds", self._seeing(), shown=False)
+        going = seen.due(self.config)
+        if not going:
+            return False
+        reached = seen.record.reached if seen.record else 0
+        images = ImageFiles()
+        messages = told(going, reached + 1, images)
+        for event in images.events(self.session.namespace, self._at.name):
+            self._database.hooks.emit(event)
+        window = window_of(self._model)
+        before = sum(map(self._counter.count_message, messages))
+        telling.started(before, len(messages))
+        try:
+            made = yield from summarizing(
+                messages,
+                earlier=seen.summary,
+                model=self._model,
+                config=replace(self._summarization, prompt=self._prompt()),
+                counter=self._counter,
+                output_tokens=self._summarization.output_max_tokens,
+                input_tokens=self._summarization.input_max_tokens or int((window or _INPUT) * _SHARE_OF_WINDOW),
+            )
+            _check(made)
+            shown = summary_message(made.summary, id=None)
+            tokens = self._counter.count_message(shown)
+            earlier = [] if seen.summary is None else [summary_message(seen.summary, id=None)]
+            keep = partial(
+                keep_rounds,
+                self._at,
+                self.role,
+                seen,
+                going,
+                made.summary,
+                job,
+                now=self._database.now(),
+                tried=self._model is not None,
+                saved=max(0, before + sum(map(self._counter.count_message, earlier)) - tokens),
+            )
+            kept: bool = yield Run("compaction.keep", keep, write=True, shown=False)
+        except Exception:
+            telling.failed()
+            raise
+        telling.completed(
+            Outcome(messages=[shown], tokens=tokens, stages_run=("summarization",), summary=made.summary),
+            Size(),
+            tokens=tokens,
+            messages=1,
+        )
+        return kept
+
+    def _prompt(self) -> str | None:
+        """The instructions of the template's file; those of the configuration where there is none that can be used."""
+        path = self.config.prompt_template_path
+        if not path:
+            return self._summarization.prompt
+        try:
+            text = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["content"]
+            return replace(self._summarization, prompt=text).prompt or self._summarization.prompt
+        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, InvalidInput):
+            logger.warning("The template %r cannot be used; our own instructions are.", path, exc_info=True)
+            return self._summarization.prompt
+
+
+def _check(made: Summarized) -> None:
+    """Refuse a summary that the model has not made."""
+    if made.failure is not None:
+        raise made.failure

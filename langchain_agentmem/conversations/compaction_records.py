@@ -1,0 +1,343 @@
+"""What a context was compacted to, as it is kept: the database's side of a compaction.
+
+A record names the messages that stayed as they were, from one to another, and holds those that were made: a summary, a
+shortened tool output. With the messages it gives the very same context again, in any process. Who edits or removes a
+message takes away the records that stand for it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from langchain_core.messages import BaseMessage
+
+from langchain_agentmem.base.encoding import read_plain, write_plain
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import message_log
+from langchain_agentmem.errors import InvalidInput, MessageError, StorageError
+from langchain_agentmem.messages import Message, decode_body, encode_body, from_langchain, to_langchain
+from langchain_agentmem.storage import Steps, query
+
+STATE, LOG = "state", "log"
+"""Lanes: the context of a graph's state, and that of the conversation's own log. A role has a lane of its own."""
+PAGE = 200
+_END = 2**62
+
+
+class Span(NamedTuple):
+    """Messages that stand one after the other, named by the first and the last of them."""
+
+    first: str
+    last: str
+
+
+class Header(NamedTuple):
+    """What it takes to know whether a record is of a history.
+
+    Attributes:
+        id: Its number; later ones have larger ones.
+        digest: Of everything up to where it reaches.
+        reached: How many messages that are.
+        slot: The row of the last of them, where it is a record of the log.
+        ahead: Whether it was made ahead of need, and is not in use.
+    """
+
+    id: int
+    digest: bytes
+    reached: int
+    slot: int | None
+    ahead: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """A compaction.
+
+    Attributes:
+        digest: Of everything up to where it reaches.
+        reached: How many messages that are.
+        items: The context up to there: messages as they were, and messages that were made.
+        dropped: The keys of what left the context with this compaction, and not before. They are named one by one,
+        since
+            the log of a thread that was rewound holds other messages between them.
+        parent: The compaction that this one went on from.
+        provisional: Whether a summary in it was made without a model.
+        tried: Whether a model was asked for it.
+        slot: The row of the last message, where it is a record of the log.
+        ahead: Whether it is not in use yet.
+        id: Its number; 0 before it is kept.
+        saved: How many tokens the context is shorter by than everything up to there, uncalibrated. Records that were
+            kept before this was noted have 0.
+    """
+
+    digest: bytes
+    reached: int
+    items: tuple[Span | BaseMessage, ...]
+    dropped: tuple[str, ...] = ()
+    parent: int | None = None
+    provisional: bool = False
+    tried: bool = False
+    slot: int | None = None
+    ahead: bool = False
+    id: int = 0
+    saved: int = 0
+
+
+def headers(at: message_log.Address, lane: str) -> Steps[list[Header]]:
+    """The newest records of a lane, the newest first."""
+    branch = yield from _branch(at)
+    if branch is None:
+        return []
+    rows = yield query.compactions(branch=branch, lane=lane, before=_END, limit=PAGE)
+    return [_header(row) for row in rows]
+
+
+def identity(at: message_log.Address) -> Steps[tuple[int, int] | None]:
+    """What tells a conversation from one of the same name that was there before; None where it does not exist."""
+    rows = yield query.branch_counts(path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    return (int(rows[0]["id"]), int(rows[0]["created_at"])) if rows else None
+
+
+def load(at: message_log.Address, number: int) -> Steps[Record | None]:
+    """One record; None where it is gone.
+
+    Raises:
+        StorageError: It is damaged.
+    """
+    branch = yield from _branch(at)
+    rows = [] if branch is None else (yield query.compaction(id=number, branch=branch))
+    return _read(rows[0]) if rows else None
+
+
+def keep(at: message_log.Address, lane: str, record: Record, *, now: int, anew: bool = False) -> Steps[Record]:
+    """Keep a record, unless somebody was quicker: one of the same history that a model made is given back instead.
+
+    Args:
+        at: The conversation, which exists.
+        lane: Whose context.
+        record: What to keep.
+        now: When, in microseconds since 1970.
+        anew: Whether to keep it although there is one.
+    """
+    found = yield from message_log.locked(at)
+    if found is None:
+        raise StorageError(f"The conversation {safe_repr(at.name)} was deleted while its context was compacted.")
+    branch = found[0]
+    if record.ahead and record.dropped and not (yield query.slot_of_key(branch=branch, key=record.dropped[-1])):
+        raise StorageError(
+            f"What was said in the conversation {safe_repr(at.name)} was deleted while it was compacted."
+        )
+    there = None if anew else (yield from _same(branch, lane, record.digest))
+    if there is not None and not there.provisional and (record.ahead or not there.ahead):
+        return there
+    body = _written(record)
+    [row] = yield query.insert_compaction(
+        branch=branch,
+        lane=lane,
+        digest=record.digest,
+        reached=record.reached,
+        slot=record.slot,
+        ahead=int(record.ahead),
+        now=now,
+        checksum=zlib.crc32(body),
+        body=body,
+    )
+    return replace(record, id=int(row["id"]))
+
+
+def use(number: int) -> Steps[None]:
+    """Note that a record that was made ahead is in use now."""
+    yield query.use_compaction(id=number)
+
+
+def problems() -> Steps[list[str]]:
+    """What is wrong with the records, in sentences."""
+    found: list[str] = []
+    after = 0
+    while rows := (yield query.compactions_after(after=after, limit=PAGE)):
+        for row in rows:
+            try:
+                _checked(row)
+            except StorageError as error:
+                found.append(str(error))
+        after = rows[-1]["id"]
+    return found
+
+
+def dump(branch: int) -> Steps[list[dict[str, Any]]]:
+    """The records of a conversation, to leave one database and enter another."""
+    rows = yield query.dump_compactions(branch=branch)
+    numbers = {row["id"]: place for place, row in enumerate(rows)}
+    dumped = []
+    for row in rows:
+        body = _checked(row)
+        body["parent"] = numbers.get(body["parent"])
+        dumped.append(
+            {
+                "lane": row["lane"],
+                "digest": bytes(row["digest"]).hex(),
+                "reached": row["reached"],
+                "through": None if row["slot"] is None else (yield query.key_of_slot(slot=row["slot"]))[0]["key"],
+                "ahead": bool(row["ahead"]),
+                "created_at": row["created_at"],
+                "body": body,
+            }
+        )
+    return dumped
+
+
+def restore(at: message_log.Address, records: Sequence[dict[str, Any]]) -> Steps[int]:
+    """Write what `dump` gave beside a conversation's messages, where it has no records of its own.
+
+    Raises:
+        InvalidInput: A record is damaged.
+    """
+    found = yield from message_log.locked(at)
+    if found is None or not records:
+        return 0
+    branch = found[0]
+    if (yield query.dump_compactions(branch=branch)):
+        return 0
+    numbers: list[int] = []
+    for each in records:
+        try:
+            body = dict(each["body"])
+            body["parent"] = None if body["parent"] is None else numbers[body["parent"]]
+            written = write_plain(body)
+            _decoded(body)
+            fields = {
+                "lane": str(each["lane"]),
+                "digest": bytes.fromhex(each["digest"]),
+                "reached": int(each["reached"]),
+                "ahead": int(bool(each["ahead"])),
+                "now": int(each["created_at"]),
+            }
+            key = each["through"]
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, StorageError) as error:
+            raise InvalidInput(f"The record of a compaction is damaged: {safe_repr(error)}.") from error
+        slot = None if key is None else (yield query.slot_of_key(branch=branch, key=key))
+        if slot is not None and not slot:
+            raise InvalidInput(f"The record of a compaction reaches to {safe_repr(key)}, which is not there.")
+        [row] = yield query.insert_compaction(
+            branch=branch,
+            slot=slot[0]["slot"] if slot else None,
+            checksum=zlib.crc32(written),
+            body=written,
+            **fields,
+        )
+        numbers.append(int(row["id"]))
+    return len(numbers)
+
+
+# -- the parts of the above ----------------------------------------------------------------------------------------
+
+
+def _branch(at: message_log.Address) -> Steps[int | None]:
+    rows = yield query.find_branch(path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    return rows[0]["id"] if rows else None
+
+
+def _same(branch: int, lane: str, digest: bytes) -> Steps[Record | None]:
+    """The newest record of this very history, unless it is damaged."""
+    rows = yield query.compaction_of(branch=branch, lane=lane, digest=digest)
+    try:
+        return _read(rows[0]) if rows else None
+    except StorageError:
+        return None
+
+
+def _header(row: Any) -> Header:
+    return Header(int(row["id"]), bytes(row["digest"]), int(row["reached"]), row["slot"], bool(row["ahead"]))
+
+
+def _read(row: Any) -> Record:
+    fields = _decoded(_checked(row))
+    header = _header(row)
+    return Record(
+        **fields, id=header.id, digest=header.digest, reached=header.reached, slot=header.slot, ahead=header.ahead
+    )
+
+
+def _checked(row: Any) -> dict[str, Any]:
+    body = bytes(row["body"])
+    if zlib.crc32(body) != row["checksum"]:
+        raise StorageError(f"The compaction {row['id']} is not what was stored.")
+    fields: dict[str, Any] = read_plain(body)
+    return fields
+
+
+def _written(record: Record) -> bytes:
+    return write_plain(
+        {
+            "items": [_item(each) for each in record.items],
+            "dropped": list(record.dropped),
+            "parent": record.parent,
+            "provisional": record.provisional,
+            "tried": record.tried,
+            "saved": record.saved,
+        }
+    )
+
+
+def _decoded(body: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "items": tuple(_made(each) for each in body["items"]),
+        "dropped": tuple(map(str, body["dropped"])),
+        "parent": body["parent"],
+        "provisional": body["provisional"],
+        "tried": body["tried"],
+        "saved": int(body.get("saved", 0)),
+    }
+
+
+def _item(item: Span | BaseMessage) -> Any:
+    if isinstance(item, Span):
+        return list(item)
+    message = storable(item)
+    return {"id": item.id, "body": read_plain(encode_body(message))}
+
+
+def _made(item: Any) -> Span | BaseMessage:
+    if isinstance(item, list):
+        return Span(*item)
+    message = to_langchain(decode_body(write_plain(item["body"]), item["id"] or "-"))
+    message.id = item["id"]
+    return message
+
+
+def storable(message: BaseMessage) -> Message:
+    """A message as it can be stored: without what no database can hold, such as an object in an artifact."""
+    made = from_langchain(message)
+    try:
+        encode_body(made)
+    except MessageError:
+        return from_langchain(_without_objects(message))
+    return made
+
+
+def _without_objects(message: BaseMessage) -> BaseMessage:
+    bare: dict[str, Any] = {"additional_kwargs": {}, "response_metadata": {}}
+    if hasattr(message, "artifact"):
+        bare["artifact"] = None
+    if not isinstance(message.content, str):
+        bare["content"] = message.text
+    return message.model_copy(update=bare)
+
+
+def spans(keys: Iterable[str], places: dict[str, int]) -> list[Span]:
+    """Keys of a history as few spans.
+
+    Args:
+        keys: In the order of the history.
+        places: Where each key stands in it.
+    """
+    found: list[list[str]] = []
+    for key in keys:
+        if found and places[found[-1][1]] + 1 == places[key]:
+            found[-1][1] = key
+        else:
+            found.append([key, key])
+    return [Span(*each) for each in found]

@@ -1,0 +1,174 @@
+"""A conversation as plain records, to leave one database and enter another.
+
+A record is one version of one message or round, in the order in which it was written; JSON can hold it exactly.
+An edit names what it replaces by key, and records of one call stay together under one `call` number, so that a
+conversation comes back with its ids, times, rounds, attachments and earlier versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from langchain_agentmem.base import encoding
+from langchain_agentmem.base.clock import is_time
+from langchain_agentmem.base.encoding import read_plain, write_plain
+from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations.log_entries import check_langchain, plain
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
+from langchain_agentmem.messages import decode_body
+from langchain_agentmem.model import Attachment, Round
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
+
+Record = Mapping[str, Any]
+
+
+_TEXTS = ("role", "sender", "recipient", "round_key")
+
+
+def dump(at: message_log.Address) -> Steps[list[dict[str, Any]]]:
+    """Every version of everything in a conversation, as records.
+
+    Raises:
+        DatabaseUnreadable: Something is damaged, so that `restore` would refuse it.
+    """
+    branches = yield query.find_branch(path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    if not branches:
+        return []
+    rows = yield query.dump_entries(branch=branches[0]["id"])
+    for row in rows:
+        _check(row, at)
+    return [
+        {
+            "call": row["position"],
+            "key": row["key"],
+            "kind": row["kind"],
+            "edit": row["replaces"] is not None,
+            **{name: row[name] for name in _TEXTS if row[name] is not None},
+            "created_at": row["created_at"],
+            "written_at": row["written_at"],
+            "body": read_plain(row["body"]),
+            **({"attachments": read_plain(row["attachments"])} if row["attachments"] is not None else {}),
+        }
+        for row in rows
+    ]
+
+
+def restore(
+    at: message_log.Address, records: Sequence[Record], *, now: int, tail: int, into: message_log.Log = message_log
+) -> Steps[list[str]]:
+    """Write records into a conversation, keeping what is there.
+
+    What is there already is left alone. A message that was edited since it came here from the same source gets the
+    edits it lacks; one that was edited here stays as it is.
+
+    Args:
+        at: The conversation; it is created when it does not exist.
+        records: What `dump` gave.
+        now: When.
+        tail: How many entries may wait for the index.
+        into: The log. Default: that of conversations.
+
+    Returns:
+        The key of every version that was written.
+
+    Raises:
+        InvalidInput: A record is damaged.
+        MessageError: The conversation holds other content under one of the ids.
+    """
+    written: list[str] = []
+    here: dict[str, list[bytes]] = {}  # the versions of those that were here before
+    for (_, edit, written_at), group in groupby(records, key=_call):
+        entries = [_entry(record) for record in group]
+        if edit:
+            for entry in entries:
+                versions = here.get(entry.key)
+                if versions is None or (entry.body not in versions and _is_behind(versions, entry.key, records)):
+                    yield from into.update(at, entry.key, lambda _, new=entry: new, now=written_at, tail=tail)
+                    written.append(entry.key)
+            continue
+        for entry in entries:
+            rows = yield from into.history(at, entry.key)
+            if any(bytes(row.body) == entry.body for row in rows):
+                here[entry.key] = [bytes(row.body) for row in rows]
+        new = [entry for entry in entries if entry.key not in here]
+        written += (yield from into.append(at, new, now=written_at or now, tail=tail)).keys
+    return written
+
+
+def _is_behind(versions: Sequence[bytes], key: str, records: Sequence[Record]) -> bool:
+    """Whether the newest version here is one of those that the records tell of, so that theirs come after it."""
+    told = (write_plain(record["body"]) for record in records if record.get("key") == key)
+    return versions[-1] in told
+
+
+def _check(row: Row, at: message_log.Address) -> None:
+    try:
+        _readable(row["kind"], row["body"], row["attachments"], row["key"])
+    except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
+        raise DatabaseUnreadable(
+            f"{safe_repr(row['key'])} of the conversation {safe_repr(at.name)} is damaged and cannot be "
+            f"exported; verify() tells more. {error}"
+        ) from error
+
+
+def _call(record: Record) -> tuple[int, bool, int]:
+    try:
+        return _whole(record["call"]), bool(record["edit"]), _whole(record["written_at"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
+
+
+def _entry(record: Record) -> message_log.Entry:
+    try:
+        key = id_of(record["key"], "message", MessageError)
+        body = write_plain(record["body"])
+        attachments = write_plain(record["attachments"]) if "attachments" in record else None
+        return message_log.Entry(
+            key,
+            body,
+            _readable(record["kind"], body, attachments, key),
+            _whole(record["created_at"]),
+            kind=record["kind"],
+            attachments=attachments,
+            role=_name(record.get("role")),
+            sender=_name(record.get("sender")),
+            recipient=_name(record.get("recipient")),
+            round_key=_name(record.get("round_key")),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
+        raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
+
+
+def _readable(kind: str, body: bytes, attachments: bytes | None, key: str) -> str:
+    """What a search should find an entry by, once it is known that every view can read the entry."""
+    if attachments is not None:
+        for each in encoding.decode(attachments):
+            Attachment.from_dict(each)
+    if kind in {message_log.MESSAGE, message_log.DESCRIPTION}:
+        message = decode_body(body, key)
+        check_langchain(message)
+        return message.text
+    if kind != message_log.ROUND:
+        raise InvalidInput(f"{safe_repr(kind)} is no kind of entry.")
+    fields = encoding.decode(body)
+    Round.create(fields["user_query"], id=key, state=fields["state"])
+    return ""
+
+
+def _name(text: Any) -> str | None:
+    """A name as a column can hold it."""
+    if text is not None and (not isinstance(text, str) or plain(text) != text):
+        raise InvalidInput(f"{safe_repr(text)} is no name.")
+    return text
+
+
+def _whole(number: Any) -> int:
+    """A time or position; what is outside the years 1 to 9999 could not be read again."""
+    if not is_time(number):
+        raise InvalidInput(f"This record is damaged: {safe_repr(number)} is no time or position.")
+    return int(number)

@@ -1,0 +1,669 @@
+"""The message log: operations on the entries of one conversation.
+
+A conversation is a branch; what one call writes is a group at the next position of that branch. An entry is
+one version of a message or of a round. Its key is unique within the conversation: the same content again is a
+repeat and changes nothing, other content is an error. An edit adds a version; nothing is overwritten.
+
+Everything here is written as steps and does no I/O. Times are microseconds since 1970 in UTC.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import BranchMoved, MessageError
+from langchain_agentmem.messages import body_text, same_body
+from langchain_agentmem.model import Retention
+from langchain_agentmem.rewinding import message_sources
+from langchain_agentmem.search import search_index
+from langchain_agentmem.storage import Steps, content, query
+
+CONVERSATION = "conversation"
+MESSAGE, ROUND, DESCRIPTION = "message", "round", "description"
+ALL = 2**62
+
+
+class Address(NamedTuple):
+    """Which conversation: the path of its namespace and its id."""
+
+    path: str
+    name: str
+
+
+class Entry(NamedTuple):
+    """A message or round, ready to be stored.
+
+    Attributes:
+        key: Its id, unique within the conversation.
+        body: Its canonical bytes.
+        text: What a search should find it by.
+        created_at: Its own time.
+        kind: MESSAGE, ROUND or DESCRIPTION.
+        role: Who speaks, as models name it.
+        sender: Who speaks, by name.
+        recipient: To whom, by name.
+        round_key: The round it belongs to.
+        attachments: Canonical bytes of the list of its attachments.
+        new_key: Whether the key was made for this entry, so that nothing can hold it yet.
+    """
+
+    key: str
+    body: bytes
+    text: str
+    created_at: int
+    kind: str = MESSAGE
+    role: str | None = None
+    sender: str | None = None
+    recipient: str | None = None
+    round_key: str | None = None
+    attachments: bytes | None = None
+    new_key: bool = False
+
+
+class Stored(NamedTuple):
+    """A message or round as the log holds it, in its newest version unless said otherwise."""
+
+    key: str
+    kind: str
+    body: bytes
+    created_at: int
+    written_at: int
+    content_hash: bytes
+    role: str | None
+    sender: str | None
+    recipient: str | None
+    round_key: str | None
+    attachments: bytes | None
+    slot: int
+
+
+class Appended(NamedTuple):
+    """What an append did.
+
+    Attributes:
+        keys: Keys of the entries that were new.
+        dropped: Keys of the messages that the retention dropped.
+    """
+
+    keys: list[str]
+    dropped: list[str]
+
+
+class Log(Protocol):
+    """What a session asks of a log. This module is one, that of conversations."""
+
+    def append(
+        self, at: Address, entries: Sequence[Entry], *, now: int, tail: int, retention: Retention | None = None
+    ) -> Steps[Appended]:
+        """Add entries at the end, all of them or none."""
+        ...
+
+    def update(self, at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[bool]:
+        """Store a new version of one entry."""
+        ...
+
+    def clear(self, at: Address, *, keep_description: bool) -> Steps[int]:
+        """Delete everything, or everything but the description."""
+        ...
+
+    def get(self, at: Address, key: str) -> Steps[Stored | None]:
+        """One entry by its key, or None."""
+        ...
+
+    def history(self, at: Address, key: str) -> Steps[list[Stored]]:
+        """The versions of one entry, oldest first."""
+        ...
+
+    def rounds(self, at: Address) -> Steps[tuple[list[Stored], list[Stored]]]:
+        """The rounds and all messages, each in order."""
+        ...
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def append(
+    at: Address, entries: Sequence[Entry], *, now: int, tail: int, retention: Retention | None = None
+) -> Steps[Appended]:
+    """Add entries at the end of a conversation, all of them or none.
+
+    Args:
+        at: The conversation; it is created when it does not exist.
+        entries: What to add, in order.
+        now: When.
+        tail: How many entries may wait for the index.
+        retention: What to drop from the beginning afterwards.
+
+    Returns:
+        The keys of the entries that were new, and of those that were dropped.
+
+    Raises:
+        MessageError: A key is taken by other content.
+    """
+    branch, head = yield from _open(at, now)
+    fresh = yield from _fresh(branch, entries)
+    dropped: list[str] = []
+    if fresh:
+        yield from _write(at, branch, head, fresh, now=now, tail=tail)
+        if retention:
+            dropped = yield from _retain(branch, retention, now)
+    return Appended([entry.key for entry in fresh], dropped)
+
+
+def record(
+    at: Address, entries: Sequence[Entry], *, now: int, tail: int, unless_there: Collection[str] = ()
+) -> Steps[Appended]:
+    """Add entries, and where a key is taken by other content, take this content for its newer version.
+
+    Content that the key had in an earlier version is no newer one: what somebody edited since stays edited.
+
+    Args:
+        at: The conversation.
+        entries: What to add; no two of them have one key.
+        now: When.
+        tail: How many entries may wait for the index.
+        unless_there: The keys of entries that are no newer version of anything: they are left out where the key is
+            taken.
+
+    Returns:
+        The keys of the entries that were new or have changed.
+    """
+    branch, _ = yield from _open(at, now)
+    known = yield query.known_keys(branch=branch, keys=json.dumps([entry.key for entry in entries]))
+    here = {row["key"]: _row_identity(row) for row in known}
+    changed: list[Entry] = []
+    for entry in entries:
+        if entry.key in here and entry.key not in unless_there and here[entry.key] != _identity(entry):
+            earlier = yield query.versions(branch=branch, key=entry.key)
+            if not any(_says_the_same(row, entry) for row in earlier):
+                changed.append(entry)
+    new = [entry._replace(new_key=True) for entry in entries if entry.key not in here]  # the branch is locked
+    added = yield from append(at, new, now=now, tail=tail)
+    for entry in changed:
+        yield from update(at, entry.key, partial(_newer, entry), now=now, tail=tail)
+    return Appended([*added.keys, *(entry.key for entry in changed)], [])
+
+
+def describe(at: Address, entry: Entry, *, now: int, tail: int) -> Steps[None]:
+    """Give a conversation its description: a system message that a reset keeps.
+
+    An empty conversation begins with it. One that has another description gets the new text as an edit; one that
+    began without any stays as it is.
+    """
+    branch, head = yield from _open(at, now)
+    first = yield query.messages_forward(branch=branch, limit=1, offset=0)
+    if not first:
+        yield from _write(at, branch, head, [entry], now=now, tail=tail)
+    elif first[0]["kind"] == DESCRIPTION and bytes(first[0]["body"]) != entry.body:
+        row = yield from _current(branch, first[0]["key"])
+        yield from _replace(branch, head, row, entry._replace(key=row["key"]), now=now, tail=tail)
+
+
+def is_described(at: Address, entry: Entry) -> Steps[bool]:
+    """Whether `describe` would change nothing."""
+    branch = yield from _find(at)
+    if branch is None:
+        return False
+    first = yield query.messages_forward(branch=branch, limit=1, offset=0)
+    return bool(first) and (first[0]["kind"] != DESCRIPTION or bytes(first[0]["body"]) == entry.body)
+
+
+def update(at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[bool]:
+    """Store a new version of one entry.
+
+    Facts that rest on a message still do when it was edited: nobody knows which of them it says still, and most edits
+    correct a word. Their evidence shows what it says now. Who wants them gone removes the message, or the facts.
+
+    Args:
+        at: The conversation.
+        key: The entry's key.
+        change: Takes the stored entry and gives the new one.
+        now: When.
+        tail: How many entries may wait for the index.
+
+    Returns:
+        Whether the new version differs from the old one; if not, nothing was written.
+
+    Raises:
+        MessageError: Nothing has this key.
+    """
+    found = yield from locked(at)
+    if found is None:
+        raise unknown(key, at)
+    branch, head = found
+    row = yield from _current(branch, key)
+    if row is None:
+        raise unknown(key, at)
+    entry: Entry = change(_stored(row))
+    if content.digest(entry.body) == bytes(row["content_hash"]) and _hash(entry.attachments) == row["attachments_hash"]:
+        return False
+    yield from _replace(branch, head, row, entry, now=now, tail=tail)
+    return True
+
+
+def remove(at: Address, keys: Sequence[str]) -> Steps[list[str]]:
+    """Delete entries with all their versions, and the facts that nothing else tells of.
+
+    Returns:
+        The keys that were there.
+    """
+    found = yield from locked(at)
+    removed: list[str] = []
+    if found is None:
+        return removed
+    for key in dict.fromkeys(keys):
+        row = yield from _current(found[0], key)
+        if row is not None:
+            yield from _drop(row["slot"])
+            if row["kind"] == MESSAGE:
+                yield query.message_dropped(branch=found[0])
+            removed.append(key)
+    yield from message_sources.forget(*_own(at), at.name, removed)
+    return removed
+
+
+def shorten(at: Address, retention: Retention, *, now: int) -> Steps[int]:
+    """Drop what a retention does not keep, as an addition does. Gives how many messages that were."""
+    found = yield from locked(at)
+    return 0 if found is None else len((yield from _retain(found[0], retention, now)))
+
+
+def clear(at: Address, *, keep_description: bool) -> Steps[int]:
+    """Delete everything in a conversation, or everything but its description, and the facts that rest on it alone.
+
+    What rests on messages that a retention dropped before goes with the whole conversation, and stays if the
+    description does.
+
+    Returns:
+        How many entries were deleted, versions included.
+    """
+    found = yield from locked(at)
+    if found is None:
+        return 0
+    branch, _ = found
+    rows = yield query.slots_to_drop(branch=branch, everything=int(not keep_description))
+    yield from _unindex(rows)
+    if keep_description:
+        yield query.delete_compactions(branch=branch, slot=0)
+        yield query.delete_all_but_description(branch=branch)
+        yield query.no_messages(branch=branch)
+    else:
+        yield query.delete_branch(branch=branch)
+        yield from search_index.close(at.path, MESSAGE, at.name)
+        yield query.delete_empty_namespaces(path=at.path)
+    yield from content.collect(_hashes(rows))
+    yield from message_sources.forget(*_own(at), at.name, sorted({row["key"] for row in rows}))
+    if not keep_description:
+        yield from message_sources.forget(*_own(at), at.name)
+    return len(rows)
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def at_index(at: Address, idx: int) -> Steps[Stored | None]:
+    """The message at an index, counted from the end where it is negative; the conversation is locked for a write."""
+    found = yield from locked(at)
+    if found is None:
+        return None
+    if idx >= 0:
+        rows = yield query.messages_forward(branch=found[0], limit=1, offset=idx)
+    else:
+        rows = yield query.messages_backward(branch=found[0], limit=1, offset=-idx - 1)
+    return _stored(rows[0]) if rows else None
+
+
+def messages(at: Address, *, limit: int = ALL, offset: int = 0) -> Steps[list[Stored]]:
+    """Messages in the order they were said."""
+    branch = yield from _find(at)
+    if branch is None:
+        return []
+    rows = yield query.messages_forward(branch=branch, limit=limit, offset=offset)
+    return [_stored(row) for row in rows]
+
+
+def recent(at: Address, *, limit: int = ALL, role: str | None = None) -> Steps[list[Stored]]:
+    """The last messages, oldest first; only one role's when it is named."""
+    branch = yield from _find(at)
+    if branch is None:
+        return []
+    if role is None:
+        rows = yield query.messages_backward(branch=branch, limit=limit, offset=0)
+    else:
+        rows = yield query.messages_of_role(branch=branch, limit=limit, role=role)
+    return [_stored(row) for row in reversed(rows)]
+
+
+def around(at: Address, key: str, *, before: int, after: int) -> Steps[list[Stored] | None]:
+    """A message, with some of those before and after it, in the order they were said; None where it is not there."""
+    branch = yield from _find(at)
+    found = [] if branch is None else (yield query.where_said(branch=branch, key=key))
+    if not found:
+        return None
+    place = {"branch": branch, "position": found[0]["position"], "slot": found[0]["slot"]}
+    rows = yield query.messages_before(**place, limit=before + 1)
+    later = yield query.messages_after(**place, limit=after)
+    return [_stored(row) for row in (*rows, *later)]
+
+
+def get(at: Address, key: str) -> Steps[Stored | None]:
+    """One entry by its key, or None."""
+    branch = yield from _find(at)
+    row = None if branch is None else (yield from _current(branch, key))
+    return None if row is None else _stored(row)
+
+
+def history(at: Address, key: str) -> Steps[list[Stored]]:
+    """Every version of one entry, oldest first; empty when nothing has this key."""
+    branch = yield from _find(at)
+    if branch is None:
+        return []
+    rows = yield query.versions(branch=branch, key=key)
+    return [_stored(row) for row in rows]
+
+
+def count(at: Address) -> Steps[int]:
+    """How many messages a conversation holds."""
+    branch = yield from _find(at)
+    if branch is None:
+        return 0
+    [row] = yield query.count_messages(branch=branch)
+    return int(row["messages"])
+
+
+def rounds(at: Address) -> Steps[tuple[list[Stored], list[Stored]]]:
+    """The rounds of a conversation and all its messages, each in order, on one snapshot."""
+    branch = yield from _find(at)
+    if branch is None:
+        return [], []
+    found = yield query.rounds(branch=branch)
+    said = yield query.messages_forward(branch=branch, limit=ALL, offset=0)
+    return [_stored(row) for row in found], [_stored(row) for row in said]
+
+
+class Counted(NamedTuple):
+    """A message with the tokens that are kept for it, or with its body where none are."""
+
+    content_hash: bytes
+    tokens: int | None
+    body: bytes | None
+
+
+def counted(at: Address, counter: str) -> Steps[list[Counted]]:
+    """Every message with the tokens that one way of counting has kept for it."""
+    branch = yield from _find(at)
+    if branch is None:
+        return []
+    rows = yield query.bodies_to_count(branch=branch, counter=counter)
+    return [Counted(bytes(row["hash"]), row["tokens"], row["body"]) for row in rows]
+
+
+def keep_token_counts(counter: str, counts: dict[bytes, int]) -> Steps[None]:
+    """Keep token counts by body digest."""
+    yield query.store_token_count.many(
+        [{"hash": key, "counter": counter, "tokens": counts[key]} for key in sorted(counts)]
+    )
+
+
+def disown(at: Address, key: str) -> Steps[None]:
+    """Take away the compactions that stand for a message, since it is about to be changed or removed."""
+    branch = yield from _find(at)
+    if branch is not None and (found := (yield query.slot_of_key(branch=branch, key=key))):
+        yield query.delete_compactions(branch=branch, slot=found[0]["slot"])
+
+
+# -- the parts of the above ----------------------------------------------------------------------------------------
+
+
+def _own(at: Address) -> tuple[str, str]:
+    """The path of a conversation's namespace, and the one behind it."""
+    return at.path, at.path + "\x01"
+
+
+def _find(at: Address) -> Steps[int | None]:
+    rows = yield query.find_branch(path=at.path, kind=CONVERSATION, name=at.name)
+    return rows[0]["id"] if rows else None
+
+
+def locked(at: Address) -> Steps[tuple[int, int] | None]:
+    """A conversation's branch and head, locked for a write; None where there is none."""
+    rows = yield query.lock_branch(path=at.path, kind=CONVERSATION, name=at.name)
+    return (rows[0]["id"], rows[0]["head"]) if rows else None
+
+
+def _open(at: Address, now: int) -> Steps[tuple[int, int]]:
+    found = yield from locked(at)
+    if found is None:
+        yield query.create_namespace(path=at.path)
+        yield query.create_branch(path=at.path, kind=CONVERSATION, name=at.name, now=now)
+        found = yield from locked(at)
+        if found is None:
+            raise BranchMoved  # created and deleted by others in between: begin again
+    return found
+
+
+def _fresh(branch: int, entries: Sequence[Entry]) -> Steps[list[Entry]]:
+    """Those entries whose keys are new; a repeat is left out, a contradiction raised."""
+    given = [entry.key for entry in entries if not entry.new_key]
+    known: dict[str, tuple[Any, ...]] = {}
+    if given:
+        if len(given) == 1:
+            rows = yield query.known_key(branch=branch, key=given[0])
+        else:
+            rows = yield query.known_keys(branch=branch, keys=json.dumps(given))
+        known = {row["key"]: _row_identity(row) for row in rows}
+    fresh: list[Entry] = []
+    if not known and len(set(given)) == len(given):
+        return list(entries)
+    for entry in entries:
+        if entry.key not in known:
+            known[entry.key] = _identity(entry)
+            fresh.append(entry)
+        elif known[entry.key] != _identity(entry):
+            # What was edited since is here all the same: a step that is run again repeats its first words.
+            earlier = yield query.versions(branch=branch, key=entry.key)
+            if not any(_says_the_same(row, entry) for row in earlier):
+                raise taken(entry.key)
+    return fresh
+
+
+def _write(at: Address, branch: int, head: int, entries: Sequence[Entry], *, now: int, tail: int) -> Steps[None]:
+    bodies: dict[bytes, bytes] = {}
+    rows = [_row(branch, head + 1, entry, now, bodies) for entry in entries]
+    yield from content.store(bodies)
+    yield from _move(branch, head, added=sum(1 for entry in entries if entry.kind == MESSAGE))
+    placed = yield from _places(at, entries)
+    numbers = iter(placed.numbers if placed else ())
+    for row, entry in zip(rows, entries, strict=True):
+        row["document"] = None if entry.kind == ROUND else next(numbers)
+    if len(rows) == 1:
+        added = yield query.insert_entry(**rows[0])
+    else:
+        yield query.insert_entries.many(rows)
+        added = yield query.entries_at(branch=branch, position=head + 1)
+    if placed:
+        owners = [row["id"] for row, entry in zip(added, entries, strict=True) if entry.kind != ROUND]
+        yield from search_index.write(placed, owners, tail=tail)
+
+
+def _replace(branch: int, head: int, row: Any, entry: Entry, *, now: int, tail: int) -> Steps[None]:
+    bodies: dict[bytes, bytes] = {}
+    new = _row(branch, head + 1, entry, now, bodies) | {"replaces": row["slot"], "kind": row["kind"], "document": None}
+    yield from content.store(bodies)
+    yield from _move(branch, head, added=0)
+    yield query.insert_entry(**new)
+    if row["document_id"] is not None:
+        old = body_text(bytes(row["body"]))
+        yield from search_index.replace(row["document_id"], old, row["slot"], _document(entry), tail=tail)
+
+
+def _places(at: Address, entries: Sequence[Entry]) -> Steps[search_index.Placed | None]:
+    """Places in the search for the entries that can be found; a round has none."""
+    documents = [_document(entry) for entry in entries if entry.kind != ROUND]
+    if not documents:
+        return None
+    return (yield from search_index.places(search_index.Series(at.path, MESSAGE, at.name), documents))
+
+
+def _document(entry: Entry) -> search_index.Document:
+    speaker = None if entry.role == "tool" else entry.sender  # a tool's name is what it does, not who it is
+    return search_index.Document(entry.text, entry.created_at, speaker=speaker, role=entry.role)
+
+
+def _move(branch: int, head: int, *, added: int) -> Steps[None]:
+    moved = yield query.move_head(branch=branch, expected=head, position=head + 1, added=added)
+    if not moved:
+        raise BranchMoved
+
+
+def _retain(branch: int, retention: Retention, now: int) -> Steps[list[str]]:
+    """Drop the oldest messages, and rounds that have no post left. Gives the keys of the messages.
+
+    A tool's result is kept only with the call that stands before it. Facts that rest on what is dropped stay: to know
+    them without the messages is what they are for.
+    """
+    surplus = 0
+    if retention.keep_last:
+        [row] = yield query.droppable(branch=branch)
+        surplus = max(0, row["messages"] - retention.keep_last)
+    oldest = now - int(retention.max_age.total_seconds() * 1_000_000) if retention.max_age else None
+    # Read from the beginning until something stays, so that an append costs what it drops.
+    limit = surplus + 8
+    while True:
+        rows = yield query.oldest_messages(branch=branch, limit=limit)
+        cut = surplus
+        while oldest is not None and cut < len(rows) and rows[cut]["created_at"] < oldest:
+            cut += 1
+        if cut < len(rows) or len(rows) < limit:
+            break
+        limit *= 4
+    while 0 < cut < len(rows) and rows[cut]["role"] == "tool":
+        cut -= 1
+    for row in rows[:cut]:
+        yield from _drop(row["slot"])
+        yield query.message_dropped(branch=branch)
+    if cut < len(rows) and cut:
+        emptied = yield query.emptied_rounds(branch=branch, position=rows[cut]["position"])
+        for row in emptied:
+            yield from _drop(row["slot"])
+    return [row["key"] for row in rows[:cut]]
+
+
+def _drop(slot: int) -> Steps[None]:
+    rows = yield query.slot_versions(slot=slot)
+    yield from _unindex(rows)
+    yield query.delete_entry(id=slot)
+    yield from content.collect(_hashes(rows))
+
+
+def _unindex(rows: Sequence[Any]) -> Steps[None]:
+    yield from search_index.remove(
+        [
+            (row["document_id"], body_text(bytes(row["body"])))
+            for row in rows
+            if row["body"] is not None and row["document_id"] is not None
+        ]
+    )
+
+
+def _hashes(rows: Sequence[Any]) -> list[bytes]:
+    return [bytes(h) for row in rows for h in (row["content_hash"], row["attachments_hash"]) if h is not None]
+
+
+def _current(branch: int, key: str) -> Steps[Any]:
+    rows = yield query.current_entry(branch=branch, key=key)
+    return rows[0] if rows else None
+
+
+def _hash(body: bytes | None) -> bytes | None:
+    return None if body is None else content.digest(body)
+
+
+def _identity(entry: Entry) -> tuple[Any, ...]:
+    """What makes two entries under one key the same."""
+    return (
+        entry.kind,
+        content.digest(entry.body),
+        _hash(entry.attachments),
+        entry.recipient,
+        entry.round_key,
+    )
+
+
+def _says_the_same(row: Any, entry: Entry) -> bool:
+    if row["kind"] == entry.kind and entry.kind != ROUND and same_body(bytes(row["body"]), entry.body):
+        entry = entry._replace(body=bytes(row["body"]))
+    return _row_identity(row) == _identity(entry)
+
+
+def _row_identity(row: Any) -> tuple[Any, ...]:
+    attachments = row["attachments_hash"]
+    return (
+        row["kind"],
+        bytes(row["content_hash"]),
+        None if attachments is None else bytes(attachments),
+        row["recipient"],
+        row["round_key"],
+    )
+
+
+def _row(branch: int, position: int, entry: Entry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
+    """The parameters of an insert; what it refers to by digest goes into `bodies`."""
+    key = content.digest(entry.body)
+    bodies[key] = entry.body
+    attachments = _hash(entry.attachments)
+    if entry.attachments is not None and attachments is not None:
+        bodies[attachments] = entry.attachments
+    return {
+        "branch": branch,
+        "position": position,
+        "replaces": None,
+        "kind": entry.kind,
+        "key": entry.key,
+        "role": entry.role,
+        "sender": entry.sender,
+        "recipient": entry.recipient,
+        "round_key": entry.round_key,
+        "content_hash": key,
+        "attachments_hash": attachments,
+        "created_at": entry.created_at,
+        "written_at": now,
+    }
+
+
+def _stored(row: Any) -> Stored:
+    return Stored(
+        row["key"],
+        row["kind"],
+        row["body"],
+        row["created_at"],
+        row["written_at"],
+        row["content_hash"],
+        row["role"],
+        row["sender"],
+        row["recipient"],
+        row["round_key"],
+        row["attachments"],
+        row["slot"],
+    )
+
+
+def taken(key: str) -> MessageError:
+    """The error for a key under which there is other content."""
+    return MessageError(
+        f"The conversation already holds other content under the id {safe_repr(key)}. Use update() to change a "
+        "message, or another id to add one."
+    )
+
+
+def _newer(new: Entry, _: Stored) -> Entry:
+    return new
+
+
+def unknown(key: str, at: Address) -> MessageError:
+    """The error for a key that nothing has."""
+    return MessageError(f"The conversation {safe_repr(at.name)} holds no message with the id {safe_repr(key)}.")

@@ -1,0 +1,249 @@
+"""What a chat history asks of the log: its messages by id, index and role, their versions, their tokens.
+
+Operations on the messages of one conversation, on top of the log's. Arguments are checked when an operation is
+asked for, so that what is wrong raises before anything is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import BaseMessage
+
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations.log_entries import edited, new_version, role_of, shown_message
+from langchain_agentmem.errors import MessageError
+from langchain_agentmem.messages import ImageFiles, Message, decode_body, named_part, to_langchain
+from langchain_agentmem.storage import Operation, Steps
+
+if TYPE_CHECKING:
+    from langchain_agentmem.language_models.tokens import TokenCounter
+
+_FIELDS = frozenset(field.name for field in dataclasses.fields(Message)) - {"message_id"}
+
+
+def change(
+    at: message_log.Address, message_id: str, changes: Mapping[str, Any], *, now: int, tail: int
+) -> Operation[str | None]:
+    """Give fields of a message new values.
+
+    Returns:
+        The operation; it gives the message's id, or None where the message was so already.
+
+    Raises:
+        MessageError: There is no such field, or this cannot be an id. The operation raises it when no message has
+            the id or a value does not fit.
+    """
+    if unknown := sorted(set(changes) - _FIELDS):
+        raise MessageError(
+            f"A message has no field {safe_repr(unknown[0])} to change; it has {', '.join(sorted(_FIELDS))}."
+        )
+    key = id_of(message_id, "message", MessageError)
+
+    def steps() -> Steps[str | None]:
+        changed = yield from message_log.update(at, key, lambda old: edited(old, changes), now=now, tail=tail)
+        if changed:
+            yield from message_log.disown(at, key)
+        return key if changed else None
+
+    return steps
+
+
+def replace(at: message_log.Address, idx: int, message: Message, *, now: int, tail: int) -> Operation[str | None]:
+    """Put another message in the place of the one at an index, under its id.
+
+    Returns:
+        The operation; it gives the id, or None where the message was so already.
+    """
+
+    def steps() -> Steps[str | None]:
+        row = yield from _at_index(at, idx)
+        moved = dataclasses.replace(message, message_id=row.key)
+        changed = yield from message_log.update(at, row.key, lambda old: new_version(old, moved), now=now, tail=tail)
+        if changed:
+            yield from message_log.disown(at, row.key)
+        return row.key if changed else None
+
+    return steps
+
+
+def delete(at: message_log.Address, idx: int) -> Operation[list[str]]:
+    """Remove the message at an index; the operation gives its id."""
+
+    def steps() -> Steps[list[str]]:
+        row = yield from _at_index(at, idx)
+        yield from message_log.disown(at, row.key)
+        return (yield from message_log.remove(at, [row.key]))
+
+    return steps
+
+
+def remove(at: message_log.Address, message_id: str) -> Operation[list[str]]:
+    """Remove the message of an id; the operation gives the id if it was there.
+
+    Raises:
+        MessageError: This cannot be an id.
+    """
+    find = by_id(at, message_id)
+
+    def steps() -> Steps[list[str]]:
+        found = yield from find()
+        for row in found:
+            yield from message_log.disown(at, row.key)
+        return (yield from message_log.remove(at, [row.key for row in found]))
+
+    return steps
+
+
+def by_id(at: message_log.Address, message_id: str) -> Operation[list[message_log.Stored]]:
+    """The message of an id, or nothing. A round under this id is the session's affair.
+
+    Raises:
+        MessageError: This cannot be an id.
+    """
+    key = id_of(message_id, "message", MessageError)
+
+    def steps() -> Steps[list[message_log.Stored]]:
+        row = yield from message_log.get(at, key)
+        return [] if row is None or row.kind == message_log.ROUND else [row]
+
+    return steps
+
+
+def versions(at: message_log.Address, message_id: str) -> Operation[list[message_log.Stored]]:
+    """Every version of a message, oldest first.
+
+    Raises:
+        MessageError: This cannot be an id; or, by the operation, no message has it.
+    """
+    key = id_of(message_id, "message", MessageError)
+
+    def steps() -> Steps[list[message_log.Stored]]:
+        rows = yield from message_log.history(at, key)
+        found = [row for row in rows if row.kind != message_log.ROUND]
+        if not found:
+            raise MessageError(f"The conversation {safe_repr(at.name)} holds no message with the id {safe_repr(key)}.")
+        return found
+
+    return steps
+
+
+def recent(at: message_log.Address, n: int) -> Operation[list[message_log.Stored]]:
+    """The last messages, oldest first.
+
+    Raises:
+        MessageError: `n` is negative or not a whole number.
+    """
+    limit = _counted(n)
+    return lambda: message_log.recent(at, limit=limit)
+
+
+def around(at: message_log.Address, message_id: str | None, before: int, after: int) -> Operation[list[Message]]:
+    """A message with its neighbours, or the last messages; each with the time at which it was said.
+
+    Raises:
+        MessageError: An argument is wrong; or, by the operation, no message has this id.
+    """
+    key = None if message_id is None else id_of(message_id, "message", MessageError)
+    earlier, later = _counted(before), _counted(after)
+
+    def steps() -> Steps[list[Message]]:
+        if key is None:
+            rows = yield from message_log.recent(at, limit=earlier)
+        else:
+            found = yield from message_log.around(at, key, before=min(earlier, message_log.ALL - 1), after=later)
+            if found is None:
+                raise message_log.unknown(key, at)
+            rows = found
+        return [dataclasses.replace(decode_body(row.body, row.key), created_at=moment(row.created_at)) for row in rows]
+
+    return steps
+
+
+def of_role(at: message_log.Address, role: str, n: int | None) -> Operation[list[message_log.Stored]]:
+    """The last messages of one role, or all of them, oldest first.
+
+    Raises:
+        MessageError: The role is empty, or `n` is negative.
+    """
+    if not isinstance(role, str) or not role:
+        raise MessageError(f"A role is a name such as 'user' or 'assistant', not {safe_repr(role)}.")
+    limit = message_log.ALL if n is None else _counted(n)
+    return lambda: message_log.recent(at, limit=limit, role=role_of(role))
+
+
+def as_langchain(make: Operation[list[message_log.Stored]], images: ImageFiles) -> Operation[list[BaseMessage]]:
+    """What an operation reads, as LangChain messages.
+
+    They are made, and image files are read, where the operation runs, not on an event loop.
+    """
+
+    def steps() -> Steps[list[BaseMessage]]:
+        rows = yield from make()
+        return [langchain_of(row, images) for row in rows]
+
+    return steps
+
+
+def langchain_of(row: message_log.Stored, images: ImageFiles) -> BaseMessage:
+    """A stored message as LangChain's, with its images."""
+    message = shown_message(row.body, row.key, row.attachments)
+    return to_langchain(message, read_images=message.images is not None and images.of(row.key))
+
+
+def as_dicts(
+    make: Operation[list[message_log.Stored]], images: ImageFiles, *, include_ids: bool
+) -> Operation[list[dict[str, Any]]]:
+    """What an operation reads, as dictionaries for a provider; image files are read where the operation runs."""
+
+    def steps() -> Steps[list[dict[str, Any]]]:
+        rows = yield from make()
+        return [_as_dict(row, images, include_ids=include_ids) for row in rows]
+
+    return steps
+
+
+def count_tokens(counter: TokenCounter, rows: Sequence[message_log.Counted]) -> tuple[int, dict[bytes, int]]:
+    """The tokens of messages before calibration, and those counts that were not known yet, by digest of the body.
+
+    Args:
+        counter: How to count.
+        rows: The messages, each with the tokens that are kept for it or with its body.
+    """
+    total = 0
+    new: dict[bytes, int] = {}
+    for row in rows:
+        tokens = new.get(row.content_hash) if row.tokens is None else row.tokens
+        if tokens is None:
+            message = to_langchain(decode_body(row.body or b"", ""), read_images=named_part)
+            tokens = new[row.content_hash] = counter.count_message(message)
+        total += tokens
+    return total, new
+
+
+def _as_dict(row: message_log.Stored, images: ImageFiles, *, include_ids: bool) -> dict[str, Any]:
+    try:
+        message = shown_message(row.body, row.key, row.attachments)
+        return message.to_llm_dict(include_id=include_ids, part_of=images.of(row.key))
+    except MessageError as error:
+        raise MessageError(f"The message {safe_repr(row.key)} cannot be given to a model. {error}") from error
+
+
+def _at_index(at: message_log.Address, idx: int) -> Steps[message_log.Stored]:
+    if isinstance(idx, bool) or not isinstance(idx, int):
+        raise MessageError(f"An index is a whole number, not {safe_repr(idx)}.")
+    row = None if abs(idx) > message_log.ALL else (yield from message_log.at_index(at, idx))
+    if row is None:
+        raise MessageError(f"The conversation {safe_repr(at.name)} has no message at index {idx}.")
+    return row
+
+
+def _counted(n: int) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise MessageError(f"n must be a whole number of 0 or more, not {safe_repr(n)}.")
+    return min(n, message_log.ALL)

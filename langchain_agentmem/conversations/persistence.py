@@ -1,0 +1,346 @@
+"""What the views of a log share: their steps and events, and what document 003 asks of every memory it creates.
+
+A file holds one memory whole: ids, times, rounds, attachments and earlier versions, and whatever state the
+caller wants to keep beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from langchain_agentmem.base.apart import aside
+from langchain_agentmem.base.events import (
+    Event,
+    EventContext,
+    MemoryResetEvent,
+    MessagesRemoved,
+    MessagesStored,
+    MessageUpdated,
+)
+from langchain_agentmem.base.files import whole_file
+from langchain_agentmem.base.namespaces import Namespace, namespace_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import conversation_transfer, log_traces, message_log
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.messages import ImageFiles
+from langchain_agentmem.model import Retention
+from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.storage.database import Database, Outputs
+from langchain_agentmem.tracing import Thunk
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+FORMAT = "langchain-agentmem/memory"
+VERSION = 1
+
+
+class Told:
+    """A memory that tells an event bus what happens, and that may be asked to compact itself (document 003)."""
+
+    _database: Database
+    _event_context: EventContext | None = None
+
+    def set_event_context(self, agent_name: str, event_bus: Any, session_id: str | None = None) -> None:
+        """Have this memory's events told to an event bus (document 003).
+
+        Args:
+            agent_name: Whose memory it is; events carry it.
+            event_bus: Something with `emit_nowait(event)` or `emit(event)`, or a function. None to stop.
+            session_id: The run it belongs to. Default: none.
+        """
+        self._event_context = None if event_bus is None else EventContext(agent_name, event_bus, session_id)
+
+    def compact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
+        """Compact the context if it has outgrown its threshold (document 003).
+
+        Args:
+            runtime: What compaction may use, such as a model.
+
+        Returns:
+            Whether anything was compacted; False for a memory that has no threshold.
+        """
+        del runtime
+        return False
+
+    async def acompact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
+        """`compact_if_needed`, awaited."""
+        return self.compact_if_needed(runtime)
+
+    def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
+        """Make the payload smaller after a provider refused it (document 003).
+
+        Args:
+            runtime: What compaction may use, such as a model.
+
+        Returns:
+            Whether it is smaller now; False for a memory that does not compact.
+        """
+        del runtime
+        return False
+
+    async def acompact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
+        """`compact_for_payload_error`, awaited."""
+        return self.compact_for_payload_error(runtime)
+
+    def _tell(self, event: Callable[[str], Event]) -> None:
+        """Tell hooks and the event bus. `event` is given the agent's name, empty where there is none."""
+        context = self._event_context
+        if context is None and not self._database.hooks:
+            return
+        told = event(context.agent_name if context else "")
+        self._database.hooks.emit(told)
+        if context is not None:
+            context.emit(told)
+
+
+class LogCall(NamedTuple, Generic[T_co]):
+    """An operation on a log, and how a trace shows it.
+
+    Attributes:
+        verb: What the step is called after the part of memory, "add".
+        make: Makes the operation.
+        inputs: What is shown of it, beside whose log it is about. Default: nothing.
+        outputs: What is shown of its value. Default: how much that is.
+        shown: Whether it is a step. If not, it is a detail of another, and only measured.
+    """
+
+    verb: str
+    make: Operation[T_co]
+    inputs: Thunk | None = None
+    outputs: Outputs | None = None
+    shown: bool = True
+
+
+class Saved(Told):
+    """A memory that goes to a file and comes back (document 003)."""
+
+    memory_type: str
+    _readable: tuple[str, ...]  # the types of memories whose files it takes
+    _part: str
+    _at: message_log.Address
+    _log: message_log.Log = message_log
+    _description: message_log.Entry | None = None
+    _own_description: message_log.Entry | None = None
+    _retention: Retention | None = None
+
+    @property
+    def namespace(self) -> Namespace:
+        """Whose memory it is."""
+        return namespace_of(self._at.path)
+
+    def save_to_file(self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None) -> None:
+        """Write this memory to a JSON file, whole or not at all.
+
+        Args:
+            path: Where to. A file that is there is replaced.
+            additional_state: What to keep beside it; JSON must be able to hold it. Default: nothing.
+
+        Raises:
+            InvalidInput: The additional state is not JSON, or the file cannot be written.
+        """
+        records = self._read(self._saving(path))
+        write_document(path, document_of(self.memory_type, records, additional_state))
+
+    async def asave_to_file(
+        self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
+    ) -> None:
+        """`save_to_file`, awaited."""
+        records = await self._aread(self._saving(path))
+        document = await aside(document_of, self.memory_type, records, additional_state)
+        await self._database.engine.in_thread(write_document, path, document, write=False)
+
+    def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
+        """Take the place of what this memory holds with what a file holds.
+
+        Args:
+            path: A file that `save_to_file` wrote. A conversation and a managed one take each other's.
+
+        Returns:
+            The additional state in the file, or None.
+
+        Raises:
+            InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
+        """
+        document = read_document(path, *self._readable)
+        self._loaded(self._database.write(*self._step(self._loading(document, path))))
+        return additional_in(document)
+
+    async def aload_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
+        """`load_from_file`, awaited."""
+        document = await self._database.engine.in_thread(read_document, path, *self._readable, write=False)
+        self._loaded(await self._database.awrite(*self._step(await aside(self._loading, document, path))))
+        return additional_in(document)
+
+    # -- what the views of a log share -------------------------------------------------------------------------
+
+    def _read(self, call: LogCall[T]) -> T:
+        return self._database.read(*self._step(call), shown=call.shown)
+
+    async def _aread(self, call: LogCall[T]) -> T:
+        return await self._database.aread(*self._step(call), shown=call.shown)
+
+    def _write(self, call: LogCall[T]) -> T:
+        return self._database.write(*self._step(call), shown=call.shown)
+
+    async def _awrite(self, call: LogCall[T]) -> T:
+        return await self._database.awrite(*self._step(call), shown=call.shown)
+
+    def _step(self, call: LogCall[T]) -> tuple[str, Operation[T], Thunk, Outputs | None]:
+        return f"{self._part}.{call.verb}", call.make, self._given_to(call.inputs), call.outputs
+
+    def _given_to(self, more: Thunk | None = None) -> Thunk:
+        """What a trace shows of a call: whose log it is about, and what else it was given."""
+        return lambda: {
+            "conversation_id": self._at.name,
+            "namespace": list(self.namespace),
+            **(more() if more else {}),
+        }
+
+    def _now(self) -> dict[str, int]:
+        return {"now": self._database.now(), "tail": self._database.tail}
+
+    def _append(self, entries: Sequence[message_log.Entry]) -> Operation[message_log.Appended]:
+        now, retention = self._now(), self._retention
+        return lambda: self._log.append(self._at, entries, retention=retention, **now)
+
+    def _announce(self, added: message_log.Appended) -> None:
+        if added.keys:
+            self._tell(lambda _: MessagesStored(**self._whose(), message_ids=tuple(added.keys)))
+        self._announce_removal(added.dropped)
+
+    def _announce_removal(self, keys: Sequence[str]) -> None:
+        if keys:
+            self._tell(lambda _: MessagesRemoved(**self._whose(), message_ids=tuple(keys)))
+
+    def _announce_update(self, key: str | None) -> None:
+        if key is not None:
+            self._tell(lambda _: MessageUpdated(**self._whose(), message_id=key))
+
+    def _announce_reset(self) -> None:
+        now = self._database.clock()
+        self._tell(lambda agent_name: MemoryResetEvent(agent_name=agent_name, timestamp=now))
+
+    def _announce_unread(self, images: ImageFiles) -> None:
+        for event in images.events(**self._whose()):
+            self._tell(partial(_told, event))
+
+    def _whose(self) -> dict[str, Any]:
+        return {"namespace": self.namespace, "conversation_id": self._at.name}
+
+    def _saving(self, path: str | os.PathLike[str]) -> LogCall[list[dict[str, Any]]]:
+        return LogCall("save", self._dumping, log_traces.with_values(path=path))
+
+    def _dumping(self) -> Steps[list[dict[str, Any]]]:
+        return (yield from conversation_transfer.dump(self._at))
+
+    def _loading(self, document: Mapping[str, Any], path: str | os.PathLike[str]) -> LogCall[list[str]]:
+        now = self._now()
+
+        def steps() -> Steps[list[str]]:
+            yield from self._log.clear(self._at, keep_description=False)
+            return (yield from conversation_transfer.restore(self._at, document["entries"], into=self._log, **now))
+
+        return LogCall("load", steps, log_traces.with_values(path=path))
+
+    def _loaded(self, keys: Sequence[str]) -> None:
+        self._description = self._own_description = None  # the file's counts now
+        self._announce(message_log.Appended(list(dict.fromkeys(keys)), []))
+
+
+def _told(event: Event, agent_name: str) -> Event:
+    """An event that is the same whoever is told of it."""
+    del agent_name
+    return event
+
+
+def checked_retention(retention: Any) -> Retention | None:
+    """A retention that drops something, or None.
+
+    Raises:
+        InvalidInput: It is neither a `Retention` nor None.
+    """
+    if retention is not None and not isinstance(retention, Retention):
+        raise InvalidInput(f"retention must be a Retention or None, not {safe_repr(retention)}.")
+    return None if retention is None or retention.off else retention
+
+
+def _stated(additional_state: Any) -> dict[str, Any] | None:
+    if additional_state is None:
+        return None
+    if not isinstance(additional_state, Mapping):
+        raise InvalidInput(f"The additional state is a dictionary, not {type(additional_state).__name__}.")
+    return dict(additional_state)
+
+
+def document_of(
+    memory_type: str, records: Sequence[Mapping[str, Any]], additional_state: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What a file of a memory holds.
+
+    Args:
+        memory_type: The type of the memory.
+        records: What it holds.
+        additional_state: What the caller keeps beside it.
+
+    Raises:
+        InvalidInput: The additional state is no dictionary.
+    """
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "memory_type": memory_type,
+        "entries": records,
+        "additional_state": _stated(additional_state),
+    }
+
+
+def write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
+    """Write the file of a memory, whole or not at all.
+
+    Raises:
+        InvalidInput: It is not JSON, or the file cannot be written.
+    """
+    try:
+        text = json.dumps(document, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"The additional state cannot be written as JSON: {error}.") from error
+    with whole_file(path) as file:
+        file.write(text)
+
+
+def read_document(path: str | os.PathLike[str], *memory_types: str) -> dict[str, Any]:
+    """Read the file of a memory of one of these types.
+
+    Raises:
+        InvalidInput: The file is missing, damaged or of another kind.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInput(f"A saved memory is a file: give its path, not {type(path).__name__}.")
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} cannot be read as a saved memory: {error}.") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} is not a saved memory.")
+    if document.get("version") != VERSION:
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} was written by a newer version of langchain-agentmem.")
+    if document.get("memory_type") not in memory_types:
+        raise InvalidInput(
+            f"{safe_repr(os.fspath(path))} holds a {safe_repr(document.get('memory_type'))} memory, not a "
+            f"{' or '.join(map(repr, memory_types))} one."
+        )
+    if not isinstance(document.get("entries"), list):
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} is damaged: it has no entries.")
+    return document
+
+
+def additional_in(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The state that the caller kept beside a memory, if any."""
+    state = document.get("additional_state")
+    return state if isinstance(state, dict) else None

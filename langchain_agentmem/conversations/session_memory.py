@@ -1,0 +1,645 @@
+"""`SessionMemory`: rounds of posts between roles (document 000), over the same log as a conversation.
+
+A session and a conversation of one id are two views of one log. A post is a message whose name is its sender,
+with its recipient, round and attachments beside it; a plain message is a post between "User" and "Assistant",
+and a plain user message begins a round of its own. Nothing is stored twice, and whatever one view writes the
+other shows.
+
+    session = memory.session("task-7")
+    round_ = session.create_round("Plot the sales of May.")
+    session.add_post(round_.id, send_from="User", send_to="Planner", message=round_.user_query)
+    session.finish_round(round_.id)
+
+Both views at once:
+
+    from langchain_agentmem import AgentMemory
+
+    memory = AgentMemory("agent.db")
+    session = memory.session("task-7")
+    task = session.create_round("Plot the sales of May.")
+    session.add_post(task.id, send_from="User", send_to="Planner", message="Plot the sales of May.")
+    session.add_post(task.id, send_from="Planner", send_to="Coder", message="Draw a bar chart.")
+    session.finish_round(task.id)
+
+    print([post.message for post in session.get_role_rounds("Coder")[0].post_list])
+    print(memory.conversation("task-7").messages)  # the same log, as messages
+    memory.close()
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langchain_agentmem.base import encoding
+from langchain_agentmem.base.apart import aside
+from langchain_agentmem.base.files import whole_file
+from langchain_agentmem.base.namespaces import id_of, path_of, resolve
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import log_traces, message_log, message_queries
+from langchain_agentmem.conversations.log_entries import entry_of
+from langchain_agentmem.conversations.persistence import LogCall, Saved, checked_retention
+from langchain_agentmem.conversations.role_context import CompactedMessage, Seen, seen_by
+from langchain_agentmem.conversations.round_entries import ASSISTANT, USER, assembled, role_rounds, shared_entries
+from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
+from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.messages import ImageFiles, Message
+from langchain_agentmem.model import (
+    Attachment,
+    AttachmentType,
+    Conversation,
+    Post,
+    Retention,
+    Round,
+    SharedMemoryEntry,
+)
+from langchain_agentmem.rewinding.thread_memory import thread_point
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.tracing import Thunk, brief
+
+if TYPE_CHECKING:
+    from langchain_agentmem.agent_memory import AgentMemory
+
+
+class SessionMemory(Saved):
+    """Rounds and posts of one session (document 000).
+
+    With the config of a node it is the session of the node's thread, which is rewound with the thread: a checkpoint
+    shows it as it was, a fork goes on from there, and a node that is executed again posts once. The graph needs this
+    memory's checkpointer. From outside it can only be read, with the config of a thread or of a checkpoint. It is no
+    view of the conversation of the same id; its rounds are not summarized in the background (`ContextCompactor`), since
+    that would change what a checkpoint shows; and events tell what a node writes when it does, whatever becomes of it.
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database.
+        session_id: Which session. It begins to exist with its first round or message. Default: a new one. A config, a
+            `Runtime` or a `ToolRuntime` means the session of a thread, see above.
+        namespace: Whose it is. Default: the running config's, else the root. A thread's is what its config says.
+        retention: Which messages to keep after each addition. Default: all, for ever. A thread's keeps all.
+
+    Raises:
+        InvalidInput: An argument is wrong, or makes no sense for the session of a thread.
+        StorageError: The database cannot be opened.
+    """
+
+    memory_type = "session"
+    _readable = (memory_type,)
+    _part = "session"
+
+    def __init__(
+        self,
+        memory: AgentMemory | Database | str | os.PathLike[str] = ":memory:",
+        session_id: Any = None,
+        *,
+        namespace: Sequence[str] | None = None,
+        retention: Retention | None = None,
+    ) -> None:
+        self._database = database_of(memory)
+        self._retention = checked_retention(retention)
+        if is_of_thread(session_id):
+            self._at, self._log = self._of_thread(session_id, namespace)
+        else:
+            if session_id is None:
+                session_id = f"conv-{self._database.new_id()}"
+            self._at = message_log.Address(path_of(resolve(namespace)), id_of(session_id, "session"))
+        self.session_id = self._at.name
+        self._watchers: dict[object, Callable[[], None]] = {}
+
+    @property
+    def database(self) -> Database:
+        """The database that it is in."""
+        return self._database
+
+    @property
+    def follows_thread(self) -> bool:
+        """Whether it is rewound with a thread."""
+        return isinstance(self._log, ThreadLog)
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def create_round(self, user_query: str) -> Round:
+        """Begin a round.
+
+        Args:
+            user_query: What the user asks.
+
+        Returns:
+            The round, in state "created" and without posts.
+        """
+        new = Round.create(user_query)
+        self._write(self._beginning(new))
+        self._rounds_changed()
+        return new
+
+    async def acreate_round(self, user_query: str) -> Round:
+        """`create_round`, awaited."""
+        new = await aside(Round.create, user_query)
+        await self._awrite(await aside(self._beginning, new))
+        self._rounds_changed()
+        return new
+
+    def add_post(
+        self,
+        round_id: str,
+        post: Post | None = None,
+        *,
+        send_from: str | None = None,
+        send_to: str | None = None,
+        message: str | None = None,
+        attachments: Iterable[Attachment] = (),
+    ) -> Post:
+        """Add a post to a round.
+
+        Args:
+            round_id: The round.
+            post: The post, or:
+            send_from: The role that speaks.
+            send_to: The role it speaks to.
+            message: What it says.
+            attachments: What goes with it.
+
+        Returns:
+            The post.
+
+        Raises:
+            MessageError: There is no such round, sender or recipient are missing, or the post's id is taken by
+                other content.
+        """
+        given = _post(post, send_from, send_to, message, attachments)
+        self._announce(self._write(self._posting(round_id, given)))
+        return given
+
+    async def aadd_post(
+        self,
+        round_id: str,
+        post: Post | None = None,
+        *,
+        send_from: str | None = None,
+        send_to: str | None = None,
+        message: str | None = None,
+        attachments: Iterable[Attachment] = (),
+    ) -> Post:
+        """`add_post`, awaited."""
+        given = await aside(_post, post, send_from, send_to, message, attachments)
+        self._announce(await self._awrite(await aside(self._posting, round_id, given)))
+        return given
+
+    def finish_round(self, round_id: str) -> None:
+        """Set a round to "finished".
+
+        Raises:
+            MessageError: There is no such round.
+        """
+        self._write(self._stating("finish_round", round_id, "finished"))
+
+    async def afinish_round(self, round_id: str) -> None:
+        """`finish_round`, awaited."""
+        await self._awrite(self._stating("finish_round", round_id, "finished"))
+
+    def fail_round(self, round_id: str) -> None:
+        """Set a round to "failed": `get_role_rounds` leaves it out unless it is asked for.
+
+        Raises:
+            MessageError: There is no such round.
+        """
+        self._write(self._stating("fail_round", round_id, "failed"))
+
+    async def afail_round(self, round_id: str) -> None:
+        """`fail_round`, awaited."""
+        await self._awrite(self._stating("fail_round", round_id, "failed"))
+
+    def reset_memory(self) -> None:
+        """Remove every round and message but the conversation's description."""
+        self._write(self._resetting())
+        self._announce_reset()
+
+    async def areset_memory(self) -> None:
+        """`reset_memory`, awaited."""
+        await self._awrite(self._resetting())
+        self._announce_reset()
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def to_conversation(self) -> Conversation:
+        """The whole session as a value: every round with its posts, in order."""
+        return Conversation.create(self._rounds(), id=self.session_id)
+
+    async def ato_conversation(self) -> Conversation:
+        """`to_conversation`, awaited."""
+        return await aside(Conversation.create, await self._arounds(), id=self.session_id)
+
+    @property
+    def rounds(self) -> list[Round]:
+        """Every round with its posts, in order."""
+        return self._rounds()
+
+    async def arounds(self) -> list[Round]:
+        """`rounds`, awaited."""
+        return await self._arounds()
+
+    def get_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
+        """The rounds as one role sees them (document 000).
+
+        Every round is there, so that rounds have the same place for all roles; of its posts, those that the role
+        sent or received. Text marked by `temporal` is left out of all rounds but the last.
+
+        Args:
+            role: The role.
+            include_failure_rounds: Whether failed rounds are given too. Default: no.
+        """
+        return role_rounds(self._rounds(role=role), role, include_failures=include_failure_rounds)
+
+    async def aget_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
+        """`get_role_rounds`, awaited."""
+        return await aside(role_rounds, await self._arounds(role=role), role, include_failures=include_failure_rounds)
+
+    def get_role_rounds_with_compaction(
+        self,
+        role: str,
+        include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
+    ) -> tuple[list[Round], CompactedMessage | None]:
+        """The rounds as one role sees them, without those that a summary stands for, and the summary (document 000).
+
+        In document 000's system the caller slices the rounds by the summary's `end_index`, which goes wrong where
+        failed rounds are counted. Here they are sliced already, by their ids: put the summary before them, and that is
+        the context. A round that failed was never summarized, so it is given if it is asked for, wherever it stands;
+        and so is one that was added to after it was summarized.
+
+        Args:
+            role: The role, whose summaries a `ContextCompactor` makes.
+            include_failure_rounds: Whether failed rounds are given too. Default: no.
+
+        Returns:
+            The rounds, and the summary or None.
+        """
+        return self._context(self._read(self._seeing(role, include_failure_rounds)))
+
+    async def aget_role_rounds_with_compaction(
+        self,
+        role: str,
+        include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
+    ) -> tuple[list[Round], CompactedMessage | None]:
+        """`get_role_rounds_with_compaction`, awaited."""
+        return await aside(self._context, await self._aread(self._seeing(role, include_failure_rounds)))
+
+    def watch_rounds(self, notify: Callable[[], None]) -> Callable[[], None]:
+        """Have a function called after each round that this object begins.
+
+        Args:
+            notify: The function. It must be quick.
+
+        Returns:
+            A function that ends it.
+        """
+        if not callable(notify):
+            raise InvalidInput(f"notify must be a function, not {safe_repr(notify)}.")
+        mark = object()
+        self._watchers = {**self._watchers, mark: notify}
+
+        def unwatch() -> None:
+            self._watchers = {key: each for key, each in self._watchers.items() if key is not mark}
+
+        return unwatch
+
+    def get_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
+        """What roles share under one type (document 000).
+
+        An entry of scope "conversation" counts in every round, one of scope "round" only while its round is the
+        last. Of each sender the newest one that counts is given, in the order in which they were said.
+
+        Args:
+            entry_type: "plan", "experience_sub_path", or any other.
+        """
+        return shared_entries(self._rounds(type=entry_type), entry_type)
+
+    async def aget_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
+        """`get_shared_memory_entries`, awaited."""
+        return await aside(shared_entries, await self._arounds(type=entry_type), entry_type)
+
+    def messages_for(self, role: str) -> list[BaseMessage]:
+        """The session from one role's point of view, as LangChain messages.
+
+        Its own posts are AI messages, posts to it human ones with the sender's name; posts between others are not
+        there. Attachments are in `additional_kwargs["attachments"]`, and images of posts to it in the content too, read
+        from their files as `ConversationMemory.messages` does. To "Assistant", plain messages of the conversation are
+        what they are, with their tool calls and images.
+
+        Args:
+            role: The role.
+        """
+        images = ImageFiles()
+        messages = _messages_for(*self._read(self._reading(role=role)), role, images)
+        self._announce_unread(images)
+        return messages
+
+    async def amessages_for(self, role: str) -> list[BaseMessage]:
+        """`messages_for`, awaited."""
+        images = ImageFiles()
+        found = await self._aread(self._reading(role=role))
+        messages: list[BaseMessage] = await self._database.engine.in_thread(
+            _messages_for, *found, role, images, write=False
+        )
+        self._announce_unread(images)
+        return messages
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def export(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Write the session as YAML (document 000), which holds texts and attachments.
+
+        What else a plain message has, such as images and tool calls, `save_to_file` keeps.
+
+        Args:
+            path: A file to write as well. Default: none.
+
+        Returns:
+            The YAML text.
+
+        Raises:
+            InvalidInput: The file cannot be written.
+        """
+        return _exported(self.to_conversation(), path)
+
+    async def aexport(self, path: str | os.PathLike[str] | None = None) -> str:
+        """`export`, awaited."""
+        whole = await self.ato_conversation()
+        text: str = await self._database.engine.in_thread(_exported, whole, path, write=False)
+        return text
+
+    def import_(self, source: str | os.PathLike[str] | Conversation) -> Conversation:
+        """Add the rounds of a YAML text, a YAML file or a conversation to this session.
+
+        Ids are kept; what is here already under the same id and content stays as it is.
+
+        Args:
+            source: YAML text, the path of a file, or a `Conversation`. A text of one line that ends with ".yaml",
+                ".yml" or ".json", or that is the path of a file, is a path.
+
+        Returns:
+            The conversation that was read.
+
+        Raises:
+            InvalidInput: The source is no conversation.
+            MessageError: An id is taken by other content. Nothing was added.
+        """
+        given = _conversation(source)
+        self._announce(self._write(self._importing(given)))
+        return given
+
+    async def aimport_(self, source: str | os.PathLike[str] | Conversation) -> Conversation:
+        """`import_`, awaited."""
+        given: Conversation = await self._database.engine.in_thread(_conversation, source, write=False)
+        self._announce(await self._awrite(await aside(self._importing, given)))
+        return given
+
+    # -- plumbing ----------------------------------------------------------------------------------------------
+
+    def _of_thread(self, given: Any, namespace: Any) -> tuple[message_log.Address, ThreadLog]:
+        point = thread_point(self._database.runs, given)
+        if namespace is not None and path_of(namespace) != point.path:
+            raise InvalidInput(
+                "The session of a thread is in the namespace that its config names: leave namespace= out."
+            )
+        if self._retention is not None:
+            raise InvalidInput("The session of a thread keeps what its checkpoints show: leave retention= out.")
+        return message_log.Address(point.path, point.name), ThreadLog(point, self._database)
+
+    def _dumping(self) -> Steps[list[dict[str, Any]]]:
+        return (yield from self._log.dump() if isinstance(self._log, ThreadLog) else super()._dumping())
+
+    def _given_to(self, more: Thunk | None = None) -> Thunk:
+        shown = super()._given_to(more)
+        if not self.follows_thread:
+            return shown
+        return lambda: {"thread_id" if name == "conversation_id" else name: value for name, value in shown().items()}
+
+    def _reading(self, **asked: str) -> LogCall[tuple[list[message_log.Stored], list[message_log.Stored]]]:
+        if "role" in asked:
+            _check_role(asked["role"])
+        return LogCall("read", lambda: self._log.rounds(self._at), log_traces.with_values(**asked), log_traces.rounds)
+
+    def _rounds(self, **asked: str) -> list[Round]:
+        return assembled(*self._read(self._reading(**asked)))
+
+    async def _arounds(self, **asked: str) -> list[Round]:
+        return await aside(assembled, *await self._aread(self._reading(**asked)))
+
+    def _seeing(self, role: str, include_failures: bool) -> LogCall[Seen]:  # noqa: FBT001
+        _check_role(role)
+
+        def whole() -> Steps[Seen]:
+            rounds = assembled(*(yield from self._log.rounds(self._at)))
+            return Seen(role_rounds(rounds, role, include_failures=include_failures), None, {})
+
+        def seen() -> Steps[Seen]:
+            return seen_by(self._at, role, include_failures=include_failures)
+
+        return LogCall("read", whole if self.follows_thread else seen, log_traces.with_values(role=role), _seen)
+
+    def _context(self, seen: Seen) -> tuple[list[Round], CompactedMessage | None]:
+        if seen.record is not None:
+            self._database.measures.shortened(seen.record.saved)
+        return _sliced(seen)
+
+    def _rounds_changed(self) -> None:
+        for notify in self._watchers.values():
+            notify()
+
+    def _beginning(self, new: Round) -> LogCall[message_log.Appended]:
+        return LogCall("create_round", self._append([self._round_entry(new)]), _begins(new), _begun)
+
+    def _posting(self, round_id: str, post: Post) -> LogCall[message_log.Appended]:
+        entry = self._post_entry(post, round_id)
+        append = self._append([entry])
+
+        def steps() -> Steps[message_log.Appended]:
+            yield from self._require_round(round_id)
+            return (yield from append())
+
+        return LogCall("add_post", steps, _posts(round_id, post), log_traces.appended)
+
+    def _resetting(self) -> LogCall[int]:
+        return LogCall("reset", lambda: self._log.clear(self._at, keep_description=True), outputs=log_traces.cleared)
+
+    def _importing(self, given: Conversation) -> LogCall[message_log.Appended]:
+        now, retention = self._now(), self._retention
+        entries = [
+            (each, [self._round_entry(each), *(self._post_entry(post, each.id) for post in each.post_list)])
+            for each in given.rounds
+        ]
+
+        def steps() -> Steps[message_log.Appended]:
+            # A round made of plain messages is here already, though in another form.
+            here = {each.id: each for each in assembled(*(yield from self._log.rounds(self._at)))}
+            fresh = [entry for each, own in entries if here.get(each.id) != each for entry in own]
+            return (yield from self._log.append(self._at, fresh, retention=retention, **now))
+
+        return LogCall("import", steps, log_traces.with_values(rounds=len(given.rounds)), log_traces.appended)
+
+    def _require_round(self, round_id: str) -> Steps[message_log.Stored]:
+        row = yield from self._log.get(self._at, id_of(round_id, "round", MessageError))
+        if row is None or row.kind != message_log.ROUND:
+            raise MessageError(
+                f"The session {safe_repr(self.session_id)} has no round {safe_repr(round_id)} that can be "
+                "changed. Begin one with create_round(); those that plain messages make are only shown."
+            )
+        return row
+
+    def _stating(self, verb: str, round_id: str, state: str) -> LogCall[bool]:
+        now = self._now()
+
+        def steps() -> Steps[bool]:
+            row = yield from self._require_round(round_id)
+            body = encoding.encode(encoding.decode(row.body) | {"state": state})
+            return (yield from self._log.update(self._at, row.key, lambda _: _round_like(row, body), **now))
+
+        def outputs(changed: bool) -> dict[str, Any]:  # noqa: FBT001 - what the operation gives
+            return {"status": state, "changed": changed}
+
+        return LogCall(verb, steps, log_traces.with_values(round_id=round_id), outputs)
+
+    def _round_entry(self, given: Round) -> message_log.Entry:
+        body = encoding.encode({"user_query": given.user_query, "state": given.state})
+        return message_log.Entry(
+            id_of(given.id, "round", MessageError), body, "", self._database.now(), kind=message_log.ROUND
+        )
+
+    def _post_entry(self, post: Post, round_id: str) -> message_log.Entry:
+        message = Message(
+            role="user" if post.send_from == USER else "assistant",
+            content=post.message,
+            name=post.send_from,
+            message_id=post.id,
+        )
+        attachments = [attachment.to_dict() for attachment in post.attachment_list]
+        return entry_of(message, self._database.now())._replace(
+            sender=id_of(post.send_from, "sender", MessageError),
+            recipient=id_of(post.send_to, "recipient", MessageError),
+            round_key=id_of(round_id, "round", MessageError),
+            attachments=encoding.encode(attachments) if attachments else None,
+        )
+
+
+_FILES = (".yaml", ".yml", ".json")
+
+
+def _post(
+    post: Post | None,
+    send_from: str | None,
+    send_to: str | None,
+    message: str | None,
+    attachments: Iterable[Attachment],
+) -> Post:
+    if isinstance(post, Post):
+        return post
+    if post is not None:
+        raise MessageError(f"A post is a Post, not {type(post).__name__}.")
+    if not send_from or not send_to:
+        raise MessageError("A post needs a sender and a recipient: give post=, or send_from= and send_to=.")
+    if attachments is not None and not isinstance(attachments, Iterable):
+        raise MessageError(f"Attachments come as a list, not as {type(attachments).__name__}.")
+    return Post.create(message, send_from, send_to, attachments or ())
+
+
+def _conversation(source: str | os.PathLike[str] | Conversation) -> Conversation:
+    if isinstance(source, Conversation):
+        return source
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and _is_path(source)):
+        try:
+            source = Path(source).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise InvalidInput(f"{safe_repr(os.fspath(source))} cannot be read: {error}.") from error
+    if not isinstance(source, str):
+        raise InvalidInput(
+            f"A session is imported from YAML text, a path or a Conversation, not {type(source).__name__}."
+        )
+    return Conversation.from_yaml(source)
+
+
+def _is_path(text: str) -> bool:
+    if "\n" in text:
+        return False
+    if text.lower().endswith(_FILES):
+        return True
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # no path can be so long, or have such a character
+        return False
+
+
+def _exported(whole: Conversation, path: str | os.PathLike[str] | None) -> str:
+    """A session as YAML, in a file too if one is named."""
+    text = whole.to_yaml()
+    if path is not None:
+        with whole_file(path) as file:
+            file.write(text)
+    return text
+
+
+def _begins(new: Round) -> Thunk:
+    """What a trace shows of a round that begins."""
+    return lambda: {"round_id": new.id, "user_query": brief(new.user_query)}
+
+
+def _begun(added: message_log.Appended) -> dict[str, Any]:
+    return {"round_ids": added.keys}
+
+
+def _posts(round_id: str, post: Post) -> Thunk:
+    """What a trace shows of a post."""
+    return lambda: {
+        "round_id": round_id,
+        "post_id": post.id,
+        "roles": [post.send_from, post.send_to],
+        "message": brief(post.message),
+        "attachments": len(post.attachment_list),
+    }
+
+
+def _seen(seen: Seen) -> dict[str, Any]:
+    """What a trace shows of the rounds that a role sees."""
+    return {"rounds": len(seen.rest), "summarized": len(seen.record.dropped) if seen.record else 0}
+
+
+def _check_role(given: Any) -> None:
+    if not isinstance(given, str):
+        raise MessageError(f"A role must be a text, not {safe_repr(given)}.")
+
+
+def _sliced(seen: Seen) -> tuple[list[Round], CompactedMessage | None]:
+    return seen.rest, seen.compacted
+
+
+def _messages_for(
+    rounds: Sequence[message_log.Stored], messages: Sequence[message_log.Stored], role: str, images: ImageFiles
+) -> list[BaseMessage]:
+    plain = {row.key: row for row in messages if row.recipient is None} if role == ASSISTANT else {}
+    found: list[BaseMessage] = []
+    for each in role_rounds(assembled(rounds, messages), role, include_failures=False):
+        for post in each.post_list:
+            if (row := plain.get(post.id)) is not None:
+                found.append(message_queries.langchain_of(row, images))
+                continue
+            kind = AIMessage if post.send_from == role else HumanMessage
+            extra = [attachment.to_dict() for attachment in post.attachment_list]
+            attached = [] if kind is AIMessage else post.get_attachment(AttachmentType.image_url)
+            parts = [images.of(post.id)(each.content) for each in attached if each.content]
+            text = [{"type": "text", "text": post.message}] if post.message else []
+            found.append(
+                kind(
+                    content=[*text, *parts] if parts else post.message,
+                    name=post.send_from,
+                    id=post.id,
+                    additional_kwargs={"attachments": extra} if extra else {},
+                )
+            )
+    return found
+
+
+def _round_like(row: message_log.Stored, body: bytes) -> message_log.Entry:
+    return message_log.Entry(row.key, body, "", row.created_at, kind=message_log.ROUND)

@@ -1,0 +1,236 @@
+"""The log of a session that belongs to a thread: rounds and posts as rows that rewind with it.
+
+It answers what a session asks of a log, and is one in a task of the thread or at one of its checkpoints: what a view
+shows is what there is. Nothing of it is in the conversation of the same id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_agentmem.base.encoding import read_plain, write_plain
+from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations.message_log import Address, Appended, Entry, Stored
+from langchain_agentmem.messages import same_body
+from langchain_agentmem.model import Retention
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_rows import Kept, Place, View
+from langchain_agentmem.rewinding.thread_memory import ThreadPoint
+from langchain_agentmem.search.search_index import Series
+from langchain_agentmem.storage import Steps, content
+from langchain_agentmem.storage.database import Database
+
+POST_KIND, ROUND_KIND = "thread_post", "thread_round"
+
+_TEXTS = ("role", "sender", "recipient", "round_key")
+
+
+class ThreadLog:
+    """The log of a thread's session, a `Log`. Who writes must be in a task of the thread.
+
+    Args:
+        point: The thread.
+        database: Where it is kept.
+    """
+
+    def __init__(self, point: ThreadPoint, database: Database) -> None:
+        self._point = point
+        self._database = database
+
+    def append(
+        self, at: Address, entries: Sequence[Entry], *, now: int, tail: int, retention: Retention | None = None
+    ) -> Steps[Appended]:
+        """Add entries at the end, all of them or none.
+
+        Raises:
+            InvalidInput: This is no task.
+            MessageError: A key is taken by other content.
+            StepIsOver: Another attempt of the task has taken its place.
+        """
+        del at, retention  # what a thread's checkpoints show is kept
+        view, place = yield from self._point.open(now)
+        here = yield from _named(view, [entry.key for entry in entries])
+        known = {key: (_stored(kept), kept.extra.get("earlier", ())) for key, kept in here.items()}
+        fresh: list[Entry] = []
+        for entry in entries:
+            if entry.key not in known:
+                known[entry.key] = (_as_stored(entry), ())
+                fresh.append(entry)
+                continue
+            old, earlier = known[entry.key]
+            # What was edited since is here all the same: a step that is run again repeats its first words.
+            if not _says_the_same(old, entry) and not (old.kind == entry.kind and _mark(entry.body) in earlier):
+                raise message_log.taken(entry.key)
+        yield from self._write(place, [_draft(entry) for entry in fresh], now, tail)
+        return Appended([entry.key for entry in fresh], [])
+
+    def update(self, at: Address, key: str, change: Callable[[Stored], Entry], *, now: int, tail: int) -> Steps[bool]:
+        """Store a new version of one entry, in the place of the old one.
+
+        Returns:
+            Whether the new version differs; if not, nothing was written.
+
+        Raises:
+            InvalidInput: This is no task.
+            MessageError: Nothing has this key.
+            StepIsOver: Another attempt of the task has taken its place.
+        """
+        view, place = yield from self._point.open(now)
+        kept = (yield from _named(view, [key])).get(key)
+        if kept is None:
+            raise message_log.unknown(key, at)
+        old = _stored(kept)
+        entry = change(old)._replace(key=key)
+        if entry.body == old.body and entry.attachments == old.attachments:
+            return False
+        earlier = [*kept.extra.get("earlier", ()), _mark(kept.body)]
+        yield from self._write(place, [_draft(entry, first=old.slot, earlier=earlier)], now, tail)
+        return True
+
+    def clear(self, at: Address, *, keep_description: bool) -> Steps[int]:
+        """Delete everything, or everything but the description. What past checkpoints show stays as it is.
+
+        Returns:
+            How many entries were deleted.
+
+        Raises:
+            InvalidInput: This is no task.
+            StepIsOver: Another attempt of the task has taken its place.
+        """
+        del at
+        now = self._database.now()
+        view, place = yield from self._point.open(now)
+        there = [
+            *(yield from memory_rows.current(view, ROUND_KIND)),
+            *(yield from memory_rows.current(view, POST_KIND)),
+        ]
+        gone = [each for each in there if not (keep_description and each.label == message_log.DESCRIPTION)]
+        drafts = [memory_rows.Draft(each.kind, each.key, None, now) for each in gone]
+        yield from self._write(place, drafts, now, self._database.tail)
+        return len(gone)
+
+    def get(self, at: Address, key: str) -> Steps[Stored | None]:
+        """One entry by its key, or None."""
+        del at
+        found = yield from _named((yield from self._view()), [key])
+        return _stored(found[key]) if key in found else None
+
+    def history(self, at: Address, key: str) -> Steps[list[Stored]]:
+        """The newest version of one entry: those before it are what earlier checkpoints show."""
+        found = yield from self.get(at, key)
+        return [] if found is None else [found]
+
+    def rounds(self, at: Address) -> Steps[tuple[list[Stored], list[Stored]]]:
+        """The rounds and all messages, each in the order in which they came."""
+        del at
+        view = yield from self._view()
+        begun = yield from memory_rows.current(view, ROUND_KIND)
+        said = yield from memory_rows.current(view, POST_KIND)
+        return _in_order(begun), _in_order(said)
+
+    def dump(self) -> Steps[list[dict[str, Any]]]:
+        """Everything as records, as `transfer.dump` gives them; of each entry the newest version."""
+        begun, said = yield from self.rounds(Address(self._point.path, self._point.name))
+        return [_record(each) for each in sorted((*begun, *said), key=lambda each: each.slot)]
+
+    def _view(self) -> Steps[View]:
+        return (yield from self._point.view(self._database.now()))
+
+    def _write(self, place: Place, drafts: Sequence[memory_rows.Draft], now: int, tail: int) -> Steps[None]:
+        series = Series(self._point.path, POST_KIND, self._point.name)
+        yield from memory_rows.write(place, drafts, series=series, now=now, tail=tail)
+
+
+def is_of_thread(given: Any) -> bool:
+    """Whether something is a config or a runtime, by which LangGraph names a thread, and no id."""
+    return isinstance(given, Mapping) or hasattr(given, "stream_writer")
+
+
+def _named(view: View, keys: Iterable[str]) -> Steps[dict[str, Kept]]:
+    """Rounds and posts by their keys; none is both."""
+    wanted = list(keys)
+    begun = yield from memory_rows.named(view, ROUND_KIND, wanted)
+    return begun | (yield from memory_rows.named(view, POST_KIND, wanted))
+
+
+def _draft(entry: Entry, *, first: int | None = None, earlier: Sequence[str] = ()) -> memory_rows.Draft:
+    """An entry as a row.
+
+    Args:
+        entry: The entry.
+        first: The number of its first version, which says where it stands; None for the first one.
+        earlier: What marks the versions before.
+    """
+    extra: dict[str, Any] = {name: value for name in _TEXTS if (value := getattr(entry, name)) is not None}
+    if entry.attachments is not None:
+        extra["attachments"] = read_plain(entry.attachments)
+    if first is not None:
+        extra |= {"first": first, "earlier": list(earlier)}
+    is_round = entry.kind == message_log.ROUND
+    if not is_round:
+        extra["words"] = entry.text
+        if entry.role != "tool" and entry.sender is not None:
+            extra["speaker"] = entry.sender
+    return memory_rows.Draft(
+        ROUND_KIND if is_round else POST_KIND,
+        entry.key,
+        entry.body,
+        entry.created_at,
+        label=entry.kind,
+        extra=extra,
+        findable=not is_round,
+    )
+
+
+def _stored(kept: Kept) -> Stored:
+    texts = {name: kept.extra.get(name) for name in _TEXTS}
+    attachments = kept.extra.get("attachments")
+    return Stored(
+        key=kept.key,
+        kind=kept.label or message_log.MESSAGE,
+        body=kept.body,
+        created_at=kept.created_at,
+        written_at=kept.written_at,
+        content_hash=content.digest(kept.body),
+        attachments=None if attachments is None else write_plain(attachments),
+        slot=kept.extra.get("first", kept.number),
+        **texts,
+    )
+
+
+def _as_stored(entry: Entry) -> Stored:
+    return _stored(Kept(0, None, "", entry.key, entry.kind, entry.body, None, None, _draft(entry).extra or {}, 0, 0))
+
+
+def _says_the_same(old: Stored, entry: Entry) -> bool:
+    """Whether an entry is a repeat of what is stored."""
+    alike = old.body == entry.body or (entry.kind != message_log.ROUND and same_body(old.body, entry.body))
+    return alike and (old.kind, old.attachments, old.recipient, old.round_key) == (
+        entry.kind,
+        entry.attachments,
+        entry.recipient,
+        entry.round_key,
+    )
+
+
+def _mark(body: bytes) -> str:
+    return content.digest(body).hex()
+
+
+def _in_order(found: Iterable[Kept]) -> list[Stored]:
+    return sorted(map(_stored, found), key=lambda each: each.slot)
+
+
+def _record(each: Stored) -> dict[str, Any]:
+    return {
+        "call": each.slot,
+        "key": each.key,
+        "kind": each.kind,
+        "edit": False,
+        **{name: value for name in _TEXTS if (value := getattr(each, name)) is not None},
+        "created_at": each.created_at,
+        "written_at": each.written_at,
+        "body": read_plain(each.body),
+        **({} if each.attachments is None else {"attachments": read_plain(each.attachments)}),
+    }

@@ -1,0 +1,429 @@
+r"""`ExperienceLibrary`: a folder of handcrafted experiences, and what is known of their use (document 000).
+
+    library = memory.experiences("experience")
+    chain = library.selector(role="Planner") | prompt | model
+    library.feedback("file-validation", helped=True, note="the file was not there")
+    print(library.report())
+
+The folder is what people write, and every selection sees it as it is then. What the database holds is how often each
+experience was chosen, and whether it helped.
+
+An experience says *when* it applies and *what* to do then: a YAML file that people write, review and edit.
+
+    from pathlib import Path
+
+    from langchain_core.prompts import ChatPromptTemplate
+
+    from langchain_agentmem import AgentMemory
+
+    Path("experience").mkdir(exist_ok=True)
+    Path("experience/handcrafted_exp_files.yaml").write_text('''
+    exp_id: file-validation
+    who: [CodeInterpreter]
+    when: Use when files are read or written, or a FileNotFoundError occurred.
+    what: Check that the file exists before you open it.
+    ''')
+
+    with AgentMemory("agent.db") as memory:
+        library = memory.experiences("experience")
+        assert library.validate().ok  # what is wrong with a file is said, and the others are loaded
+        selector = library.selector(role="CodeInterpreter")  # model=… lets a model choose, by the conditions alone
+        prompt = ChatPromptTemplate.from_messages(
+            [("system", "You write Python.\n{experiences}"), ("user", "{question}")]
+        )
+        print((selector | prompt).invoke({"question": "Read sales.csv and write the totals to a file."}).to_string())
+        print(selector.select("What is the capital of Peru?").ids)  # nothing applies
+        library.feedback("file-validation", helped=True, note="The file was not there.")
+        print([(usage.exp_id, usage.verdict) for usage in library.report()])
+
+Without a model they are chosen by the words of their conditions (`strategy="lexical"`), which is a first choice and
+not more. `strategy="auto"` asks a model only where the words leave it open, and a model that fails or answers
+nonsense is replaced by the words, with an event for hooks. `library.tools()` lets an agent propose a new experience:
+as a file that a person has to review first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of, resolve, running_config
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.experiences import experience_rows
+from langchain_agentmem.experiences.experience import Experience
+from langchain_agentmem.experiences.experience_files import PREFIX, Problem
+from langchain_agentmem.experiences.experience_proposals import proposing
+from langchain_agentmem.experiences.experience_rows import Feedback, Tally
+from langchain_agentmem.experiences.experience_selector import ExperienceSelector
+from langchain_agentmem.experiences.file_writing import write_new
+from langchain_agentmem.experiences.folders import Folders
+from langchain_agentmem.language_models.model_calls import aperform, perform, usable_model
+from langchain_agentmem.rewinding.memory_access import listed
+from langchain_agentmem.storage.database import Database, Outputs, database_of
+from langchain_agentmem.tracing import Step, brief
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+    from langchain_agentmem.agent_memory import AgentMemory
+
+NOTES = 5
+"""How many of the newest notes a report shows of an experience."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LibraryCheck:
+    """What a look at every file of a library found.
+
+    Attributes:
+        experiences: Those that count, in the order of their files.
+        problems: What is wrong with files, those that count nevertheless included.
+    """
+
+    experiences: tuple[Experience, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every file counts."""
+        return all(problem.is_loaded for problem in self.problems)
+
+
+class Usage(NamedTuple):
+    """How an experience has fared.
+
+    Attributes:
+        exp_id: Its id.
+        tally: How often it was considered and chosen, and was said to help or not.
+        notes: The newest of what was said of it.
+        is_there: Whether the library still has it.
+    """
+
+    exp_id: str
+    tally: Tally
+    notes: tuple[Feedback, ...] = ()
+    is_there: bool = True
+
+    @property
+    def verdict(self) -> str:
+        """In two words: "never considered", "never applies", "no feedback", "helps", "hurts" or "disputed"."""
+        tally = self.tally
+        if not tally.helped + tally.not_helped:
+            return "never considered" if not tally.considered else "no feedback" if tally.chosen else "never applies"
+        return (
+            "helps" if tally.helped > tally.not_helped else "hurts" if tally.helped < tally.not_helped else "disputed"
+        )
+
+
+class ExperienceLibrary:
+    """A folder with files `handcrafted_exp_*.yaml`, one experience each. Methods that wait have awaited twins.
+
+    Of two files with one `exp_id` the first counts: those of a folder come before those below it, then they go by name.
+    A file that cannot be used is left out, and `validate` says why.
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database, where feedback is kept.
+        directory: The folder.
+        subfolders: Whether files in folders below it count too. Default False.
+        namespace: Whose feedback is kept and counts. Default: the running config's, else the root, which sees that of
+            all.
+
+    Raises:
+        InvalidInput: There is no such folder, or an argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        memory: AgentMemory | Database | str | os.PathLike[str],
+        directory: str | os.PathLike[str],
+        *,
+        subfolders: bool = False,
+        namespace: Sequence[str] | None = None,
+    ) -> None:
+        if namespace is not None:
+            path_of(namespace)
+        self._database = database_of(memory)
+        self.folders = Folders(self._database, directory, subfolders=subfolders)
+        self.namespace = namespace
+
+    def __repr__(self) -> str:
+        return f"ExperienceLibrary({safe_repr(str(self.directory))})"
+
+    @property
+    def directory(self) -> Path:
+        """The folder."""
+        return self.folders.directory
+
+    def selector(self, **options: Any) -> ExperienceSelector:
+        """A Runnable that puts what applies into a prompt, messages or a state.
+
+        Args:
+            **options: What `ExperienceSelector` takes, such as `role`, `model`, `strategy`, `max_selected`, `session`.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        try:
+            inspect.signature(ExperienceSelector).bind(self, **options)
+        except TypeError as error:
+            raise InvalidInput(f"Experiences cannot be selected like this: {error}.") from error
+        return ExperienceSelector(self, **options)
+
+    # -- what the folder holds ----------------------------------------------------------------------------------
+
+    def load(self, sub_path: str | None = None) -> list[Experience]:
+        """The experiences that the folder holds now (`load_experience` of document 000).
+
+        Args:
+            sub_path: Only those of this folder below it. Default: its own.
+
+        Raises:
+            InvalidInput: There is no such folder below it.
+        """
+        return list(self.folders.look(sub_path).experiences)
+
+    async def aload(self, sub_path: str | None = None) -> list[Experience]:
+        """`load`, awaited."""
+        return await asyncio.to_thread(self.load, sub_path)
+
+    def validate(self, sub_path: str | None = None) -> LibraryCheck:
+        """Look at every file, and say what is wrong.
+
+        Args:
+            sub_path: As for `load`.
+        """
+        shelf = self.folders.look(sub_path)
+        return LibraryCheck(experiences=shelf.experiences, problems=shelf.problems)
+
+    async def avalidate(self, sub_path: str | None = None) -> LibraryCheck:
+        """`validate`, awaited."""
+        return await asyncio.to_thread(self.validate, sub_path)
+
+    def add(self, experience: Experience) -> Path:
+        """Write an experience to a file of its own. It counts from now on.
+
+        Args:
+            experience: What to write.
+
+        Returns:
+            The file.
+
+        Raises:
+            InvalidInput: The library has this `exp_id`, or the file cannot be written.
+        """
+        if not isinstance(experience, Experience):
+            raise InvalidInput(f"A library holds experiences, not {type(experience).__name__}.")
+        with self._database.tracing.step("memory.experience.add", inputs=partial(_shown, experience)) as step:
+            if (file := self.folders.look().files.get(experience.exp_id)) is not None:
+                raise InvalidInput(
+                    f"The library has {safe_repr(experience.exp_id)} already, in {safe_repr(file)}. Change it there."
+                )
+            path = write_new(self.directory, PREFIX, experience.exp_id, experience.to_yaml())
+            step.finish(lambda: {"file": path.name})
+        return path
+
+    async def aadd(self, experience: Experience) -> Path:
+        """`add`, awaited."""
+        return await asyncio.to_thread(self.add, experience)
+
+    def propose(
+        self, source: Any, *, exp_id: str | None = None, who: str | Iterable[str] = (), model: Any = None
+    ) -> Path:
+        """Write what a conversation teaches to a file that a person reviews. It does not count until it is renamed.
+
+        A model writes it, if one is given. Where none is, or it fails or answers nonsense, it is listed what the user
+        asked for and corrected, what failed, and what was done in the end. Secrets are taken out. Nothing is ever
+        overwritten, and what says the same as a proposal that is there is not written again.
+
+        Args:
+            source: A `ConversationMemory` or another chat history, a `SessionMemory` or a `Conversation`, a list of
+                messages in any form, or a text, perhaps with lines such as "User: …" and "Error: …". A `Draft` is
+                taken as it is.
+            exp_id: What it is to be called. Default: a name made of its words.
+            who: The roles it is for. Default: all.
+            model: Who writes it: a LangChain model, a function from messages to text, or a model's name. Default:
+                nobody.
+
+        Returns:
+            The file, `proposed/proposed_exp_<exp_id>.yaml` in the folder. Its first lines say how it is put to use.
+
+        Raises:
+            InvalidInput: Nothing can be learned from this, the library has this `exp_id`, or an argument is wrong.
+            MissingExtra: The model is a name, and langchain is not installed.
+        """
+        work = proposing(self.folders, source, exp_id=exp_id, who=who, model=usable_model(model))
+        return perform(work, self._database)
+
+    async def apropose(
+        self, source: Any, *, exp_id: str | None = None, who: str | Iterable[str] = (), model: Any = None
+    ) -> Path:
+        """`propose`, awaited."""
+        work = proposing(self.folders, source, exp_id=exp_id, who=who, model=usable_model(model))
+        return await aperform(work, self._database)
+
+    def tools(self, include: Iterable[str] | None = None) -> list[BaseTool]:
+        """Tools by which an agent proposes an experience and says whether one helped.
+
+        Args:
+            include: The names of those that are wanted, in this order. Default: `experience_propose` and
+                `experience_feedback`.
+
+        Raises:
+            InvalidInput: There is no such tool.
+        """
+        from langchain_agentmem.experiences.experience_tools import experience_tools  # noqa: PLC0415 - who needs it pays
+
+        return experience_tools(self, include)
+
+    # -- how they fare ------------------------------------------------------------------------------------------
+
+    def feedback(self, exp_id: str, helped: bool, note: str = "", conversation_id: str | None = None) -> str:  # noqa: FBT001
+        """Keep whether an experience helped. Selections count it from now on.
+
+        It belongs to the experience, also when that is edited later. It is not rewound with a thread.
+
+        Args:
+            exp_id: Which experience.
+            helped: Whether it did.
+            note: Why, in any words.
+            conversation_id: The conversation in which it did, with which this is erased. Default: the running thread.
+
+        Returns:
+            The id of what was kept.
+
+        Raises:
+            InvalidInput: The library has no such experience, or an argument is wrong.
+        """
+        path, said = self._said(exp_id, helped, note, conversation_id)
+        self._check_known(said.exp_id)
+        self._database.write(
+            "experience.feedback",
+            partial(experience_rows.add_feedback, path, said),
+            partial(_told, path, said),
+            _kept(said),
+        )
+        return said.feedback_id
+
+    async def afeedback(self, exp_id: str, helped: bool, note: str = "", conversation_id: str | None = None) -> str:  # noqa: FBT001
+        """`feedback`, awaited."""
+        path, said = self._said(exp_id, helped, note, conversation_id)
+        await asyncio.to_thread(self._check_known, said.exp_id)
+        await self._database.awrite(
+            "experience.feedback",
+            partial(experience_rows.add_feedback, path, said),
+            partial(_told, path, said),
+            _kept(said),
+        )
+        return said.feedback_id
+
+    def report(self) -> list[Usage]:
+        """How each experience has fared: those of the library in its order, then those that it has no more."""
+        with self._reporting() as step:
+            usages = self._usages(*self._database.read("experience.feedback_of", self._reading(), shown=False))
+            step.finish(partial(_reported, usages))
+        return usages
+
+    async def areport(self) -> list[Usage]:
+        """`report`, awaited."""
+        async with self._reporting() as step:
+            found = await self._database.aread("experience.feedback_of", self._reading(), shown=False)
+            usages = await asyncio.to_thread(self._usages, *found)
+            step.finish(partial(_reported, usages))
+        return usages
+
+    # -- plumbing -----------------------------------------------------------------------------------------------
+
+    def _said(self, exp_id: Any, helped: Any, note: Any, conversation_id: Any) -> tuple[str, Feedback]:
+        if not isinstance(helped, bool):
+            raise InvalidInput(f"helped must be True or False, not {safe_repr(helped)}.")
+        if not isinstance(note, str):
+            raise InvalidInput(f"A note is a text, not {type(note).__name__}.")
+        if conversation_id is None:
+            conversation_id = ((running_config() or {}).get("configurable") or {}).get("thread_id")
+        return path_of(resolve(self.namespace)), Feedback(
+            feedback_id=self._database.new_id(),
+            exp_id=id_of(exp_id, "experience"),
+            helped=helped,
+            note=note,
+            conversation_id=None if conversation_id is None else id_of(conversation_id, "conversation"),
+            created_at=moment(self._database.now()),
+        )
+
+    def _check_known(self, exp_id: str) -> None:
+        shelf = self.folders.look()
+        if exp_id not in shelf.files and exp_id not in self.folders.look_below().files:
+            known = ", ".join(map(repr, shelf.files)) or "none"
+            raise InvalidInput(
+                f"There is no experience {safe_repr(exp_id)} in {safe_repr(str(self.directory))}. There are: "
+                f"{known:.300}."
+            )
+
+    def _reporting(self) -> Step:
+        return self._database.tracing.step(
+            "memory.experience.report", inputs=lambda: {"namespace": resolve(self.namespace)}
+        )
+
+    def _reading(self) -> Any:
+        low, high = range_of(resolve(self.namespace))
+
+        def reading() -> Any:
+            tallies = yield from experience_rows.counts(low, high)
+            said = yield from experience_rows.feedback_of(low, high)
+            return tallies, said
+
+        return reading
+
+    def _usages(self, tallies: Mapping[str, Tally], said: Iterable[Feedback]) -> list[Usage]:
+        notes: dict[str, list[Feedback]] = {}
+        for each in said:
+            notes.setdefault(each.exp_id, []).append(each)
+        here = [each.exp_id for each in self.folders.look().experiences]
+        others = sorted(set(tallies) - set(here))
+        below = self.folders.look_below().files if others else {}
+        return [
+            Usage(exp_id, tallies.get(exp_id, Tally()), tuple(notes.get(exp_id, ())[:NOTES]), is_there)
+            for exp_id, is_there in [*((each, True) for each in here), *((each, each in below) for each in others)]
+        ]
+
+
+def _told(path: str, said: Feedback) -> dict[str, Any]:
+    """Feedback, as a trace shows it."""
+    return {
+        "namespace": namespace_of(path),
+        "exp_id": said.exp_id,
+        "helped": said.helped,
+        "note": brief(said.note),
+        "conversation_id": said.conversation_id,
+    }
+
+
+def _kept(said: Feedback) -> Outputs:
+    return lambda _: {"feedback_id": said.feedback_id}
+
+
+def _shown(experience: Experience) -> dict[str, Any]:
+    return {
+        "exp_id": experience.exp_id,
+        "roles": experience.who,
+        "when": brief(experience.when),
+        "what": brief(experience.what),
+    }
+
+
+def _reported(usages: Sequence[Usage]) -> dict[str, Any]:
+    """How experiences have fared, as a trace shows it."""
+
+    def told(each: Usage) -> dict[str, Any]:
+        tally = each.tally._asdict()
+        return {"exp_id": each.exp_id, "verdict": each.verdict, **tally}
+
+    return listed("experiences", usages, told)

@@ -1,0 +1,278 @@
+"""What is known of facts, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.redaction import DEFAULT, SecretPattern
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.facts.entity_names import name_of
+from langchain_agentmem.layers.layers_config import check_whole, patterns_given
+from langchain_agentmem.search.memory_search import Why
+
+SINGLE_VALUED = ("lives in", "works at")
+"""The predicates that have one value at a time unless something else is said."""
+RAW_PREDICATE = "said"
+"""The predicate of what was said and is kept as it was."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FactsConfig:
+    """How facts are kept and learned.
+
+    Attributes:
+        single_valued: Predicates that have one value at a time: a new value ends the one before. Default: "lives in"
+            and "works at". `KGMemory.declare` says it of others, or the contrary, in the database.
+        predicates: Predicates that a model is to use where they fit. Default: whichever it likes.
+        batch_messages: Most messages that one call of the model is shown. Default: 8.
+        batch_chars: Most characters of them. A longer message is shown alone, and clipped. Default: 12,000.
+        max_attempts: How often the model is asked about a message before it is given up. Default: 3.
+        timeout: Seconds to wait for the model. Default: 120; None for ever.
+        instructions: What the model is told beside the form of its answer. Default: nothing.
+        redact_secrets: Whether secrets are taken out of subjects and objects. Default: True.
+        secret_patterns: What is taken for a secret. Default: `secrets.DEFAULT`.
+
+    Raises:
+        InvalidInput: A value cannot work.
+    """
+
+    single_valued: tuple[str, ...] = SINGLE_VALUED
+    predicates: tuple[str, ...] = ()
+    batch_messages: int = 8
+    batch_chars: int = 12_000
+    max_attempts: int = 3
+    timeout: float | None = 120.0
+    instructions: str = ""
+    redact_secrets: bool = True
+    secret_patterns: Sequence[SecretPattern] = DEFAULT
+
+    def __post_init__(self) -> None:
+        for name in ("single_valued", "predicates"):
+            value = getattr(self, name)
+            names = (value,) if isinstance(value, str) else value
+            if not isinstance(names, Sequence | set | frozenset):
+                raise InvalidInput(f"{name} are a list of predicates, not {type(value).__name__}.")
+            object.__setattr__(self, name, tuple(name_of(each, "A predicate") for each in names))
+        for name in ("batch_messages", "batch_chars", "max_attempts"):
+            check_whole(name, getattr(self, name), 1)
+        if self.timeout is not None and (
+            isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float) or not self.timeout > 0
+        ):
+            raise InvalidInput(f"timeout is a number of seconds, or None, not {safe_repr(self.timeout)}.")
+        if not isinstance(self.instructions, str):
+            raise InvalidInput(f"instructions are text, not {type(self.instructions).__name__}.")
+        object.__setattr__(self, "secret_patterns", patterns_given(self.secret_patterns))
+
+    @property
+    def patterns(self) -> Sequence[SecretPattern]:
+        """What is taken out; nothing where secrets are not redacted."""
+        return self.secret_patterns if self.redact_secrets else ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """One time that a fact was told of.
+
+    Attributes:
+        message_id: The message that says so; None where somebody stated it without one.
+        conversation_id: The conversation or thread of that message, if it is known.
+        role: Who said it.
+        recorded_at: When it was learned, in UTC.
+    """
+
+    message_id: str | None
+    conversation_id: str | None = None
+    role: str | None = None
+    recorded_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fact:
+    """Something that held, or holds.
+
+    Attributes:
+        id: Its id; that of a message where it is what was said, as it was.
+        role: Who said it first.
+        subject: What it is about.
+        predicate: What it says.
+        object: Of what, or whom.
+        valid_from: When it began to hold, in UTC.
+        valid_to: When it ceased to; None if it holds still, as far as we know.
+        recorded_at: When it was learned first.
+        told: Its sources, in the order in which they came.
+        confidence: How sure whoever told it was, from 0 to 1, if anybody said.
+        ended_by: The fact that ended it, where another value of the same thing did.
+        raw: Whether it is what was said, as it was, and not yet a fact of its own.
+        score: How well it answers the search that found it; None if no search did.
+        why: Why that found it.
+    """
+
+    id: str
+    role: str
+    subject: str
+    predicate: str
+    object: str
+    valid_from: datetime
+    valid_to: datetime | None = None
+    recorded_at: datetime
+    told: tuple[Source, ...] = ()
+    confidence: float | None = None
+    ended_by: str | None = None
+    raw: bool = False
+    score: float | None = None
+    why: Why | None = field(default=None, repr=False)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The ids of the messages that it comes from, each once."""
+        return tuple(dict.fromkeys(each.message_id for each in self.told if each.message_id is not None))
+
+    @property
+    def text(self) -> str:
+        """It as a sentence; what was said, as it was."""
+        return self.object if self.raw else sentence(self.subject, self.predicate, self.object)
+
+    @property
+    def period(self) -> str:
+        """The days on which it began and ended, in words."""
+        if self.valid_to is None:
+            return f"since {self.valid_from:%Y-%m-%d}"
+        return f"from {self.valid_from:%Y-%m-%d} until {self.valid_to:%Y-%m-%d}"
+
+    def holds_at(self, at: datetime) -> bool:
+        """Whether it held at a time, which knows its time zone."""
+        return self.valid_from <= at and (self.valid_to is None or at < self.valid_to)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON knows it; times are ISO 8601 in UTC."""
+        return {
+            "id": self.id,
+            "role": self.role,
+            "subject": self.subject,
+            "predicate": self.predicate,
+            "object": self.object,
+            "valid_from": self.valid_from.isoformat(),
+            "valid_to": None if self.valid_to is None else self.valid_to.isoformat(),
+            "recorded_at": self.recorded_at.isoformat(),
+            "sources": list(self.sources),
+            "confidence": self.confidence,
+            "ended_by": self.ended_by,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contradiction:
+    """Two values of what has one at a time, both said to have held.
+
+    Attributes:
+        facts: The two, the one that began first before the other.
+        valid_from: From when on both held, in UTC.
+        valid_to: Until when; None if they do so still.
+    """
+
+    facts: tuple[Fact, Fact]
+    valid_from: datetime
+    valid_to: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """How we know of a fact: one message that says so.
+
+    Attributes:
+        message_id: Its id; None where somebody stated the fact without a message.
+        conversation_id: The conversation or thread of it, if it is known.
+        role: Who said it.
+        recorded_at: When the fact was learned from it, in UTC.
+        text: What it says; None if the message is not kept here.
+    """
+
+    message_id: str | None
+    conversation_id: str | None
+    role: str | None
+    recorded_at: datetime
+    text: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entity:
+    """Something that facts are about, or that they name.
+
+    Attributes:
+        name: Its name.
+        aliases: Other names that are merged into it.
+        facts: How many facts name it.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    facts: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Neighbour:
+    """An entity that is connected with another.
+
+    Attributes:
+        name: Its name.
+        distance: How many facts lie between them, at least 1.
+        fact: The last of these.
+    """
+
+    name: str
+    distance: int
+    fact: Fact
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Alias:
+    """Two names that are, or may be, one.
+
+    Attributes:
+        name: The name that is merged.
+        into: The name of what it is merged into.
+        merged: Whether that was decided; False for a proposal.
+        why: The reason that was given with a proposal.
+    """
+
+    name: str
+    into: str
+    merged: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExtractionFailure:
+    """An answer of a model that could not be used, or a model that gave none.
+
+    Attributes:
+        message_ids: The messages that it was asked about.
+        error: What was wrong.
+        answer: What it said, clipped.
+        at: When, in UTC.
+        given_up: Whether the messages were given up.
+    """
+
+    message_ids: tuple[str, ...]
+    error: str
+    answer: str
+    at: datetime
+    given_up: bool
+
+
+def sentence(subject: str, predicate: str, obj: str) -> str:
+    """A fact as a sentence."""
+    return f"{subject} {predicate.replace('_', ' ')} {obj}"
+
+
+def maybe_moment(at: int | None) -> datetime | None:
+    """The time that a stored number stands for, if it is one."""
+    return None if at is None else moment(at)

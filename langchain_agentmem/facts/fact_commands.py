@@ -1,0 +1,382 @@
+"""What a caller changes about facts. Each call is one transaction; what is given is checked before that begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langchain_agentmem.base.clock import EARLIEST, time_given
+from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations.log_entries import changed, entry_of
+from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.facts import fact_events, fact_store, fact_traces, fact_writes, source_texts
+from langchain_agentmem.facts.entity_names import entity_key, name_of
+from langchain_agentmem.facts.fact import Alias, Fact
+from langchain_agentmem.facts.fact_store import DUE, FACT, FAILURE, FORMER, TEXT
+from langchain_agentmem.facts.fact_writes import Statement, Turn
+from langchain_agentmem.facts.learning import FactsGround
+from langchain_agentmem.facts.predicate_rules import RULE, apart, declared, named_alike
+from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.layers.layer import Change, as_step, changing, looking, text_given
+from langchain_agentmem.layers.layers_config import check_flag
+from langchain_agentmem.messages import Message
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_access import inputs_of
+from langchain_agentmem.rewinding.memory_rows import Draft, View, body_of, message_source
+from langchain_agentmem.storage import Steps, query
+
+DESCRIPTION = "description"
+"""The key of the text with which a memory begins."""
+_FACT_FIELDS = ("role", "subject", "predicate", "obj", "object", "valid_from", "valid_to", "confidence")
+
+
+def adding_fact(
+    ground: FactsGround,
+    role: str,
+    subject: str,
+    predicate: str,
+    obj: str,
+    *,
+    valid_from: datetime | None,
+    valid_to: datetime | None,
+    source: Any,
+    confidence: float | None,
+) -> Work[str]:
+    """Keep a fact that somebody states. Returns its id."""
+    start = None if valid_from is None else time_given(valid_from, "valid_from")
+    end = None if valid_to is None else time_given(valid_to, "valid_to")
+    _in_order(start, end)
+    said = Statement(
+        role=role_given(role),
+        subject=name_of(ground.clean(text_given(subject, "The subject")), "The subject"),
+        predicate=name_of(predicate, "The predicate"),
+        object=name_of(ground.clean(text_given(obj, "The object")), "The object"),
+        start=start,
+        end=end,
+        sure=_sure(confidence),
+    )
+    sources = _sources(source)
+
+    def make(change: Change) -> Steps[tuple[str, list[Turn]]]:
+        book = yield from ground.book(change)
+        here = yield from source_texts.among(change.view, sources)
+        key = ""
+        for message, conversation in sources:
+            text = source_texts.chosen(here, message, conversation)
+            at = None if text is None else text.created_at
+            told = said._replace(message=message, conversation=conversation, said_at=at)
+            key = yield from book.tell(told, key or None)
+        return key or (yield from book.tell(said)), book.turns
+
+    fact_id, _ = yield from changing(
+        ground,
+        "facts.add_fact",
+        make,
+        outputs=lambda done: {"fact_id": done[0], **fact_traces.told(done[1])},
+        role=said.role,
+        subject=said.subject,
+        predicate=said.predicate,
+        object=said.object,
+        message_ids=[message for message, _ in sources],
+    )
+    return fact_id
+
+
+def keeping(
+    ground: FactsGround,
+    messages: Sequence[Message],
+    *,
+    description: str | None = None,
+    conversation: str | None = None,
+    own: bool = True,
+    shown: bool = True,
+) -> Work[list[str]]:
+    """Keep messages as they are, and have them wait. Returns the ids of those that were not here.
+
+    Of messages that belong elsewhere most have been read before, so it is first looked whether there is news.
+
+    Raises:
+        MessageError: A message cannot be stored, or the id of one that belongs here is taken by other content.
+    """
+    wanted = messages
+    if not own:
+        said = _entered(messages, ground.now())
+        new = yield from looking(
+            ground, "facts.unread", lambda view: source_texts.unread(view, said, conversation), shown=False
+        )
+        if not new:
+            return []
+        wanted = [each.message for each in new]
+
+    def make(change: Change) -> Steps[list[str]]:
+        book = yield from ground.book(change)
+        yield from describe(change, description)
+        said = _entered(wanted, change.now)
+        return (yield from source_texts.keep(book, said, path=ground.point.path, conversation=conversation, own=own))
+
+    work = changing(ground, "facts.keep", make, shown=False)
+    if not shown:
+        return (yield from work)
+    told = partial(fact_traces.messages, wanted)
+    return (yield from as_step(ground, "facts.add", work, outputs=lambda new: {"message_ids": new}, messages=told))
+
+
+def _entered(messages: Sequence[Message], now: int) -> list[source_texts.Said]:
+    return [source_texts.Said(message, entry_of(message, now)) for message in messages]
+
+
+def describe(change: Change, description: str | None) -> Steps[None]:
+    """See that a memory begins with a text; None leaves it as it is."""
+    if description is None:
+        return
+    known = yield from memory_rows.named(change.view, RULE, [DESCRIPTION])
+    if DESCRIPTION not in known or known[DESCRIPTION].text != description:
+        change.drafts.append(Draft(RULE, DESCRIPTION, body_of(description), change.now, label=DESCRIPTION))
+
+
+def description_of(ground: FactsGround) -> Work[str | None]:
+    """The text with which a memory begins, if it has one."""
+
+    def look(view: View) -> Steps[str | None]:
+        known = yield from memory_rows.named(view, RULE, [DESCRIPTION])
+        return known[DESCRIPTION].text if known else None
+
+    return (yield from looking(ground, "facts.description", look, shown=False))
+
+
+def updating(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> Work[bool]:
+    """Change a fact, or what was said. Returns whether something waits to be extracted now.
+
+    Raises:
+        MessageError: There is neither, or a change does not fit.
+    """
+    text_given(key, "An id")
+
+    def make(change: Change) -> Steps[bool]:
+        book = yield from ground.book(change)
+        said = yield from memory_rows.named(change.view, TEXT, [key])
+        if key in said:
+            kept = said[key]
+            event = kept.extra["told"][0]
+            message = changed(fact_store.message_of(kept), changes)
+            yield from book.forsake(kept, ground.point.path)
+            source_texts.put(
+                book,
+                message,
+                said_at=kept.created_at,
+                conversation=event.get("in"),
+                listed=source_texts.is_listed(kept),
+            )
+            return True
+        kept = yield from fact_writes.there(change.view, key)
+        if fact_events.state(kept.extra) is None:
+            raise MessageError(f"The fact {safe_repr(key)} was taken back. Call undo() to have it again first.")
+        book.correct(kept, _corrections(ground, kept.extra, changes))
+        return False
+
+    return (
+        yield from changing(
+            ground,
+            "facts.update",
+            make,
+            outputs=lambda waits: {"kind": "message" if waits else "fact"},
+            id=key,
+            changes=lambda: inputs_of(changes),
+        )
+    )
+
+
+def undoing(ground: FactsGround, fact_id: str) -> Work[None]:
+    """Take back the last thing that happened to a fact."""
+    text_given(fact_id, "An id")
+
+    def make(change: Change) -> Steps[fact_events.State | None]:
+        book = yield from ground.book(change)
+        yield from book.undo((yield from fact_writes.there(change.view, fact_id)))
+        return fact_events.state(book.written[fact_id].extra)
+
+    yield from changing(ground, "facts.undo", make, outputs=fact_traces.state, fact_id=fact_id)
+
+
+def removing(ground: FactsGround, key: str) -> Work[bool]:
+    """Delete a fact; or what was said, with the facts that nothing else tells of. Returns whether it was there."""
+    text_given(key, "An id")
+
+    def make(change: Change) -> Steps[list[Draft]]:
+        book = yield from ground.book(change)
+        said = yield from memory_rows.named(change.view, TEXT, [key])
+        if key in said:
+            yield from book.forsake(said[key], ground.point.path)
+            change.remove(TEXT, key)
+            change.remove(DUE, key)
+            return change.drafts
+        facts = yield from memory_rows.named(change.view, FACT, [key])
+        if key in facts:
+            yield from book.remove(facts[key])
+        return change.drafts if key in facts else []
+
+    return bool((yield from changing(ground, "facts.remove", make, outputs=fact_traces.removed, id=key)))
+
+
+def resetting(ground: FactsGround, description: str | None) -> Work[None]:
+    """Delete everything but the description, and what is declared of predicates."""
+
+    def make(change: Change) -> Steps[dict[str, int]]:
+        yield from clear(change)
+        gone = fact_traces.kinds_of(draft.kind for draft in change.drafts)
+        yield from describe(change, description)
+        return gone
+
+    yield from changing(ground, "facts.reset", make, outputs=lambda gone: {"removed": gone})
+
+
+def clear(change: Change, *, rules: bool = False) -> Steps[None]:
+    """Have facts, texts and aliases be gone; with `rules` also what is declared, and the description."""
+    for kind in (FACT, TEXT, DUE, FORMER, FAILURE, RULE):
+        for kept in (yield from memory_rows.current(change.view, kind)):
+            if kind != RULE or rules or kept.label == "alias":
+                change.remove(kind, kept.key)
+
+
+def declaring(ground: FactsGround, predicates: Sequence[str], *, single: bool) -> Work[None]:
+    """Say whether predicates have one value at a time."""
+    check_flag("single_valued", single)
+    names = [name_of(each, "A predicate") for each in predicates]
+
+    def make(change: Change) -> Steps[None]:
+        yield from ground.book(change)
+        change.drafts += [declared(name, single=single, now=change.now) for name in names]
+
+    yield from changing(
+        ground,
+        "facts.declare",
+        make,
+        outputs=lambda _: {"declared": len(names)},
+        predicates=names,
+        single_valued=single,
+    )
+
+
+def merging_names(ground: FactsGround, name: str, into: str) -> Work[None]:
+    """Have two names mean one thing from now on."""
+    name, into = name_of(name, "A name"), name_of(into, "A name")
+
+    def make(change: Change) -> Steps[bool]:
+        agreed = yield from ground.rules(change.view)
+        if agreed.canonical(name) == agreed.canonical(into):
+            if entity_key(name) == entity_key(into) or agreed.canonical(name) != entity_key(name):
+                return False  # it is so already
+            raise InvalidInput(
+                f"{safe_repr(into)} is merged into {safe_repr(name)}. Take that back with "
+                f"unmerge({safe_repr(into)}) first."
+            )
+        change.drafts.append(named_alike(Alias(name=name, into=into, merged=True), change.now))
+        return True
+
+    yield from changing(ground, "facts.merge", make, outputs=lambda new: {"merged": new}, alias=name, same_as=into)
+
+
+def parting(ground: FactsGround, name: str) -> Work[bool]:
+    """Have a name mean only itself again; a proposal is refused. Returns whether it was merged, or proposed to be."""
+    name = name_of(name, "A name")
+
+    def make(change: Change) -> Steps[bool]:
+        agreed = yield from ground.rules(change.view)
+        there = entity_key(name) in agreed.aliases
+        if there:
+            change.drafts.append(apart(name, change.now))
+        return there
+
+    return (yield from changing(ground, "facts.unmerge", make, outputs=lambda was: {"unmerged": was}, alias=name))
+
+
+def told_by(ground: FactsGround, message_id: str, *, shown: bool = True) -> Work[list[Fact]]:
+    """The facts that a message tells of."""
+    source = message_source(text_given(message_id, "An id"))
+    path = ground.point.path
+
+    def look(view: View) -> Steps[list[Fact]]:
+        found = yield query.resting_on(keys=fact_store.as_json([source]), low=path, high=path + "\x01")
+        keys = sorted({row["key"] for row in found if row["kind"] == FACT})
+        facts = yield from memory_rows.named(view, FACT, keys)
+        settled = yield from fact_store.settled(view, (yield from ground.rules(view)), facts)
+        return [fact for fact in settled if message_id in fact.sources]
+
+    return (
+        yield from looking(
+            ground, "facts.from_message", look, outputs=fact_traces.listed, shown=shown, message_id=message_id
+        )
+    )
+
+
+def role_given(role: Any) -> str:
+    """A role that somebody gave.
+
+    Raises:
+        InvalidInput: It is no text, or empty.
+    """
+    if not isinstance(role, str) or not role.strip():
+        raise InvalidInput(f'A role is text such as "user", not {safe_repr(role)}.')
+    return role
+
+
+def _sources(source: Any) -> list[tuple[str, str | None]]:
+    """The messages that somebody names as sources, each with its conversation, if they know it."""
+    if source is None:
+        return []
+    if isinstance(source, tuple) and len(source) == 2 and all(isinstance(each, str) for each in source):  # noqa: PLR2004
+        return [(id_of(source[0], "message", MessageError), id_of(source[1], "conversation"))]
+    if isinstance(source, list | set | frozenset | tuple):
+        return [pair for each in source for pair in _sources(each)]
+    key = source.id if isinstance(source, BaseMessage) else getattr(source, "message_id", source)
+    if not isinstance(key, str):
+        raise InvalidInput(
+            "A source is the id of a message, a message that has one, a pair of the ids of a message and its "
+            f"conversation, or a list of such, not {safe_repr(source)}."
+        )
+    return [(id_of(key, "message", MessageError), None)]
+
+
+def _sure(confidence: Any) -> float | None:
+    if confidence is None:
+        return None
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
+        raise InvalidInput(f"A confidence is a number from 0 to 1, not {safe_repr(confidence)}.")
+    return float(confidence)
+
+
+def _in_order(start: int | None, end: int | None) -> None:
+    if end is not None and (EARLIEST if start is None else start) >= end:
+        raise InvalidInput("valid_to must come after valid_from: a fact holds up to, but not at, valid_to.")
+
+
+def _corrections(ground: FactsGround, extra: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes that somebody wants of a fact, as fields of its state."""
+    if not changes or (unknown := [name for name in changes if name not in _FACT_FIELDS]):
+        what = f"{safe_repr(unknown[0])} is none of them" if changes else "none is given"
+        raise MessageError(f"What can be changed of a fact is {', '.join(_FACT_FIELDS)}; {what}.")
+    known = fact_store.state_of(extra)
+    fields: dict[str, Any] = {}
+    for name, value in changes.items():
+        if name in ("subject", "obj", "object"):
+            what = "subject" if name == "subject" else "object"
+            fields[what] = name_of(ground.clean(text_given(value, f"The {what}")), f"The {what}")
+        elif name == "predicate":
+            fields["predicate"] = name_of(value, "The predicate")
+        elif name == "role":
+            fields["role"] = role_given(value)
+        elif name == "confidence":
+            fields["sure"] = _sure(value)
+        elif name == "valid_from":
+            fields |= {"start": time_given(value, name), "given": True}
+        else:
+            fields["end"] = None if value is None else time_given(value, name)
+            if value is None:
+                fields["lasting"] = True
+    _in_order(fields.get("start", known.start), fields.get("end", known.end))
+    return fields

@@ -1,0 +1,282 @@
+"""Facts as a graph: entities, what connects them, and pictures of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from langchain_agentmem.base.clock import time_given
+from langchain_agentmem.errors import MissingExtra
+from langchain_agentmem.facts import fact_store, fact_traces
+from langchain_agentmem.facts.entity_names import entity_key, predicate_key
+from langchain_agentmem.facts.fact import Entity, Fact, Neighbour
+from langchain_agentmem.facts.fact_queries import at_time
+from langchain_agentmem.facts.fact_store import FACT, Standing
+from langchain_agentmem.facts.learning import FactsGround
+from langchain_agentmem.facts.predicate_rules import Rules
+from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.layers.layer import limit_given, looking, text_given, texts_given
+from langchain_agentmem.layers.layers_config import check_whole
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_access import listed
+from langchain_agentmem.rewinding.memory_rows import View
+from langchain_agentmem.storage import Steps, query
+
+FARTHEST = 6
+"""How many facts a path may have unless something else is said."""
+MOST_STEPS = 1_000
+"""How many facts a walk may follow one after the other, whatever it is asked for."""
+_LAST = "\U0010ffff"
+_UNSAFE = re.compile(r"[^\w .,:/+'-]", re.UNICODE)
+
+
+def neighbours(
+    ground: FactsGround,
+    entity: str,
+    depth: int = 1,
+    *,
+    predicates: Sequence[str] | None = None,
+    valid: datetime | None = None,
+    recorded: datetime | None = None,
+) -> Work[list[Neighbour]]:
+    """What is connected with an entity."""
+    text_given(entity, "An entity")
+    most = _steps("depth", depth)
+    when = _When(ground, predicates, valid, recorded)
+
+    def look(view: View) -> Steps[list[Neighbour]]:
+        agreed = yield from ground.rules(view)
+        here = agreed.canonical(entity)
+        seen, frontier = {here}, {here}
+        found: list[Neighbour] = []
+        for distance in range(1, most + 1):
+            beyond: dict[str, Neighbour] = {}
+            for each in (yield from _around(view, agreed, frontier, when)):
+                names = each.known.object, each.known.subject
+                keys = agreed.canonical(names[0]), agreed.canonical(names[1])
+                for name, key, near in ((names[0], keys[0], keys[1]), (names[1], keys[1], keys[0])):
+                    if key not in seen and key not in beyond and near in frontier:
+                        fact = fact_store.fact_of(*each, agreed)
+                        beyond[key] = Neighbour(name=agreed.spelled(name), distance=distance, fact=fact)
+            found += sorted(beyond.values(), key=lambda each: each.name)
+            seen |= beyond.keys()
+            frontier = set(beyond)
+            if not frontier:
+                break
+        return found
+
+    def near(each: Neighbour) -> dict[str, Any]:
+        return {"name": each.name, "distance": each.distance, "fact_id": each.fact.id}
+
+    told = partial(listed, "neighbours", show=near)
+    return (yield from looking(ground, "facts.neighbours", look, outputs=told, entity=entity, depth=depth))
+
+
+def path(
+    ground: FactsGround,
+    start: str,
+    end: str,
+    *,
+    max_depth: int = FARTHEST,
+    predicates: Sequence[str] | None = None,
+    valid: datetime | None = None,
+    recorded: datetime | None = None,
+) -> Work[list[Fact] | None]:
+    """A shortest chain of facts from one entity to another, whichever way they point."""
+    text_given(start, "An entity")
+    text_given(end, "An entity")
+    most = _steps("max_depth", max_depth)
+    when = _When(ground, predicates, valid, recorded)
+
+    def look(view: View) -> Steps[list[Fact] | None]:
+        agreed = yield from ground.rules(view)
+        one, other = agreed.canonical(start), agreed.canonical(end)
+        # From both ends, always on where fewer wait. Each side knows for every entity the fact that led to it.
+        sides: list[dict[str, tuple[str, Fact] | None]] = [{one: None}, {other: None}]
+        frontiers = [{one}, {other}]
+        meeting = {one} & {other}
+        for _ in range(most):
+            if meeting or not all(frontiers):
+                break
+            side = 0 if len(frontiers[0]) <= len(frontiers[1]) else 1
+            known, beyond = sides[side], set[str]()
+            for each in (yield from _around(view, agreed, frontiers[side], when)):
+                ends = agreed.canonical(each.known.subject), agreed.canonical(each.known.object)
+                for near, far in (ends, ends[::-1]):
+                    if near in frontiers[side] and far not in known:
+                        known[far] = (near, fact_store.fact_of(*each, agreed))
+                        beyond.add(far)
+            frontiers[side] = beyond
+            meeting = sides[0].keys() & sides[1].keys()
+        if not meeting:
+            return None
+        middle = min(meeting, key=lambda key: (len(_chain(sides[0], key)) + len(_chain(sides[1], key)), key))
+        return [*reversed(_chain(sides[0], middle)), *_chain(sides[1], middle)]
+
+    def told(found: list[Fact] | None) -> dict[str, Any]:
+        return {"connected": False} if found is None else {"connected": True, **fact_traces.listed(found)}
+
+    return (yield from looking(ground, "facts.path", look, outputs=told, start=start, end=end))
+
+
+def entities(ground: FactsGround, prefix: str, limit: int | None) -> Work[list[Entity]]:
+    """The entities whose name, or another name of theirs, begins in some way."""
+    text_given(prefix, "A prefix")
+    most = limit_given(limit)
+
+    def look(view: View) -> Steps[list[Entity]]:
+        agreed = yield from ground.rules(view)
+        low = entity_key(prefix) if prefix.strip() else ""
+        named = yield query.entities_named(**view.parameters(), kind=FACT, low=low, high=low + _LAST)
+        counts: dict[str, int] = {}
+        samples: dict[str, str] = {}
+        for row in named:
+            key = agreed.followed(row["name"])
+            counts[key] = counts.get(key, 0) + row["facts"]
+            if key not in samples or row["name"] == key:
+                samples[key] = row["sample"]
+        chosen = sorted(counts)[:most]
+        facts = yield from memory_rows.named(view, FACT, sorted({samples[key] for key in chosen}))
+        shown: list[Entity] = []
+        for key in chosen:
+            extra = facts[samples[key]].extra
+            state = next(iter(fact_store.states_of({samples[key]: facts[samples[key]]}).values()), None)
+            spelled = (state.subject, state.object) if state else (extra["subject"], extra["object"])
+            name = next((each for each in spelled if agreed.canonical(each) == key), key)
+            others = sorted({a.name for a in agreed.aliases.values() if a.merged and agreed.canonical(a.name) == key})
+            shown.append(Entity(name=agreed.spelled(name), aliases=tuple(others), facts=counts[key]))
+        return shown
+
+    told = partial(listed, "entities", show=lambda each: {"name": each.name, "facts": each.facts})
+    return (yield from looking(ground, "facts.entities", look, outputs=told, prefix=prefix))
+
+
+def shown(
+    ground: FactsGround,
+    entity: str | None,
+    depth: int,
+    *,
+    valid: datetime | None,
+    recorded: datetime | None,
+) -> Work[list[Fact]]:
+    """The facts of a picture: all that held, or those around an entity."""
+    if entity is None:
+        return (yield from at_time(ground, valid=valid, recorded=recorded, shown=False))
+    text_given(entity, "An entity")
+    most = _steps("depth", depth)
+    when = _When(ground, None, valid, recorded)
+
+    def look(view: View) -> Steps[list[Fact]]:
+        agreed = yield from ground.rules(view)
+        seen: set[str] = set()
+        frontier = {agreed.canonical(entity)}
+        found: dict[str, Fact] = {}
+        for _ in range(most):
+            if not frontier:
+                break
+            seen |= frontier
+            facts = [fact_store.fact_of(*each, agreed) for each in (yield from _around(view, agreed, frontier, when))]
+            found.update((fact.id, fact) for fact in facts)
+            frontier = {agreed.canonical(name) for fact in facts for name in (fact.subject, fact.object)} - seen
+        return sorted(found.values(), key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))
+
+    return (yield from looking(ground, "facts.around", look, shown=False))
+
+
+# -- pictures ------------------------------------------------------------------------------------------------------
+
+
+def as_networkx(facts: Iterable[Fact]) -> Any:
+    """Facts as a graph of networkx: entities are nodes, and facts are edges with their fields.
+
+    Args:
+        facts: The facts.
+
+    Raises:
+        MissingExtra: networkx is not installed.
+    """
+    try:
+        import networkx as nx  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtra("A graph of networkx", "graph") from error
+    graph = nx.MultiDiGraph()
+    for fact in facts:
+        graph.add_edge(fact.subject, fact.object, key=fact.id, **fact.to_dict())
+    return graph
+
+
+def as_json(facts: Iterable[Fact]) -> dict[str, Any]:
+    """Facts as nodes and links, in the form that networkx and D3 read: "nodes" with "id", "links" with the facts."""
+    told = [fact.to_dict() for fact in facts]
+    names = dict.fromkeys(name for fact in told for name in (fact["subject"], fact["object"]))
+    return {
+        "directed": True,
+        "multigraph": True,
+        "graph": {},
+        "nodes": [{"id": name} for name in names],
+        "links": [{"source": fact["subject"], "target": fact["object"], "key": fact["id"], **fact} for fact in told],
+    }
+
+
+def as_mermaid(facts: Iterable[Fact]) -> str:
+    """Facts as a flow chart of Mermaid. What ended is drawn dotted; names can do no harm."""
+    numbers: dict[str, int] = {}
+    edges: list[str] = []
+    for fact in facts:
+        for name in (fact.subject, fact.object):
+            numbers.setdefault(name, len(numbers))
+        arrow = "-->" if fact.valid_to is None else "-.->"
+        edges.append(f'    e{numbers[fact.subject]} {arrow}|"{_label(fact.predicate)}"| e{numbers[fact.object]}')
+    nodes = [f'    e{number}["{_label(name)}"]' for name, number in numbers.items()]
+    return "\n".join(["flowchart LR", *nodes, *edges])
+
+
+# -- plumbing ------------------------------------------------------------------------------------------------------
+
+
+def _steps(name: str, wanted: Any) -> int:
+    """How many facts a walk may follow one after the other."""
+    check_whole(name, wanted, 1)
+    return min(int(wanted), MOST_STEPS)
+
+
+class _When:
+    """Which facts count on the way: those with some predicates, that held at a time, as was known at another."""
+
+    def __init__(
+        self,
+        ground: FactsGround,
+        predicates: Sequence[str] | None,
+        valid: datetime | None,
+        recorded: datetime | None,
+    ) -> None:
+        wanted = None if predicates is None else texts_given(predicates, "Predicates")
+        self.predicates = None if wanted is None else [predicate_key(each) for each in wanted]
+        self.at = ground.now() if valid is None else time_given(valid, "valid")
+        self.recorded = None if recorded is None else time_given(recorded, "recorded")
+
+
+def _around(view: View, agreed: Rules, names: Collection[str], when: _When) -> Steps[list[Standing]]:
+    """The facts that name some entities, and held then."""
+    keys = agreed.keys_of(names)
+    former = when.recorded is not None
+    found = yield from fact_store.about(view, subjects=keys, predicates=when.predicates, former=former)
+    found |= yield from fact_store.about(view, objects=keys, predicates=when.predicates, former=former)
+    every = yield from fact_store.standing(view, agreed, found, when.recorded, whole=names)
+    return [each for each in every if each.holds_at(when.at)]
+
+
+def _chain(side: Mapping[str, tuple[str, Fact] | None], key: str) -> list[Fact]:
+    """The facts that lead from an entity back to where a side began."""
+    chain: list[Fact] = []
+    while (step := side[key]) is not None:
+        key, fact = step
+        chain.append(fact)
+    return chain
+
+
+def _label(text: str) -> str:
+    return _UNSAFE.sub(lambda match: f"#{ord(match.group())};", text)

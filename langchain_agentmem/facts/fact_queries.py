@@ -1,0 +1,295 @@
+"""What is asked of facts: what held when, how it changed, what contradicts what, and how we know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+from langchain_agentmem.base.clock import moment, time_given
+from langchain_agentmem.conversations import message_log
+from langchain_agentmem.facts import fact_store, fact_traces, source_texts, validity
+from langchain_agentmem.facts.entity_names import predicate_key
+from langchain_agentmem.facts.fact import Contradiction, Evidence, Fact, maybe_moment
+from langchain_agentmem.facts.fact_store import FACT, TEXT
+from langchain_agentmem.facts.learning import FactsGround
+from langchain_agentmem.facts.predicate_rules import Rules
+from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.layers.layer import ALL, EVERYTHING, as_step, limit_given, looking, text_given
+from langchain_agentmem.messages import body_text
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.layer_search import found
+from langchain_agentmem.rewinding.memory_access import listed
+from langchain_agentmem.rewinding.memory_rows import Kept, View
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.tracing import brief
+
+LIMIT = 10
+MORE = 4
+
+
+def at_time(
+    ground: FactsGround,
+    *,
+    valid: datetime | None = None,
+    recorded: datetime | None = None,
+    subject: str | None = None,
+    predicate: str | None = None,
+    obj: str | None = None,
+    limit: int | None = None,
+    shown: bool = True,
+) -> Work[list[Fact]]:
+    """What held at a time, as far as it was known at another."""
+    at = ground.now() if valid is None else time_given(valid, "valid")
+    wanted = _Wanted("as_of", subject, predicate, obj, recorded, at, limit_given(limit))
+    return (yield from _matching(ground, wanted, shown=shown, valid=valid))
+
+
+def changes(
+    ground: FactsGround, subject: str, predicate: str | None, recorded: datetime | None = None
+) -> Work[list[Fact]]:
+    """All that ever held of a subject, what began first before the rest."""
+    text_given(subject, "The subject")
+    return (yield from _matching(ground, _Wanted("history", subject, predicate, None, recorded)))
+
+
+def contradictions(ground: FactsGround, subject: str | None, predicate: str | None) -> Work[list[Contradiction]]:
+    """The values that contradict each other."""
+    for value, what in ((subject, "The subject"), (predicate, "The predicate")):
+        if value is not None:
+            text_given(value, what)
+
+    def look(view: View) -> Steps[list[Contradiction]]:
+        agreed = yield from ground.rules(view)
+        rows_of = yield from _rows(view, agreed, subject, predicate, None, former=False)
+        states = fact_store.states_of(rows_of)
+        facts = yield from fact_store.settled(view, agreed, rows_of, whole=True)
+        by_id = {fact.id: fact for fact in facts}
+        return [
+            Contradiction(facts=(by_id[one], by_id[other]), valid_from=moment(start), valid_to=maybe_moment(stop))
+            for one, other, start, stop in validity.clashes(states, agreed)
+            if predicate is None or predicate_key(predicate) == predicate_key(by_id[one].predicate)
+        ]
+
+    return (
+        yield from looking(
+            ground,
+            "facts.contradictions",
+            look,
+            outputs=partial(listed, "contradictions", show=_pair),
+            subject=subject,
+            predicate=predicate,
+        )
+    )
+
+
+def getting(ground: FactsGround, fact_id: str, *, shown: bool = True) -> Work[Fact | None]:
+    """A fact, or what was said, by its id; None where there is no such fact, or it was taken back."""
+    text_given(fact_id, "An id")
+
+    def look(view: View) -> Steps[Fact | None]:
+        facts = yield from fact_store.settled(
+            view, (yield from ground.rules(view)), (yield from memory_rows.named(view, FACT, [fact_id]))
+        )
+        if facts:
+            return facts[0]
+        said = yield from memory_rows.named(view, TEXT, [fact_id])
+        return fact_store.raw_fact(said[fact_id]) if fact_id in said else None
+
+    return (yield from looking(ground, "facts.get", look, outputs=fact_traces.one, shown=shown, fact_id=fact_id))
+
+
+def evidence(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
+    """How we know of a fact."""
+    work = _evidence(ground, text_given(fact_id, "An id"))
+    told = partial(listed, "sources", show=_source)
+    return (yield from as_step(ground, "facts.evidence", work, outputs=told, fact_id=fact_id))
+
+
+def _evidence(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
+    fact = yield from getting(ground, fact_id, shown=False)
+    if fact is None:
+        return []
+
+    def look(view: View) -> Steps[list[Evidence]]:
+        told = [(each.message_id, each.conversation_id) for each in fact.told if each.message_id is not None]
+        here = yield from source_texts.among(view, told)
+        found_there: list[Evidence] = []
+        for source in fact.told:
+            text, key = None, source.message_id
+            kept = None if key is None else source_texts.chosen(here, key, source.conversation_id)
+            if kept is not None:
+                text = fact_store.message_of(kept).text
+            elif key is not None and source.conversation_id is not None:
+                entry = yield from message_log.get(message_log.Address(ground.point.path, source.conversation_id), key)
+                text = None if entry is None else body_text(entry.body)
+            found_there.append(
+                Evidence(
+                    message_id=source.message_id,
+                    conversation_id=source.conversation_id,
+                    role=source.role,
+                    recorded_at=source.recorded_at,
+                    text=text,
+                )
+            )
+        return found_there
+
+    return (yield from looking(ground, "facts.sources", look, shown=False))
+
+
+def searching(
+    ground: FactsGround, query: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
+) -> Work[list[Fact]]:
+    """The facts, and what was said, that answer a query best."""
+    everything = text_given(query, "A query").strip() == EVERYTHING
+    most = LIMIT if limit is None else limit_given(limit)
+    at = None if valid is None else moment(time_given(valid, "valid"))
+    work = _searching(ground, query, most, at, raw=raw, everything=everything)
+    asked: dict[str, Any] = {"query": query, "limit": most, "valid": at}
+    return (
+        yield from as_step(ground, "facts.search", work, outputs=fact_traces.documents, run_type="retriever", **asked)
+    )
+
+
+def _searching(
+    ground: FactsGround, query: str, most: int, at: datetime | None, *, raw: bool, everything: bool
+) -> Work[list[Fact]]:
+    if everything:
+        every = yield from listing(
+            ground,
+            limit=most,
+            wanted=lambda fact: raw if fact.raw else at is None or fact.holds_at(at),
+        )
+        return list(reversed(every))[:most]
+    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules, shown=False)
+    # Of what fits best, some may not have held then.
+    hits = yield from found(
+        ground, (FACT, TEXT) if raw else (FACT,), _more_names(query, agreed), most if at is None else most * MORE
+    )
+
+    def look(view: View) -> Steps[list[Fact]]:
+        there = {hit.kept.key: hit.kept for hit in hits if hit.kept.kind == FACT}
+        known = {fact.id: fact for fact in (yield from fact_store.settled(view, agreed, there))}
+        told = (
+            (hit, known.get(hit.kept.key) if hit.kept.kind == FACT else fact_store.raw_fact(hit.kept)) for hit in hits
+        )
+        return [replace(fact, score=hit.score, why=hit.why) for hit, fact in told if fact is not None]
+
+    facts: list[Fact] = yield from looking(ground, "facts.read", look, shown=False)
+    return [fact for fact in facts if at is None or fact.raw or fact.holds_at(at)][:most]
+
+
+def listing(
+    ground: FactsGround, *, limit: int | None = None, wanted: Callable[[Fact], bool] = lambda _: True
+) -> Work[list[Fact]]:
+    """Facts and what was said, in the order in which they came: all, or the last of them. No step of its own."""
+    most = limit_given(limit)
+
+    def look(view: View) -> Steps[list[Fact]]:
+        agreed = yield from ground.rules(view)
+        many = most
+        while True:
+            if limit is None:
+                facts = yield from fact_store.everything(view, FACT)
+                said = yield from fact_store.everything(view, TEXT)
+            else:
+                facts = yield from fact_store.latest(view, FACT, many)
+                said = yield from fact_store.latest(view, TEXT, many)
+            by_id = {kept.key: kept for kept in (*said, *facts)}
+            settled = yield from fact_store.settled(
+                view, agreed, {kept.key: kept for kept in facts}, whole=limit is None
+            )
+            raw = [fact_store.raw_fact(kept) for kept in said if source_texts.is_listed(kept)]
+            there = [[fact for fact in some if wanted(fact)] for some in (settled, raw)]
+            # Of what came last, some may have been taken back, or be wanted by nobody.
+            if limit is None or all(
+                len(some) < many or len(left) >= most for some, left in zip((facts, said), there, strict=True)
+            ):
+                break
+            many *= MORE
+        shown = [fact for some in there for fact in some]
+        shown.sort(key=lambda fact: (by_id[fact.id].created_at, by_id[fact.id].number))
+        return shown[max(0, len(shown) - most) :]
+
+    return (yield from looking(ground, "facts.all", look, shown=False))
+
+
+class _Wanted(NamedTuple):
+    """Which facts are asked for, and by what verb."""
+
+    verb: str
+    subject: str | None
+    predicate: str | None
+    obj: str | None
+    recorded: datetime | None
+    at: int | None = None
+    most: int = ALL
+
+
+def _matching(
+    ground: FactsGround, wanted: _Wanted, *, shown: bool = True, valid: datetime | None = None
+) -> Work[list[Fact]]:
+    """The facts that have some subject, predicate or object, and held at a time, what began first before the rest."""
+    verb, subject, predicate, obj, recorded, at, most = wanted
+    by = None if recorded is None else time_given(recorded, "recorded")
+    for value, what in ((subject, "The subject"), (predicate, "The predicate"), (obj, "The object")):
+        if value is not None:
+            text_given(value, what)
+
+    def fits(fact: Fact, agreed: Rules) -> bool:
+        return all(
+            value is None or agreed.canonical(value) == agreed.canonical(mine)
+            for value, mine in ((subject, fact.subject), (obj, fact.object))
+        ) and (predicate is None or predicate_key(predicate) == predicate_key(fact.predicate))
+
+    def look(view: View) -> Steps[list[Fact]]:
+        agreed = yield from ground.rules(view)
+        rows_of = yield from _rows(view, agreed, subject, predicate, obj, former=by is not None)
+        facts = yield from fact_store.settled(view, agreed, rows_of, by, whole=obj is None, at=at)
+        fitting = [fact for fact in facts if fits(fact, agreed)]
+        return sorted(fitting, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:most]
+
+    given: dict[str, Any] = {
+        "subject": subject,
+        "predicate": predicate,
+        "object": obj,
+        "valid": valid,
+        "recorded": recorded,
+    }
+    return (yield from looking(ground, f"facts.{verb}", look, outputs=fact_traces.listed, shown=shown, **given))
+
+
+def _rows(
+    view: View, agreed: Rules, subject: str | None, predicate: str | None, obj: str | None, *, former: bool
+) -> Steps[dict[str, Kept]]:
+    predicates = None if predicate is None else [predicate_key(predicate)]
+    if subject is not None:
+        keys = agreed.keys_of([agreed.canonical(subject)])
+        return (yield from fact_store.about(view, subjects=keys, predicates=predicates, former=former))
+    if obj is not None:
+        keys = agreed.keys_of([agreed.canonical(obj)])
+        return (yield from fact_store.about(view, objects=keys, predicates=predicates, former=former))
+    return {kept.key: kept for kept in (yield from fact_store.everything(view, FACT))}
+
+
+def _pair(clash: Contradiction) -> dict[str, Any]:
+    one, other = clash.facts
+    return {"fact_ids": [one.id, other.id], "texts": [one.text, other.text], "valid_from": clash.valid_from}
+
+
+def _source(found_there: Evidence) -> dict[str, Any]:
+    text = None if found_there.text is None else brief(found_there.text)
+    return {"message_id": found_there.message_id, "conversation_id": found_there.conversation_id, "text": text}
+
+
+def _more_names(query: str, agreed: Rules) -> str:
+    """A query with the other names of what it names."""
+    merged = [alias for alias in agreed.aliases.values() if alias.merged]
+    if not merged:
+        return query
+    words = f" {query.casefold()} "
+    pairs = [pair for alias in merged for pair in ((alias.name, alias.into), (alias.into, alias.name))]
+    named = [other for one, other in pairs if one.casefold() in words]
+    return " ".join([query, *dict.fromkeys(named)])

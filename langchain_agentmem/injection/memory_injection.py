@@ -1,0 +1,164 @@
+"""`MemoryInjection`: what is remembered goes into a prompt, into messages, or into what a graph shows its model.
+
+    chain = memory.inject("user-42") | model                    # text, messages or a prompt in, the same out
+
+    builder = StateGraph(CompactionState)                       # in a graph, the memory of the thread
+    builder.add_node("memory", memory.inject())
+    builder.add_node("answer", lambda state: {"messages": [model.invoke(state["llm_input_messages"])]})
+
+Core memory stands in the prefix, whose bytes change only when it does, so that a provider's cache of the prompt lives
+on. What was found for the question stands right before it. Both are data, in fences that nothing in them can end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config
+
+from langchain_agentmem.base.apart import aside
+from langchain_agentmem.base.namespaces import config_given
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.injection.selection import Bringing
+from langchain_agentmem.language_models.budget import SECTIONS, Budget
+from langchain_agentmem.language_models.model_calls import aperform, perform
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.messages.injected import Role
+from langchain_agentmem.messages.placement import Brought, woven
+from langchain_agentmem.messages.prompt_forms import Form, Insertion, Keys, check_keys, form_of
+from langchain_agentmem.tracing import within
+
+
+class MemoryInjection(Runnable[Any, Any]):
+    """Puts memory into whatever a model is about to be given.
+
+    It gives back what it is given, with the memory in it:
+
+    - Messages, or a prompt made of messages: core memory comes after the system messages, and what was found right
+      before the last thing the user said, never between a call and its result.
+    - A text, or a prompt that is one: both come before it.
+    - The state of a graph, or a dictionary that has messages under `messages_key`: as messages. As a node of a graph it
+      leaves the history alone and puts the messages under `output_messages_key`. Where a node before it has put there
+      what it made of this history, such as a compaction, it goes on from that.
+    - Any other dictionary: the memory is added as a text under `memory_key`, for a prompt that has this variable.
+
+    Memory that is in the messages already, from a turn before, is taken out first; no conversation stores it as if it
+    had been said.
+
+    Whose memory it is: that of the named branch; else of the thread it runs in, if its graph has this memory's
+    checkpointer; else there is no core memory, and everything in the namespace is searched. A thread or branch in a
+    namespace of its own also finds what else was said and stored there. The root namespace reaches every other, so
+    there a thread finds only what is its own, unless `kinds` are given.
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database.
+        branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's.
+        namespace: Whose memory, and where to look: this namespace and all below it. Default: the run's.
+        query: Gives the question, from what this is given. Default: the last thing the user said; of a dictionary,
+            "input", "question" or "query", or its only text.
+        kinds: What is looked for: "record", "event", "message", "item" and so on. Default: see above.
+        limit: How much is found at most. Default 8.
+        budget: How much room the memory may take, see `Budget.of`; what stands around it comes on top. Default: as much
+            as it takes.
+        role: In whose role core memory stands: "user" or "system". What is found is always in the user's. Default
+            "user".
+        sections: What is shown: "core", "recall" (the newest events), "archival" (what was found). Default: all.
+        messages_key: Where a state has its messages. Default "messages".
+        output_messages_key: Where a node puts them. Default "llm_input_messages", as `CompactionNode` does. It may be
+            `messages_key`, where that is not a history to which is added.
+        memory_key: Where a dictionary without messages is given the memory. Default "memory".
+        counter: Counts tokens, for a budget in tokens. Default: a new `TokenCounter`.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        memory: Any,
+        branch_or_config: str | LayeredMemory | Mapping[str, Any] | None = None,
+        *,
+        namespace: Sequence[str] | None = None,
+        query: Callable[[Any], str] | None = None,
+        kinds: Sequence[str] | None = None,
+        limit: int = 8,
+        budget: int | Mapping[str, Any] | Budget | None = None,
+        role: Role = "user",
+        sections: Sequence[str] = SECTIONS,
+        messages_key: str = "messages",
+        output_messages_key: str = "llm_input_messages",
+        memory_key: str = "memory",
+        counter: TokenCounter | None = None,
+    ) -> None:
+        if role not in ("user", "system"):
+            raise InvalidInput(f'role must be "user" or "system", not {safe_repr(role)}.')
+        self._keys = Keys(output_messages_key, memory_key)
+        check_keys(self._keys, messages_key, ("output_messages_key", "memory_key"))
+        self._bringing = Bringing(
+            memory,
+            branch_or_config,
+            namespace=namespace,
+            query=query,
+            kinds=kinds,
+            limit=limit,
+            budget=budget,
+            sections=sections,
+            counter=counter,
+        )
+        self._role: Role = role
+        self._messages_key = messages_key
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Put memory into what is given.
+
+        Args:
+            input: A text, messages, a prompt, a dictionary, or the state of a graph.
+            config: The run; its thread and namespace say whose memory, where nothing else does.
+            **kwargs: Not used.
+
+        Returns:
+            The same with the memory in it; for a node of a graph, the update of its state.
+
+        Raises:
+            InvalidInput: Nothing can be put into this, or the state of the graph lacks the output key.
+        """
+        config = config_given(config)
+        del kwargs
+        if not self._bringing.database.tracing.shows_content:  # LangChain would show everything that is given
+            with within(config) as complete:
+                return self._inject(input, None, complete)
+        return self._call_with_config(self._inject, input, config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """`invoke`, awaited."""
+        config = config_given(config)
+        del kwargs
+        if not self._bringing.database.tracing.shows_content:
+            with within(config) as complete:
+                return await self._ainject(input, None, complete)
+        return await self._acall_with_config(self._ainject, input, config)
+
+    def _inject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
+        del run_manager
+        form = self._form(given, config)
+        work = self._bringing.bringing(given, form.messages, ensure_config(config))
+        return self._closed(form, perform(work, self._bringing.database))
+
+    async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
+        del run_manager
+        form = await aside(self._form, given, config)
+        work = self._bringing.bringing(given, form.messages, ensure_config(config))
+        brought = await aperform(work, self._bringing.database)
+        return await aside(self._closed, form, brought)
+
+    def _form(self, given: Any, config: RunnableConfig) -> Form:
+        return form_of(given, config, self._keys, self._messages_key)
+
+    def _closed(self, form: Form, brought: Brought) -> Any:
+        text = "\n\n".join(brought.blocks())
+        return form.close(Insertion(lambda messages: woven(messages, brought, self._role), text))

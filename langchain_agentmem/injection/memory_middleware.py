@@ -1,0 +1,130 @@
+"""`MemoryMiddleware`: an agent's model is shown what is remembered, and the agent's state never holds it.
+
+    agent = create_agent(model, tools, middleware=[MemoryMiddleware(memory)], checkpointer=memory.checkpointer)
+
+Each time the model is called, core memory stands in the prefix of the request, and what fits the last question right
+before that. With `tools=True` the agent can also change its memory itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.runnables.config import ensure_config
+
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.injection.selection import Bringing
+from langchain_agentmem.language_models.budget import SECTIONS, Budget
+from langchain_agentmem.language_models.model_calls import Work, aperform, perform
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.messages.injected import Role
+from langchain_agentmem.messages.placement import Brought, with_block, woven
+
+try:
+    from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
+except ImportError as error:
+    raise MissingExtra("MemoryMiddleware", "agents") from error
+
+
+class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Shows the model of an agent what is remembered.
+
+    The memory is that of the thread, which follows it through time travel, unless a branch is named: see
+    `MemoryInjection`, whose arguments these are. One object serves any number of agents, threads and tasks.
+
+    Among other middleware, let it stand after whatever shortens or records the history, such as `CompactionMiddleware`:
+    memory that changes from turn to turn is no part of a history.
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database.
+        branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's thread.
+        namespace: Whose memory, and where to look: this namespace and all below it. Default: the run's.
+        query: Gives the question, from the messages of the request. Default: the last thing the user said.
+        kinds: What is looked for: "record", "event", "message", "item" and so on. Default: what is the thread's own,
+            and in a namespace of its own everything there.
+        limit: How much is found at most. Default 8.
+        budget: How much room the memory may take, see `Budget.of`. Default: as much as it takes.
+        role: In whose role core memory stands: "user", or "system" for the end of the agent's system message. What is
+            found is always in the user's. Default "user".
+        sections: What is shown: "core", "recall" (the newest events), "archival" (what was found). Default: all.
+        counter: Counts tokens, for a budget in tokens. Default: a new `TokenCounter`.
+        tools: Whether the agent is given the tools of layered memory, or the names of those that it is given. Default
+            False.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        memory: Any,
+        branch_or_config: str | LayeredMemory | Mapping[str, Any] | None = None,
+        *,
+        namespace: Sequence[str] | None = None,
+        query: Callable[[Any], str] | None = None,
+        kinds: Sequence[str] | None = None,
+        limit: int = 8,
+        budget: int | Mapping[str, Any] | Budget | None = None,
+        role: Role = "user",
+        sections: Sequence[str] = SECTIONS,
+        counter: TokenCounter | None = None,
+        tools: bool | Iterable[str] = False,
+    ) -> None:
+        super().__init__()
+        if role not in ("user", "system"):
+            raise InvalidInput(f'role must be "user" or "system", not {safe_repr(role)}.')
+        self._bringing = Bringing(
+            memory,
+            branch_or_config,
+            namespace=namespace,
+            query=query,
+            kinds=kinds,
+            limit=limit,
+            budget=budget,
+            sections=sections,
+            counter=counter,
+        )
+        self._role: Role = role
+        self.tools = _tools(memory, branch_or_config, namespace, tools)
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Call the model with what is remembered.
+
+        Args:
+            request: What the agent is about to ask. It is not changed.
+            handler: Asks it.
+        """
+        return handler(self._with(request, perform(self._brought(request), self._bringing.database)))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        """`wrap_model_call`, awaited."""
+        return await handler(self._with(request, await aperform(self._brought(request), self._bringing.database)))
+
+    def _brought(self, request: ModelRequest[Any]) -> Work[Brought]:
+        return self._bringing.bringing(request.messages, request.messages, ensure_config())
+
+    def _with(self, request: ModelRequest[Any], brought: Brought) -> ModelRequest[Any]:
+        if self._role == "system" and brought.core:
+            request = request.override(system_message=with_block(request.system_message, "core", brought.core))
+            brought = brought._replace(core="")
+        messages: list[Any] = [*woven(request.messages, brought)]
+        return request.override(messages=messages)
+
+
+def _tools(memory: Any, whose: Any, namespace: Sequence[str] | None, wanted: Any) -> list[Any]:
+    if wanted is False:
+        return []
+    # Whoever wants no tools need not load what they need.
+    from langchain_agentmem.compaction.dropped_message_tools import chosen  # noqa: PLC0415
+    from langchain_agentmem.layers.layer_tools import layer_tools  # noqa: PLC0415
+
+    made = layer_tools(whose) if isinstance(whose, LayeredMemory) else layer_tools(memory, whose, namespace)
+    return chosen(made, None if wanted is True else wanted)

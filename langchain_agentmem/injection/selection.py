@@ -1,0 +1,281 @@
+"""Which memory is brought into a context: whose it is, and what of it fits the question."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.facts import fact_queries
+from langchain_agentmem.facts.fact import Fact
+from langchain_agentmem.language_models.budget import ARCHIVAL, CORE, RECALL, SECTIONS, Budget, Measure
+from langchain_agentmem.language_models.model_calls import Find, Shown, Work
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.layers.layer import whose
+from langchain_agentmem.layers.layer_values import RECORD, Record
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.layers_config import check_whole
+from langchain_agentmem.layers.prompt_context import NEWEST, Composed, Found, Material, composed
+from langchain_agentmem.messages import Message
+from langchain_agentmem.messages.placement import Brought, last_said
+from langchain_agentmem.rewinding.thread_memory import thread_point
+from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
+from langchain_agentmem.search.search_registry import KINDS, USUAL_KINDS, stored_as
+from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.stores.search_requests import outlook_of
+from langchain_agentmem.tracing import brief
+
+logger = logging.getLogger(__name__)
+
+LAYERED = ("event", "fact", "record")
+"""The kinds of things that a memory finds itself, where it is known whose it is."""
+MOST_ASKED = 4_000
+"""How much of a question is looked for, in characters."""
+_SPARE = 30  # some of what is found stands in the context already
+
+
+class Bringing:
+    """Says what memory there is to be shown.
+
+    Whose memory it is: that of the named branch; else of the thread it runs in, if its graph has this memory's
+    checkpointer; else there is no core memory, and everything in the namespace is searched. A thread or branch in a
+    namespace of its own also finds what else was said and stored there. The root namespace reaches every other, so
+    there it finds only what is its own, unless `kinds` are given. Of a memory whose settings say that agents should not
+    use it, nothing is shown.
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database.
+        branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's.
+        namespace: Whose memory, and where to look: this namespace and all below it. Default: the run's.
+        query: Gives the question. Default: the last thing the user said.
+        kinds: What is looked for. Default: see above.
+        limit: How much is found at most.
+        budget: How much room the memory may take, see `Budget.of`.
+        sections: What is shown: "core", "recall", "archival".
+        counter: Counts tokens, for a budget in tokens. Default: a new one.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        memory: Any,
+        branch_or_config: str | LayeredMemory | Mapping[str, Any] | None,
+        *,
+        namespace: Sequence[str] | None,
+        query: Callable[[Any], str] | None,
+        kinds: Sequence[str] | None,
+        limit: int,
+        budget: int | Mapping[str, Any] | Budget | None,
+        sections: Sequence[str],
+        counter: TokenCounter | None,
+    ) -> None:
+        self.database: Database = database_of(memory)
+        if isinstance(branch_or_config, str):
+            id_of(branch_or_config, "branch")
+        if namespace is not None:
+            path_of(namespace)
+        if query is not None and not callable(query):
+            raise InvalidInput(f"query must be a function, not {type(query).__name__}.")
+        check_whole("limit", limit)
+        self._whose = branch_or_config
+        self._namespace = namespace
+        self._query = query
+        self._kinds = _chosen("kinds", kinds, KINDS)
+        self._limit = limit
+        self._budget = Budget.of(budget)
+        self._sections = _chosen("sections", sections, SECTIONS) or ()
+        self._counter = counter
+        self._warned = False
+
+    def bringing(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> Work[Brought]:
+        """What there is to be shown.
+
+        Args:
+            given: What the question is taken from.
+            messages: The context that the memory is for: what stands there already is not brought.
+            config: The run.
+
+        Raises:
+            InvalidInput: The function that gives the question gives something else, or the memory that was named is
+                that of a thread, and its graph has another checkpointer.
+        """
+        layers = self._layers(config)
+        if layers is not None and not layers.is_enabled():
+            return Brought()
+        asked = self._asked(given, messages)[:MOST_ASKED]
+        shown: Composed = yield Shown(
+            "injection.inject",
+            self._composing(layers, asked, messages, config),
+            inputs=lambda: self._inputs(layers, asked, messages, config),
+            outputs=self._outputs,
+        )
+        sections = dict(shown.sections)
+        return Brought(sections.pop(CORE, ""), "\n\n".join(sections.values()))
+
+    def _composing(
+        self, layers: LayeredMemory | None, asked: str, messages: Sequence[BaseMessage], config: Mapping[str, Any]
+    ) -> Work[Composed]:
+        layers, material = yield from self._always(layers)
+        if self._seeks and asked.strip():
+            shown = {event.id for event in material.events} | {each.id for each in messages if each.id}
+            texts = {str(each.text).strip() for each in messages}
+            found = yield from self._found(layers, asked, config)
+            texts.add("")  # nothing is shown of what says nothing, such as a call of a tool
+            new = [each for each in found if each.id not in shown and each.content.strip() not in texts]
+            material = material._replace(records=new[: self._limit])
+        return (yield from composed(material, self._budget, counter=self._counter))
+
+    @property
+    def _seeks(self) -> bool:
+        """Whether anything is looked for."""
+        return ARCHIVAL in self._sections and self._limit > 0
+
+    def _inputs(
+        self, layers: LayeredMemory | None, asked: str, messages: Sequence[BaseMessage], config: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """What a trace shows of what was asked."""
+        told: dict[str, Any] = {"query": brief(asked), "messages": len(messages), "sections": list(self._sections)}
+        if self._seeks:
+            told |= {"limit": self._limit, "kinds": None if self._kinds is None else list(self._kinds)}
+        if self._budget.total is not None:
+            told |= {"budget": self._budget.total, "unit": self._budget.unit}
+        if layers is None:
+            return {"namespace": "/".join(resolve(self._namespace, config)), **told}
+        return whose(layers.facts_ground, **told)
+
+    def _outputs(self, shown: Composed) -> dict[str, Any]:
+        """What it shows of what was put in."""
+        told: dict[str, Any] = {
+            "core": [each.key for each in shown.core],
+            "event_ids": [each.id for each in shown.events],
+            "records": [_told(each) for each in shown.records],
+            "characters": sum(map(len, shown.sections.values())),
+        }
+        if self._budget.unit == "tokens":
+            measure = Measure(self._budget, self._counter)
+            told["tokens"] = sum(map(measure.size, shown.sections.values()))
+        return told
+
+    def _always(self, layers: LayeredMemory | None) -> Work[tuple[LayeredMemory | None, Material]]:
+        """What of a memory is shown whatever the question, and the memory, if it can be read."""
+        if layers is None:
+            return None, Material()
+        try:
+            core = (yield from layers.core.listing()) if CORE in self._sections else []
+            events = (yield from layers.recall.reading(NEWEST)) if RECALL in self._sections else []
+        except InvalidInput as error:
+            if self._whose is not None:
+                raise
+            if not self._warned:
+                self._warned = True
+                logger.warning("A thread's memory cannot be shown, only what a search finds: %s", error)
+            return None, Material()
+        return layers, Material(core, events)
+
+    def _layers(self, config: Mapping[str, Any]) -> LayeredMemory | None:
+        whose = self._whose
+        if isinstance(whose, LayeredMemory):
+            return whose
+        if isinstance(whose, str):
+            return LayeredMemory(self.database, whose, namespace=resolve(self._namespace, config))
+        if whose is None and (config.get("configurable") or {}).get("thread_id") is None:
+            return None
+        return LayeredMemory(self.database, thread_point(self.database.runs, config if whose is None else whose))
+
+    def _asked(self, given: Any, messages: Sequence[BaseMessage]) -> str:
+        if self._query is None:
+            place = last_said(messages)
+            return "" if place is None else str(messages[place].text)
+        asked = self._query(given)
+        if not isinstance(asked, str):
+            raise InvalidInput(f"query must give a text, not {type(asked).__name__}.")
+        return asked
+
+    def _found(self, layers: LayeredMemory | None, asked: str, config: Mapping[str, Any]) -> Work[list[Any]]:
+        """What fits a question: the best of each search, then the second best, and so on."""
+        lists: list[list[Any]] = []
+        many = self._limit + _SPARE
+        if layers is not None and (self._kinds is None or "record" in self._kinds):
+            lists.append((yield from layers.archival.searching(asked, many)))
+        if layers is not None and (self._kinds is None or "fact" in self._kinds):
+            facts = yield from fact_queries.searching(layers.facts_ground, asked, many)
+            lists.append([_fact(each) for each in facts])
+        if layers is not None and self._kinds is not None and "event" in self._kinds:
+            events = yield from layers.recall.searching(asked, many)
+            lists.append(
+                [
+                    Found(each.id, each.content, each.created_at, each.kind, (), "event", each.score, each.why)
+                    for each in events
+                ]
+            )
+        namespace = resolve(self._namespace, config)
+        kinds = self._others(namespace, layers)
+        if kinds is None or kinds:
+            walls = Walls(*range_of(namespace), kinds=stored_as(kinds))
+            outlook = outlook_of(self.database, config)
+            hits: list[Recollection] = yield Find(
+                "retrieval.search",
+                inquiry(asked, self.database.now()),
+                walls,
+                many,
+                outlook,
+                lambda: {"namespace": "/".join(namespace), "kinds": None if kinds is None else list(kinds)},
+            )
+            lists.append([_hit(each) for each in hits])
+        return [each for rank in range(many) for found in lists for each in found[rank : rank + 1]]
+
+    def _others(self, namespace: tuple[str, ...], layers: LayeredMemory | None) -> tuple[str, ...] | None:
+        """The kinds that are looked for beside those of a layered memory; None for all."""
+        if layers is None:
+            return self._kinds
+        kinds = self._kinds
+        if kinds is None:
+            kinds = USUAL_KINDS if namespace else ()
+        return tuple(kind for kind in kinds if kind not in LAYERED)
+
+
+def _told(found: Record | Found) -> dict[str, Any]:
+    """What a trace shows of something that was found."""
+    return {
+        "id": found.id,
+        "kind": getattr(found, "kind", RECORD),
+        "score": None if found.score is None else round(found.score, 4),
+        "why": None if found.why is None else str(found.why),
+        "text": brief(found.content),
+    }
+
+
+def _fact(fact: Fact, kind: str = "fact") -> Found:
+    """A fact, as its line shows it: with its time."""
+    about = f"{fact.subject}, {fact.valid_from:%Y-%m-%d}" if fact.raw else f"fact, {fact.period}"
+    return Found(fact.id, fact.text, fact.recorded_at, about, (), kind, fact.score, fact.why)
+
+
+def _hit(found: Recollection) -> Found:
+    """What a search found, as its line shows it: who said it, and when."""
+    speaker = found.kind
+    if isinstance(found.value, Fact):
+        return _fact(found.value, found.kind)._replace(score=found.score, why=found.why)
+    if isinstance(found.value, Message):
+        speaker = str(found.value.name or found.value.role)
+    about = f"{speaker}, {found.created_at:%Y-%m-%d}"
+    return Found(found.id, found.text, found.created_at, about, (), found.kind, found.score, found.why)
+
+
+def _chosen(name: str, given: Iterable[str] | None, known: Sequence[str]) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidInput(f"{name} must be a list of names, not {safe_repr(given)}.")
+    chosen = tuple(dict.fromkeys(given))
+    if unknown := [each for each in chosen if each not in known]:
+        raise InvalidInput(f"There is no {safe_repr(unknown[0])} among {name}; there are {', '.join(known)}.")
+    return chosen

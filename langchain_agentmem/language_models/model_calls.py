@@ -1,0 +1,368 @@
+"""Work that asks a model or the database, written once for those who wait and for those who await.
+
+Work is a generator, as an operation of the storage is: it yields what it wants, an `Ask` for a model, a `Run` or a
+`Find` for the database, a `Do` for anything else, is sent the answer, and returns a value. What goes wrong is raised in
+it, at the place where it asked.
+
+    def haiku(model):
+        text = yield Ask(model, [HumanMessage("A haiku about memory.")], "haiku")
+        return text.splitlines()
+
+    perform(haiku(model))            # or: await aperform(haiku(model))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables.config import run_in_executor
+
+from langchain_agentmem.base.apart import led
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput, MissingExtra, leaves_the_node
+from langchain_agentmem.storage import Operation
+from langchain_agentmem.tracing import RunType, Step, Thunk, Tracing, brief, documents
+
+if TYPE_CHECKING:
+    from langchain_agentmem.rewinding.outlook import Outlook
+    from langchain_agentmem.search.memory_search import Inquiry, Walls
+    from langchain_agentmem.storage.database import Database, Outputs
+
+T = TypeVar("T")
+
+NO_STREAM = "nostream"
+"""LangGraph's tag for a model whose words are no part of the agent's answer."""
+
+OURS = "agentmem"
+"""The tag of a model's call that memory makes, and not the agent."""
+
+ASKED_FOR = "agentmem_step"
+"""What the metadata of such a call says it is made for: the name of its step."""
+
+_WITHOUT_DATABASE = Tracing()
+"""For work that needs no database."""
+
+
+class Ask(NamedTuple):
+    """A question to a model; the answer is its text, unless something else is wanted.
+
+    Attributes:
+        model: Whatever `usable_model` gives.
+        messages: What it is given.
+        name: What the step is called in a trace, `<part>.<verb>`. The model's own run shows beneath it.
+        timeout: Seconds to wait for an answer, after which `TimeoutError` is raised; None for ever.
+        read: Takes the answer out of what the model gave. Default: its text.
+        shown: Whether it is a step of its own. If not, the model's run shows beneath the step around it.
+        inputs: What a trace shows beside how much it is given.
+    """
+
+    model: Any
+    messages: Sequence[BaseMessage]
+    name: str
+    timeout: float | None = None
+    read: Callable[[Any], Any] | None = None
+    shown: bool = True
+    inputs: Thunk | None = None
+
+
+class Run(NamedTuple):
+    """An operation on the database; the answer is its value.
+
+    Attributes:
+        name: What the step is called in a trace, `<part>.<verb>`.
+        make: Makes the operation.
+        write: Whether it writes.
+        inputs: What a trace shows of it.
+        outputs: What it shows of its value. Default: how much that is.
+        shown: Whether it is a step of its own. If not, it is a detail of the step around it.
+    """
+
+    name: str
+    make: Operation[Any]
+    write: bool = False
+    inputs: Thunk | None = None
+    outputs: Outputs | None = None
+    shown: bool = True
+
+
+class Find(NamedTuple):
+    """A search; the answer is a list of recollections.
+
+    Attributes:
+        name: What the step is called in a trace, `<part>.<verb>`.
+        asked: The query, analysed.
+        walls: Where to look.
+        limit: Most results.
+        outlook: Whose memory counts as it is seen from where.
+        inputs: What a trace shows beside the query and the limit.
+        shown: Whether it is a step of its own. If not, it is a detail of the step around it.
+    """
+
+    name: str
+    asked: Inquiry
+    walls: Walls
+    limit: int
+    outlook: Outlook | None = None
+    inputs: Thunk | None = None
+    shown: bool = True
+
+
+class Shown(NamedTuple):
+    """Work that a trace shows as one step, with all that it wishes for beneath it; the answer is its value.
+
+    Attributes:
+        name: What the step is called in a trace, `<part>.<verb>`.
+        work: The work.
+        inputs: What a trace shows of it.
+        outputs: What it shows of its value. Default: nothing.
+        run_type: What LangChain takes it for; see `Tracing.step`.
+    """
+
+    name: str
+    work: Work[Any]
+    inputs: Thunk | None = None
+    outputs: Outputs | None = None
+    run_type: RunType = "chain"
+
+
+class Do(NamedTuple):
+    """Anything else that has to be waited for; the answer is what it returns.
+
+    Attributes:
+        do: A function, for those who wait.
+        ado: Its awaited twin. Default: the same, in a thread.
+    """
+
+    do: Callable[[], Any]
+    ado: Callable[[], Awaitable[Any]] | None = None
+
+
+Wish: TypeAlias = Ask | Run | Find | Shown | Do
+
+Work: TypeAlias = Generator[Wish, Any, T]
+"""Yields what it wants to know, is sent the answers, returns a `T`."""
+
+
+def perform(work: Work[T], database: Database | None = None) -> T:
+    """Do the work, waiting for each answer.
+
+    Args:
+        work: What to do.
+        database: Where its operations run; needed only if it has any.
+    """
+    try:
+        wish = next(work)
+        while True:
+            try:
+                answer = _answer(wish, database)
+            except Exception as error:  # it is the work's to handle
+                if leaves_the_node(error):
+                    raise
+                wish = work.throw(error)
+            else:
+                wish = work.send(answer)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]  # StopIteration is not generic
+    finally:
+        work.close()
+
+
+async def aperform(work: Work[T], database: Database | None = None) -> T:
+    """`perform`, awaited. Where the work is given much, it goes on in a thread, and the event loop with it."""
+    return await led(work, partial(_aanswer, database=database))
+
+
+def usable_model(given: Any) -> Any:
+    """What can be asked, made of what a user gave.
+
+    Args:
+        given: A LangChain model or any other Runnable that takes messages, a function from messages to text or to a
+            message (awaited or not), the name of a model such as "openai:gpt-5-mini" (extra `[agents]`), or None.
+
+    Returns:
+        The same, or the model of that name; None for None.
+
+    Raises:
+        InvalidInput: It cannot be asked.
+        MissingExtra: A name is given, and langchain is not installed.
+    """
+    if isinstance(given, str):
+        try:
+            from langchain.chat_models import init_chat_model  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise MissingExtra("A model by its name", "agents") from error
+        try:
+            return init_chat_model(given)
+        except (ImportError, ValueError) as error:
+            raise InvalidInput(f"There is no model {safe_repr(given)}: {error}") from error
+        except Exception as error:  # each provider has errors of its own, for a key that is missing among others
+            raise InvalidInput(f"The model {safe_repr(given)} cannot be used: {error}") from error
+    if given is None or hasattr(given, "invoke") or callable(given):
+        return given
+    raise InvalidInput(
+        f"{type(given).__name__} cannot be asked. Give a LangChain model, a function from messages to text, or the "
+        "name of a model."
+    )
+
+
+def _answer(wish: Wish, database: Database | None) -> Any:
+    if isinstance(wish, Do):
+        return wish.do()
+    if isinstance(wish, Run):
+        run = _of(database).write if wish.write else _of(database).read
+        return run(wish.name, wish.make, wish.inputs, wish.outputs, shown=wish.shown)
+    if isinstance(wish, Find):
+        with _step(wish, database) as step:
+            found = _of(database).find(wish.asked, wish.walls, limit=wish.limit, outlook=wish.outlook)
+            step.finish(lambda: documents(found))
+        return found
+    with _step(wish, database) as step:
+        if isinstance(wish, Shown):
+            value = perform(wish.work, database)
+            step.finish(lambda: _told(wish, value))
+            return value
+        with _tracing(database).private():
+            answer = _asked(wish) if wish.timeout is None and not _is_in_a_loop() else _in_time(wish, wish.timeout)
+        step.finish(lambda: _answered(answer))
+        return answer
+
+
+async def _aanswer(wish: Wish, database: Database | None) -> Any:
+    if isinstance(wish, Do):
+        return await (run_in_executor(None, wish.do) if wish.ado is None else wish.ado())
+    if isinstance(wish, Run):
+        run = _of(database).awrite if wish.write else _of(database).aread
+        return await run(wish.name, wish.make, wish.inputs, wish.outputs, shown=wish.shown)
+    if isinstance(wish, Find):
+        async with _step(wish, database) as step:
+            found = await _of(database).afind(wish.asked, wish.walls, limit=wish.limit, outlook=wish.outlook)
+            step.finish(lambda: documents(found))
+        return found
+    async with _step(wish, database) as step:
+        if isinstance(wish, Shown):
+            value = await aperform(wish.work, database)
+            step.finish(lambda: _told(wish, value))
+            return value
+        with _tracing(database).private():
+            answer = await _awaited_answer(wish)
+        step.finish(lambda: _answered(answer))
+        return answer
+
+
+async def _awaited_answer(wish: Ask) -> Any:
+    async with asyncio.timeout(wish.timeout):
+        if hasattr(wish.model, "ainvoke"):
+            return _read(wish, await wish.model.ainvoke(list(wish.messages), config=_config(wish)))
+        # A function that only waits must not hold up the loop. With asyncio.to_thread one that raises StopIteration,
+        # as next() does, would be waited for without end.
+        reply = await run_in_executor(None, wish.model, list(wish.messages))
+        return _read(wish, await reply if inspect.isawaitable(reply) else reply)
+
+
+def _asked(wish: Ask) -> Any:
+    if hasattr(wish.model, "invoke"):
+        return _read(wish, wish.model.invoke(list(wish.messages), config=_config(wish)))
+    reply = wish.model(list(wish.messages))
+    if inspect.isawaitable(reply):
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            reply = runner.run(_awaited(reply))
+    return _read(wish, reply)
+
+
+def _is_in_a_loop() -> bool:
+    """Whether this thread has a loop that runs, beside which there can be no other to await a model in."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _in_time(wish: Ask, timeout: float | None) -> Any:
+    """Ask in a thread that is left to itself when time is up: nothing else can end a call that hangs."""
+    answer: list[Any] = []
+    failure: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            answer.append(_asked(wish))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the answer is waited for
+            failure.append(error)
+
+    thread = threading.Thread(target=partial(contextvars.copy_context().run, ask), name="agentmem-ask", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if failure:
+        raise failure[0]
+    if not answer:
+        raise TimeoutError(f"The model gave no answer within {timeout:g} s.")
+    return answer[0]
+
+
+async def _awaited(reply: Any) -> Any:
+    return await reply
+
+
+def _step(wish: Ask | Find | Shown, database: Database | None) -> Step:
+    tracing, name = _tracing(database), f"memory.{wish.name}"
+    if isinstance(wish, Shown):
+        return tracing.step(name, run_type=wish.run_type, inputs=wish.inputs)
+    if not wish.shown:
+        return tracing.unheard(name)
+    if isinstance(wish, Find):
+        return tracing.step(name, run_type="retriever", inputs=lambda: _sought(wish))
+    return tracing.step(name, inputs=lambda: _asks(wish))
+
+
+def _sought(wish: Find) -> dict[str, Any]:
+    others = {} if wish.inputs is None else wish.inputs()
+    return {"query": wish.asked.question.text, "limit": wish.limit, **others}
+
+
+def _asks(wish: Ask) -> dict[str, Any]:
+    others = {} if wish.inputs is None else wish.inputs()
+    size = sum(len(str(each.text)) for each in wish.messages)
+    return {"messages": len(wish.messages), "characters": size, **others}
+
+
+def _answered(answer: Any) -> dict[str, Any]:
+    return {"answer": brief(answer) if isinstance(answer, str) else answer}
+
+
+def _told(wish: Shown, value: Any) -> Mapping[str, Any]:
+    return {} if wish.outputs is None else wish.outputs(value)
+
+
+def _tracing(database: Database | None) -> Tracing:
+    return _WITHOUT_DATABASE if database is None else database.tracing
+
+
+def _config(wish: Ask) -> dict[str, Any]:
+    return {"tags": [NO_STREAM, OURS], "metadata": {ASKED_FOR: f"memory.{wish.name}"}}
+
+
+def _read(wish: Ask, reply: Any) -> Any:
+    return _text(reply) if wish.read is None else wish.read(reply)
+
+
+def _text(reply: Any) -> str:
+    """The text of whatever a model gave."""
+    if isinstance(reply, BaseMessage):
+        return str(reply.text)
+    content = getattr(reply, "content", reply)
+    if isinstance(content, list):
+        return "".join(str(block.get("text", "")) if isinstance(block, Mapping) else str(block) for block in content)
+    return "" if content is None else str(content)
+
+
+def _of(database: Database | None) -> Database:
+    if database is None:
+        raise InvalidInput("This work needs a database.")
+    return database

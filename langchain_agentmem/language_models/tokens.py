@@ -1,0 +1,542 @@
+"""How many tokens a text, a message or a whole context costs, without ever touching the network.
+
+Exact counting needs a vocabulary file of several megabytes, which tiktoken downloads when it is missing, without a
+timeout. So tiktoken is used only where its file already lies on this machine, and opened by us. Everywhere else our
+own estimate stands in.
+
+Counts are kept per message, under what the message says and never under which object it is: a message changed in
+place is counted anew, and a context that grew costs only what is new. What a provider reports it was sent corrects
+the counts, per model and within bounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_agentmem.base import forks
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.language_models.token_estimate import ESTIMATE, estimate_tokens
+from langchain_agentmem.language_models.vocabulary import FILES, tiktoken_counter, tiktoken_file_present
+from langchain_agentmem.messages.blocks import kind_of
+
+__all__ = ["TokenCounter", "estimate_tokens", "tiktoken_file_present"]
+
+_log = logging.getLogger(__name__)
+
+
+def _counts_by_download(model: Any) -> bool:
+    """Whether a LangChain model has no tokenizer of its own: LangChain then fetches GPT-2's from a hub."""
+    if "langchain_core.language_models.base" not in sys.modules:
+        return False
+    from langchain_core.language_models.base import BaseLanguageModel  # noqa: PLC0415 - it is loaded already
+
+    if not isinstance(model, BaseLanguageModel) or model.custom_get_token_ids is not None:
+        return False
+    return (
+        type(model).get_num_tokens is BaseLanguageModel.get_num_tokens
+        and type(model).get_token_ids is BaseLanguageModel.get_token_ids
+    )
+
+
+# --- What a message says -----------------------------------------------------------------------------------------
+
+_IMAGES = frozenset({"image", "image_url", "input_image"})
+_MEDIA = frozenset({"audio", "document", "file", "input_audio", "input_file", "media", "video"})
+_TEXTS = frozenset({"input_text", "output_text", "refusal", "text", "text-plain"})
+_THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})
+_CALLS = frozenset(
+    {"function_call", "server_tool_call", "tool_call", "tool_use", "server_tool_use", "invalid_tool_call"}
+)
+_DATA_KEYS = ("data", "base64", "file_data", "video", "audio")
+
+_CALL_OVERHEAD = 6
+_TOOL_OVERHEAD = 8
+_LEAST_MEDIA_TOKENS = 200
+_MOST_MEDIA_TOKENS = 10_000
+_BASE64_PER_TOKEN = 64
+_UNKNOWN_MEDIA_TOKENS = 1_000
+_OPAQUE = 1_024
+"""A string without blanks longer than this, in a block of a kind we do not know, is data and not text."""
+
+
+class _Contents:
+    """What of a message costs tokens: its texts, how many images, and tokens known without reading."""
+
+    __slots__ = ("images", "texts", "tokens")
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.images = 0
+        self.tokens = 0
+
+    def add_message(self, message: Any) -> None:
+        get = _fields(message)
+        self.add_name(get("name"))
+        self.add_name(get("tool_call_id"))
+        extra = get("additional_kwargs")
+        extra = extra if isinstance(extra, Mapping) else {}
+        # LangChain keeps calls a second time, in the provider's form, beside or among the content.
+        calls = [*(get("tool_calls") or ()), *(get("invalid_tool_calls") or ())]
+        calls = calls or [*(extra.get("tool_calls") or ())]
+        if single := get("function_call") or extra.get("function_call"):
+            calls.append(single)
+        ids = {call.get("id") for call in calls if isinstance(call, Mapping)} - {None, ""}
+        self.add_content(get("content"), ids)
+        for call in calls:
+            self.add_call(call)
+
+    def add_name(self, name: Any) -> None:
+        if name and isinstance(name, str):
+            self.texts.append(name)
+
+    def add_content(self, content: Any, call_ids: Iterable[Any] = ()) -> None:
+        if isinstance(content, str):
+            if content:
+                self.texts.append(content)
+        elif isinstance(content, Mapping):
+            self.add_block(content, call_ids)
+        elif isinstance(content, Sequence) and not isinstance(content, bytes | bytearray):
+            for block in content:
+                self.add_content(block, call_ids)
+        elif content is not None:
+            self.texts.append(str(content))
+
+    def add_block(self, block: Mapping[str, Any], call_ids: Iterable[Any]) -> None:
+        kind = kind_of(block)
+        if kind in _IMAGES:
+            self.images += 1
+        elif kind in _TEXTS or (kind is None and isinstance(block.get("text"), str)):
+            self.add_content(block.get("text") or block.get("refusal"))
+        elif kind in _CALLS:
+            if not {block.get("id"), block.get("call_id")} & {*call_ids}:
+                self.add_call(block)
+        elif kind in _THOUGHTS:
+            # The text counts; the signature, and what is encrypted, is not text and is bounded.
+            for key in ("reasoning", "thinking", "text", "summary", "content"):
+                self.add_content(block.get(key))
+            if data := block.get("data"):
+                self.tokens += min(len(str(data)) // 4, _MOST_MEDIA_TOKENS)
+        elif kind in _MEDIA:
+            self.add_media(block)
+        elif kind == "tool_result":
+            self.add_name(block.get("tool_use_id"))
+            self.add_content(block.get("content"))
+        else:
+            self.texts.append(_json(self._readable(block)))
+
+    def add_call(self, call: Any) -> None:
+        if not isinstance(call, Mapping):
+            self.texts.append(str(call))
+            return
+        function = call.get("function")
+        call = function if isinstance(function, Mapping) else call
+        arguments = next((call[key] for key in ("args", "arguments", "input") if call.get(key) is not None), "")
+        self.texts.append(f"{call.get('name') or ''} {arguments if isinstance(arguments, str) else _json(arguments)}")
+        self.tokens += _CALL_OVERHEAD
+
+    def add_media(self, block: Mapping[str, Any]) -> None:
+        source = next((block[k] for k in ("source", "file", "input_audio") if isinstance(block.get(k), Mapping)), block)
+        if kind_of(source) in {"text", "content"}:  # a document that is given as text
+            self.add_content(source.get("data") or source.get("content"))
+            return
+        data = next((source[key] for key in _DATA_KEYS if isinstance(source.get(key), str | bytes)), None)
+        self.tokens += _UNKNOWN_MEDIA_TOKENS if data is None else _media_tokens(len(data))
+
+    def _readable(self, value: Any) -> Any:
+        """The value without data, whose tokens are added here."""
+        if isinstance(value, Mapping):
+            return {str(key): self._readable(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._readable(item) for item in value]
+        if isinstance(value, bytes | bytearray) or (
+            isinstance(value, str) and len(value) > _OPAQUE and value.isascii() and len(value.split(None, 1)) == 1
+        ):
+            self.tokens += _media_tokens(len(value))
+            return ""
+        return value
+
+
+def _fields(message: Any) -> Callable[[str], Any]:
+    if isinstance(message, str):
+        return {"content": message}.get
+    if isinstance(message, tuple) and len(message) == 2:  # noqa: PLR2004 - (role, content)
+        return {"content": message[1]}.get
+    if isinstance(message, Mapping):
+        inner = message.get("data")
+        if "content" not in message and isinstance(inner, Mapping):  # the form of messages_to_dict
+            return inner.get
+        if "content" in message or "role" in message:
+            return message.get
+    elif "content" in (fields := _attributes(message)):
+        return fields.get  # ten times as fast as asking pydantic for attributes that it does not have
+    elif hasattr(message, "content"):
+        return lambda name: getattr(message, name, None)
+    raise MessageError(
+        f"Cannot count {safe_repr(type(message).__name__)} as a message. Give a LangChain message, a string, "
+        "or a dict with 'role' and 'content'."
+    )
+
+
+def _attributes(message: Any) -> dict[str, Any]:
+    return getattr(message, "__dict__", None) or {}
+
+
+def _media_tokens(length: int) -> int:
+    return min(max(length // _BASE64_PER_TOKEN, _LEAST_MEDIA_TOKENS), _MOST_MEDIA_TOKENS)
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
+
+
+# --- The counter -------------------------------------------------------------------------------------------------
+
+_LEARNS_FROM = 200
+_LEAST_FACTOR, _MOST_FACTOR = 0.5, 2.0
+_LEAST_WEIGHT = 0.2
+_LONG_KEY = 4_096
+_REMEMBERED = 4_096
+
+
+class TokenCounter:
+    """Counts what texts, messages and contexts cost, remembers it per message, and learns from what providers report.
+
+    Cheap to make and safe to share between threads. Unless "tiktoken" is asked for, nothing is loaded before the first
+    count.
+
+    Args:
+        counter: What counts a text.
+
+            - None: tiktoken's o200k_base where its file is on this machine, else the estimate.
+            - "estimate" or "tiktoken".
+            - Any callable from a string to a number of tokens.
+            - Any LangChain model; its ``get_num_tokens`` is asked, which may use the network if the model does.
+
+            Where a callable or model fails, the estimate answers and the failure is logged once.
+        image_tokens: Tokens for each image, whatever its size. Default 800, a photograph of about a megapixel.
+        message_overhead: Tokens around each message: role and separators. Default 3.
+        cache_size: Messages and tools whose counts are kept, the least recently used forgotten first. 0 keeps none.
+            Default 8,192, some 30 MB at the very most.
+
+    Raises:
+        InvalidInput: "tiktoken" without its file, an unknown name, something that cannot count, a negative number.
+    """
+
+    def __init__(
+        self,
+        counter: Any = None,
+        *,
+        image_tokens: int = 800,
+        message_overhead: int = 3,
+        cache_size: int = 8_192,
+    ) -> None:
+        for name, value in (
+            ("image_tokens", image_tokens),
+            ("message_overhead", message_overhead),
+            ("cache_size", cache_size),
+        ):
+            if not isinstance(value, int) or value < 0:
+                raise InvalidInput(f"{name} must be a whole number, 0 or more, not {safe_repr(value)}.")
+        self._counter = counter
+        self._image_tokens = image_tokens
+        self._message_overhead = message_overhead
+        self._cache_size = cache_size
+        self._lock = forks.rlock()
+        self._counts: OrderedDict[Any, int] = OrderedDict()
+        self._tools: OrderedDict[int, tuple[Any, Any, str]] = OrderedDict()
+        self._factors: dict[str, tuple[float, int]] = {}
+        self._observed: OrderedDict[Any, None] = OrderedDict()
+        self._failed = False
+        self._chosen: tuple[str, Callable[[str], int]] | None = None
+        if counter is not None:
+            self._chosen = self._choose(counter)
+
+    @property
+    def name(self) -> str:
+        """The way of counting, to be stored beside counts: "estimate-1", "o200k_base", "custom:<qualified name>"."""
+        return self._counting()[0]
+
+    @property
+    def kept_as(self) -> str | None:
+        """What message counts may be kept under in a database: the way of counting with all that a count depends on.
+
+        None for a counter of the user's own, of which only the user knows when it counts otherwise.
+        """
+        name = self.name
+        return None if name.startswith("custom:") else f"{name}/{self._message_overhead}/{self._image_tokens}"
+
+    def count_text(self, text: str) -> int:
+        """Count one text, without overhead, cache or calibration.
+
+        Args:
+            text: Anything, lone surrogates, NULs and the names of special tokens included.
+
+        Returns:
+            Tokens.
+        """
+        count = self._counting()[1]
+        if not text:
+            return 0
+        try:
+            return max(0, math.ceil(count(text)))
+        except Exception:  # noqa: BLE001 - a failing counter never breaks the run
+            if not self._failed:
+                self._failed = True
+                _log.warning("The token counter %r failed; estimating instead.", self.name, exc_info=True)
+            return estimate_tokens(text)
+
+    def count_message(self, message: Any) -> int:
+        """Count one message: its text, name, tool calls and their ids, reasoning and images.
+
+        A file, audio or video costs between 200 and 10,000 tokens, one for every 64 characters of its base64, and
+        1,000 when only its address is known: a guess, but never the length of its data.
+
+        Args:
+            message: A LangChain message, a dict with "role" and "content", a string, a pair of role and content, or
+                any object with ``content``.
+
+        Returns:
+            Tokens, the overhead of a message included, uncalibrated.
+
+        Raises:
+            MessageError: It is none of these.
+        """
+        contents = _Contents()
+        try:
+            contents.add_message(message)
+        except RecursionError as exc:
+            raise MessageError("The message is nested too deeply to be counted, or contains itself.") from exc
+        fixed = contents.tokens + contents.images * self._image_tokens + self._message_overhead
+        return fixed + self._count_texts(contents.texts)
+
+    def count(
+        self, messages: Iterable[Any], *, tools: Iterable[Any] | None = None, system: Any = None, model: str = ""
+    ) -> int:
+        """Count a context: what a model is sent in one call.
+
+        Args:
+            messages: As for `count_message`. Only those not counted before cost time.
+            tools: LangChain tools, dict schemas, pydantic classes or functions. Default none.
+            system: A string or message sent before the others. Default none.
+            model: The model's name, for what `observe` learned about it. Default "", the model without a name.
+
+        Returns:
+            Tokens, calibrated.
+
+        Raises:
+            MessageError: One of the messages is not a message.
+        """
+        return math.ceil(self._raw(messages, tools, system) * self.factor(model))
+
+    def observe(
+        self,
+        messages: Iterable[Any],
+        reported: int,
+        *,
+        tools: Iterable[Any] | None = None,
+        system: Any = None,
+        model: str = "",
+    ) -> None:
+        """Learn from the tokens that a provider reported for a context.
+
+        Contexts of fewer than 200 tokens teach nothing, because overheads dominate there.
+
+        Args:
+            messages: Exactly what was sent.
+            reported: The provider's input tokens, those read from a cache included (as LangChain's are).
+            tools: As for `count`.
+            system: As for `count`.
+            model: The model's name.
+        """
+        self._learn(self._raw(messages, tools, system), reported, model)
+
+    def learn(self, counted: int, reported: int, reply_id: str | None = None, *, model: str = "") -> None:
+        """Learn from the tokens that a provider reported for what was counted here already.
+
+        Args:
+            counted: The tokens, uncalibrated.
+            reported: The provider's input tokens.
+            reply_id: The reply that it came with, which teaches once. Default: none, and it teaches each time.
+            model: The model's name.
+        """
+        if self._is_new((reply_id, reported)):
+            self._learn(counted, reported, model)
+
+    def calibrate_from(
+        self, messages: Sequence[Any], *, tools: Iterable[Any] | None = None, system: Any = None
+    ) -> None:
+        """Learn from every reply that carries ``usage_metadata``, taking the messages before it for what was sent.
+
+        A reply teaches once, however often it is given. Do not give a context from which something was removed: the
+        provider saw what is missing here.
+
+        Args:
+            messages: A conversation as the model saw it.
+            tools: As for `count`.
+            system: As for `count`.
+        """
+        total = self._raw((), tools, system)
+        for message in messages:
+            usage = getattr(message, "usage_metadata", None)
+            if isinstance(usage, Mapping) and isinstance(reported := usage.get("input_tokens"), int):
+                metadata = getattr(message, "response_metadata", None) or {}
+                model = metadata.get("model_name") or metadata.get("model") or ""
+                if self._is_new((getattr(message, "id", None), reported)):
+                    self._learn(total, reported, str(model))
+            total += self.count_message(message)
+
+    def factor(self, model: str = "") -> float:
+        """What counts for a model are multiplied by: between 0.5 and 2.0, and 1.0 before anything was learned.
+
+        Args:
+            model: The model's name.
+        """
+        return self._factors.get(model, (1.0, 0))[0]
+
+    def reset(self, model: str | None = None) -> None:
+        """Forget what was learned about a model, or about all of them.
+
+        Args:
+            model: The model's name. Default None: every model.
+        """
+        with self._lock:
+            if model is None:
+                self._factors.clear()
+            else:
+                self._factors.pop(model, None)
+            self._observed.clear()
+
+    def _counting(self) -> tuple[str, Callable[[str], int]]:
+        if self._chosen is None:
+            with self._lock:
+                self._chosen = self._chosen or self._choose(None)
+        return self._chosen
+
+    def _choose(self, counter: Any) -> tuple[str, Callable[[str], int]]:
+        name = counter if isinstance(counter, str) else None
+        if name == "estimate":
+            return ESTIMATE, estimate_tokens
+        if counter is None or name == "tiktoken":
+            try:
+                if path := tiktoken_file_present():
+                    return "o200k_base", tiktoken_counter(path, "o200k_base")
+            except Exception:  # noqa: BLE001 - whatever tiktoken became, there is the estimate
+                _log.warning("tiktoken's vocabulary is here but cannot be used.", exc_info=True)
+            if counter is None:
+                return ESTIMATE, estimate_tokens
+            raise InvalidInput(
+                "tiktoken's file for o200k_base is not on this machine, or damaged, and is never downloaded from here. "
+                f"Put {FILES['o200k_base'][0]} into a folder and name that folder in TIKTOKEN_CACHE_DIR, install "
+                "litellm or llama-index-core, which carry it, or use counter='estimate'."
+            )
+        if _counts_by_download(counter):
+            _log.warning("%s cannot count tokens offline; estimating instead.", type(counter).__name__)
+            return ESTIMATE, estimate_tokens
+        model = getattr(counter, "get_num_tokens", None)
+        count = counter if model is None else model
+        if isinstance(counter, str) or not callable(count):
+            raise InvalidInput(
+                f"{safe_repr(counter)} cannot count tokens. Give None, 'estimate', 'tiktoken', a callable from "
+                "str to int, or a LangChain model."
+            )
+        named = counter if hasattr(counter, "__qualname__") else type(counter)
+        return f"custom:{named.__qualname__}", count
+
+    def _raw(self, messages: Iterable[Any], tools: Iterable[Any] | None, system: Any) -> int:
+        total = sum(map(self.count_message, messages))
+        if system is not None and system != "":
+            total += self.count_message(system)
+        if tools is not None and not isinstance(tools, Iterable):
+            raise InvalidInput(f"tools come as a list, not as {safe_repr(tools)}.")
+        for tool in () if tools is None else tools:
+            total += _TOOL_OVERHEAD + self._count_texts([self._schema(tool)])
+        return total
+
+    def _count_texts(self, texts: list[str]) -> int:
+        # The key is what is said, so it cannot be stale. Long texts are kept as their digest, not as themselves.
+        if not texts:
+            return 0
+        length = sum(map(len, texts))
+        key: Any = tuple(texts) if length <= _LONG_KEY else (length, _digest(texts))
+        with self._lock:
+            known = self._counts.get(key)
+            if known is not None:
+                self._counts.move_to_end(key)
+                return known
+        count = sum(map(self.count_text, texts))
+        with self._lock:
+            self._counts[key] = count
+            while len(self._counts) > self._cache_size:
+                self._counts.popitem(last=False)
+        return count
+
+    def _schema(self, tool: Any) -> str:
+        # Making a schema takes a millisecond, so it is kept with the tool it is of (which keeps the id from being
+        # reused) for as long as the tool looks the same. A dict may change inside and is cheap.
+        if isinstance(tool, Mapping):
+            return _schema_text(tool)
+        looks = (
+            getattr(tool, "name", None),
+            getattr(tool, "description", None),
+            id(getattr(tool, "args_schema", None)),
+        )
+        with self._lock:
+            known = self._tools.get(id(tool))
+        if known and known[0] is tool and known[1] == looks:
+            return known[2]
+        text = _schema_text(tool)
+        with self._lock:
+            self._tools[id(tool)] = (tool, looks, text)
+            while len(self._tools) > min(self._cache_size, 512):
+                self._tools.popitem(last=False)
+        return text
+
+    def _is_new(self, key: tuple[Any, Any]) -> bool:
+        if key[0] is None:
+            return True
+        with self._lock:
+            if key in self._observed:
+                return False
+            self._observed[key] = None
+            while len(self._observed) > _REMEMBERED:
+                self._observed.popitem(last=False)
+        return True
+
+    def _learn(self, counted: int, reported: Any, model: str) -> None:
+        if counted < _LEARNS_FROM or not isinstance(reported, int | float) or not 0 < reported < math.inf:
+            return
+        ratio = min(max(reported / counted, _LEAST_FACTOR), _MOST_FACTOR)
+        with self._lock:
+            factor, seen = self._factors.get(model, (1.0, 0))
+            # The plain mean at first, then one that forgets, so that a provider's change is followed.
+            weight = max(_LEAST_WEIGHT, 1 / (seen + 1))
+            self._factors[model] = (factor + (ratio - factor) * weight, seen + 1)
+
+
+def _digest(texts: list[str]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.digest()
+
+
+def _schema_text(tool: Any) -> str:
+    try:
+        from langchain_core.utils.function_calling import convert_to_openai_tool  # noqa: PLC0415 - only for tools
+
+        return _json(convert_to_openai_tool(tool))
+    except Exception:  # noqa: BLE001 - a provider's own tool, which LangChain does not know
+        return _json(tool) if isinstance(tool, Mapping) else repr(tool)

@@ -1,0 +1,333 @@
+"""Archival memory: records that are kept for good, and found by search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.layers.layer import (
+    ALL,
+    EVERYTHING,
+    Change,
+    Layer,
+    limit_given,
+    name_given,
+    text_given,
+    texts_given,
+)
+from langchain_agentmem.layers.layer_values import RECORD, Record, record_of
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.layer_search import found
+from langchain_agentmem.rewinding.memory_access import found as seen
+from langchain_agentmem.rewinding.memory_access import listed, maybe
+from langchain_agentmem.rewinding.memory_access import record as record_shown
+from langchain_agentmem.rewinding.memory_rows import Draft, Kept, View, body_of
+from langchain_agentmem.storage import Steps
+
+
+class ArchivalMemory(Layer):
+    """The records of a layered memory. Every method has an awaited twin, with an `a` before its name."""
+
+    _part = "archival"
+
+    def write(self, content: str, tags: Sequence[str] = ()) -> str:
+        """Write a record.
+
+        Args:
+            content: What it says.
+            tags: By which it can be told from others. Default: none.
+
+        Returns:
+            Its id.
+
+        Raises:
+            InvalidInput: An argument is wrong, or the content is longer than `archival_max_chars` and is to be refused.
+        """
+        return self._do(self.writing(content, tags))
+
+    async def awrite(self, content: str, tags: Sequence[str] = ()) -> str:
+        """`write`, awaited."""
+        return await self._ado(self.writing(content, tags))
+
+    def update(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> bool:
+        """Change a record; what is not given stays as it is.
+
+        Args:
+            record_id: Which record.
+            content: What it says now. Default: the same.
+            tags: Its tags now; an empty list takes them all. Default: the same.
+
+        Returns:
+            Whether there is such a record.
+
+        Raises:
+            InvalidInput: Neither is given, or one is wrong.
+        """
+        return self._do(self.updating(record_id, content, tags))
+
+    async def aupdate(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> bool:
+        """`update`, awaited."""
+        return await self._ado(self.updating(record_id, content, tags))
+
+    def get(self, record_id: str) -> Record | None:
+        """One record by its id, or None."""
+        return self._do(self.getting(record_id))
+
+    async def aget(self, record_id: str) -> Record | None:
+        """`get`, awaited."""
+        return await self._ado(self.getting(record_id))
+
+    def delete(self, record_id: str) -> bool:
+        """Delete a record. Returns whether it was there."""
+        return self._do(self.deleting(record_id))
+
+    async def adelete(self, record_id: str) -> bool:
+        """`delete`, awaited."""
+        return await self._ado(self.deleting(record_id))
+
+    def search(self, query: str, limit: int | None = None, tags: Sequence[str] | None = None) -> list[Record]:
+        """Find records.
+
+        Args:
+            query: Any text; "*" stands for every record, the newest first.
+            limit: Most records. Default: `retrieval_k` of the settings (8); with "*", all.
+            tags: Only records that have all of these tags. Default: any.
+
+        Returns:
+            The best first.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        return self._do(self.searching(query, limit, tags))
+
+    async def asearch(self, query: str, limit: int | None = None, tags: Sequence[str] | None = None) -> list[Record]:
+        """`search`, awaited."""
+        return await self._ado(self.searching(query, limit, tags))
+
+    def all(self, tags: Sequence[str] | None = None, limit: int | None = None) -> list[Record]:
+        """The records, in the order in which they were last written.
+
+        Args:
+            tags: Only records that have all of these tags. Default: any.
+            limit: Most records, the newest ones. Default: all.
+        """
+        return self._do(self.listing(tags, limit))
+
+    async def aall(self, tags: Sequence[str] | None = None, limit: int | None = None) -> list[Record]:
+        """`all`, awaited."""
+        return await self._ado(self.listing(tags, limit))
+
+    # -- the same as work ------------------------------------------------------------------------------------------
+
+    def writing(self, content: str, tags: Sequence[str] = ()) -> Work[str]:
+        """`write`, as work."""
+        clean, marks = self._clean(content), self._marks(tags)
+        return (
+            yield from self._as_step(
+                "write",
+                self.written(clean, marks),
+                content=clean,
+                characters=len(clean),
+                tags=marks,
+                outputs=lambda key: {"record_id": key},
+            )
+        )
+
+    def written(self, clean: str, marks: Sequence[str]) -> Work[str]:
+        """Write a record that was checked, as a detail of a step."""
+        text = yield from self.fitted(clean)
+        key = self._ground.database.new_id()
+
+        def make(change: Change) -> Steps[str]:
+            change.drafts.append(record(key, text, marks, change.now))
+            return key
+            yield
+
+        return (yield from self._change("add", make, shown=False))
+
+    def updating(self, record_id: str, content: str | None, tags: Sequence[str] | None) -> Work[bool]:
+        """`update`, as work."""
+        if content is None and tags is None:
+            raise InvalidInput("Give the new content of the record, its new tags, or both.")
+        clean = None if content is None else self._clean(content)
+        marks = None if tags is None else self._marks(tags)
+        key = name_given(record_id, "the id of a record")
+        return (
+            yield from self._as_step(
+                "update",
+                self._updated(key, clean, marks),
+                record_id=key,
+                content=clean,
+                tags=marks,
+                outputs=lambda there: {"updated": there},
+            )
+        )
+
+    def _updated(self, key: str, clean: str | None, marks: Sequence[str] | None) -> Work[bool]:
+        text = None if clean is None else (yield from self.fitted(clean))
+
+        def make(change: Change) -> Steps[bool]:
+            there = yield from memory_rows.named(change.view, RECORD, [key])
+            if key in there:
+                change.drafts.append(_changed(there[key], text, marks))
+            return key in there
+
+        return (yield from self._change("change", make, shown=False))
+
+    def getting(self, record_id: str) -> Work[Record | None]:
+        """`get`, as work."""
+        key = name_given(record_id, "the id of a record")
+
+        def look(view: View) -> Steps[Record | None]:
+            there = yield from memory_rows.named(view, RECORD, [key])
+            return record_of(there[key]) if key in there else None
+
+        return (
+            yield from self._look("get", look, record_id=key, outputs=lambda each: maybe("record", each, record_shown))
+        )
+
+    def deleting(self, record_id: str) -> Work[bool]:
+        """`delete`, as work."""
+        key = name_given(record_id, "the id of a record")
+
+        def make(change: Change) -> Steps[bool]:
+            there = yield from memory_rows.named(change.view, RECORD, [key])
+            for each in there:
+                change.remove(RECORD, each)
+            return key in there
+
+        return (yield from self._change("delete", make, record_id=key, outputs=lambda there: {"deleted": there}))
+
+    def searching(self, query: str, limit: int | None = None, tags: Sequence[str] | None = None) -> Work[list[Record]]:
+        """`search`, as work."""
+        everything = text_given(query, "A query").strip() == EVERYTHING
+        most = self._ground.settings.retrieval_k if limit is None and not everything else limit_given(limit)
+        marks = [] if tags is None else self._marks(tags)
+        return (
+            yield from self._as_step(
+                "search",
+                self._newest_first(marks, most) if everything else self._sought(query, most, set(marks)),
+                run_type="retriever",
+                query=query,
+                limit=None if most == ALL else most,
+                tags=marks or None,
+                outputs=seen,
+            )
+        )
+
+    def _newest_first(self, marks: Sequence[str], most: int) -> Work[list[Record]]:
+        return (yield from self.listing(marks, most, shown=False))[::-1]
+
+    def _sought(self, query: str, most: int, wanted: set[str]) -> Work[list[Record]]:
+        hits = yield from found(
+            self._ground, (RECORD,), query, most, lambda kept: wanted <= set(kept.extra.get("tags", ()))
+        )
+        return [replace(record_of(hit.kept), score=hit.score, why=hit.why) for hit in hits]
+
+    def listing(
+        self, tags: Sequence[str] | None = None, limit: int | None = None, *, shown: bool = True
+    ) -> Work[list[Record]]:
+        """`all`, as work."""
+        most = limit_given(limit)
+        wanted = set(() if tags is None else self._marks(tags))
+
+        def look(view: View) -> Steps[list[Record]]:
+            kept = yield from memory_rows.newest(view, RECORD, limit=None if wanted or most == ALL else most)
+            there = [record_of(each) for each in kept if wanted <= set(each.extra.get("tags", ()))]
+            return there[max(0, len(there) - most) :]
+
+        return (
+            yield from self._look(
+                "all",
+                look,
+                limit=None if most == ALL else most,
+                newest=None if wanted or most == ALL else most,
+                tags=sorted(wanted) or None,
+                outputs=lambda values: listed("records", values, record_shown),
+                shown=shown,
+            )
+        )
+
+    def checked(self, content: Any, tags: Any) -> tuple[str, list[str]]:
+        """Content and tags, checked and without secrets.
+
+        Raises:
+            InvalidInput: One is wrong.
+        """
+        return self._clean(content), self._marks(tags)
+
+    def fitted(self, clean: str) -> Work[str]:
+        """Content that is no longer than a record may be.
+
+        Raises:
+            InvalidInput: It is too long, and is to be refused.
+        """
+        limit = self._ground.settings.archival_max_chars
+        return clean if limit is None else (yield from self._ground.fitted(clean, limit, "an archival record"))
+
+    def _clean(self, content: Any) -> str:
+        return self._ground.clean(text_given(content, "The content of a record"))
+
+    def _marks(self, tags: Any) -> list[str]:
+        """Tags that a user gave, each once."""
+        clean = self._ground.clean
+        return list(dict.fromkeys(clean(name_given(each, "a tag")) for each in texts_given(tags, "Tags")))
+
+
+def record(
+    key: str,
+    content: str,
+    tags: Sequence[str],
+    now: int,
+    *,
+    label: str | None = None,
+    expires_at: int | None = None,
+    **details: Any,
+) -> Draft:
+    """A record to be written.
+
+    Args:
+        key: Its id.
+        content: What it says.
+        tags: Its tags.
+        now: When it is written.
+        label: A word by which it is found again.
+        expires_at: When it ends by itself.
+        details: What else belongs to it, as JSON knows it.
+    """
+    return Draft(
+        RECORD,
+        key,
+        body_of(content),
+        now,
+        label=label,
+        expires_at=expires_at,
+        extra={"tags": list(tags), **details},
+        findable=True,
+    )
+
+
+def _changed(kept: Kept, content: str | None, tags: Sequence[str] | None) -> Draft:
+    """The next version of a record, which is the same but for what is given."""
+    extra = dict(kept.extra)
+    if tags is not None:
+        extra["tags"] = list(tags)
+    body = kept.body if content is None else body_of(content)
+    if "words" in extra:  # what stands for other texts is found by them, too
+        texts = [text for _, _, text in extra.get("events", ())]
+        extra["words"] = "\n".join([memory_rows.text_of(body), *texts, *extra["tags"]])
+    return Draft(
+        RECORD,
+        kept.key,
+        body,
+        kept.created_at,
+        label=kept.label,
+        importance=kept.importance,
+        expires_at=kept.expires_at,
+        extra=extra,
+        findable=True,
+    )

@@ -1,0 +1,441 @@
+"""Core memory: a few keys and values that are always in the prompt.
+
+It has a budget, counted in the characters of its `key: value` lines. When a call exceeds it, what matters least, and of
+that what was written least recently, goes to archival memory, whence `restore` brings it back. What the call wrote
+stays, and so do the protected keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from langchain_agentmem.base.clock import micros, moment, time_given
+from langchain_agentmem.base.redaction import redact_value
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.layers.archival_memory import record
+from langchain_agentmem.layers.layer import Change, Layer, name_given, text_given, texts_given
+from langchain_agentmem.layers.layer_values import CORE, RECORD
+from langchain_agentmem.layers.layers_config import LayersConfig
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_access import pairs
+from langchain_agentmem.rewinding.memory_rows import Draft, Kept, View, body_of
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.tracing import brief
+
+EVICTED = "CORE_EVICT"
+"""The tag of what left core memory to make room."""
+USUAL = 3
+"""The importance of what is given none."""
+MOST = 5
+ATTEMPTS = 5
+"""How often a value is made smaller, while others take the room that it was to have."""
+_SECOND = 1_000_000
+_LAST = micros(datetime.max.replace(tzinfo=UTC))
+"""The last end that there can be."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CoreEntry:
+    """A value of core memory.
+
+    Attributes:
+        key: Its key.
+        value: What it says.
+        importance: From 1 to 5.
+        expires_at: When it ends, in UTC; None for never.
+        created_at: When the key was first set.
+        updated_at: When this value was.
+    """
+
+    key: str
+    value: str
+    importance: int
+    expires_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class Setting(NamedTuple):
+    """A value to be set.
+
+    Attributes:
+        key: Its key.
+        value: What it says.
+        importance: From 1 to 5.
+        expires_at: When it ends, in microseconds since 1970.
+    """
+
+    key: str
+    value: str
+    importance: int = USUAL
+    expires_at: int | None = None
+
+
+class TooLarge(NamedTuple):
+    """A value for which there is no room, whatever else would leave.
+
+    Attributes:
+        setting: The value.
+        room: How many characters of it there is room for; less than one if there is none for its key.
+    """
+
+    setting: Setting
+    room: int
+
+
+class CoreMemory(Layer):
+    """The keys and values of a layered memory. Every method has an awaited twin, with an `a` before its name."""
+
+    _part = "core"
+
+    def get(self, keys: Iterable[str] | str | None = None) -> dict[str, str]:
+        """Values by key.
+
+        Args:
+            keys: Which keys; those that are not there are left out. Default: all, in the order in which they were
+                first set, those of one write by name.
+
+        Raises:
+            InvalidInput: The keys are no texts.
+        """
+        return self._do(self.getting(keys))
+
+    async def aget(self, keys: Iterable[str] | str | None = None) -> dict[str, str]:
+        """`get`, awaited."""
+        return await self._ado(self.getting(keys))
+
+    def entries(self) -> list[CoreEntry]:
+        """Everything, with importance and times, in the order in which the keys were first set."""
+        return self._do(self.listing())
+
+    async def aentries(self) -> list[CoreEntry]:
+        """`entries`, awaited."""
+        return await self._ado(self.listing())
+
+    def set(self, key: str, value: str, importance: int = USUAL, ttl: float | datetime | None = None) -> None:
+        """Set a value.
+
+        Args:
+            key: Its key: 1 to 500 characters, none of them a control character.
+            value: What it says.
+            importance: From 1 to 5; the least important leaves first when room is needed. Default: 3.
+            ttl: How long it holds: seconds from now, or the time when it ends (without a time zone: UTC). Default: for
+                ever.
+
+        Raises:
+            InvalidInput: An argument is wrong; or the value is larger than the budget and is to be refused.
+        """
+        self._do(self.setting_one(key, value, importance, ttl))
+
+    async def aset(self, key: str, value: str, importance: int = USUAL, ttl: float | datetime | None = None) -> None:
+        """`set`, awaited."""
+        await self._ado(self.setting_one(key, value, importance, ttl))
+
+    def delete(self, key: str) -> bool:
+        """Delete a value. Returns whether it was there."""
+        return self._do(self.deleting(key))
+
+    async def adelete(self, key: str) -> bool:
+        """`delete`, awaited."""
+        return await self._ado(self.deleting(key))
+
+    def restore(self, key: str) -> bool:
+        """Bring back what left core memory to make room, with its importance and its end. Something else may leave.
+
+        Args:
+            key: Its key. A value that it has by now is replaced.
+
+        Returns:
+            Whether archival memory has it.
+        """
+        return self._do(self.restoring(key))
+
+    async def arestore(self, key: str) -> bool:
+        """`restore`, awaited."""
+        return await self._ado(self.restoring(key))
+
+    # -- the same as work ------------------------------------------------------------------------------------------
+
+    def getting(self, keys: Iterable[str] | str | None = None) -> Work[dict[str, str]]:
+        """`get`, as work."""
+        wanted = None if keys is None else [self._key(key) for key in texts_given(_listed(keys), "Keys")]
+
+        def look(view: View) -> Steps[dict[str, str]]:
+            if wanted is None:
+                return {each.key: each.text for each in (yield from everything(view))}
+            there = yield from memory_rows.named(view, CORE, wanted)
+            return {key: there[key].text for key in wanted if key in there}
+
+        return (yield from self._look("get", look, keys=wanted, outputs=pairs))
+
+    def listing(self) -> Work[list[CoreEntry]]:
+        """`entries`, as work."""
+
+        def look(view: View) -> Steps[list[CoreEntry]]:
+            return [entry_of(each) for each in (yield from everything(view))]
+
+        return (
+            yield from self._look("read", look, outputs=lambda found: pairs({each.key: each.value for each in found}))
+        )
+
+    def setting_one(
+        self, key: str, value: str, importance: int = USUAL, ttl: float | datetime | None = None
+    ) -> Work[None]:
+        """`set`, as work."""
+        yield from self.setting([self.setting_of(key, value, importance, ttl)])
+
+    def setting(self, settings: Sequence[Setting]) -> Work[None]:
+        """Set values that were checked, all of them or none."""
+        yield from self._as_step(
+            "set",
+            self._put(settings),
+            entries=lambda: [setting_shown(each) for each in settings],
+            outputs=lambda evicted: {"evicted": evicted},
+        )
+
+    def _put(self, settings: Sequence[Setting]) -> Work[list[str]]:
+        """The same; gives the keys that left."""
+        evicted: list[str] = []
+
+        def make(change: Change) -> Steps[TooLarge | None]:
+            too_large = yield from self.put(change, settings)
+            evicted[:] = change.evicted
+            return too_large
+
+        for _ in range(ATTEMPTS + len(settings)):
+            too_large = yield from self._change("put", make, shown=False)
+            if too_large is None:
+                return evicted
+            settings = yield from self.smaller(settings, too_large)
+        raise InvalidInput(NO_ROOM)
+
+    def deleting(self, key: str) -> Work[bool]:
+        """`delete`, as work."""
+        wanted = self._key(key)
+
+        def make(change: Change) -> Steps[bool]:
+            there = yield from memory_rows.named(change.view, CORE, [wanted])
+            for each in there:
+                change.remove(CORE, each)
+            return wanted in there
+
+        return (yield from self._change("delete", make, key=wanted, outputs=lambda there: {"deleted": there}))
+
+    def restoring(self, key: str) -> Work[bool]:
+        """`restore`, as work."""
+        wanted = self._key(key)
+
+        def make(change: Change) -> Steps[bool]:
+            found = yield from memory_rows.newest(change.view, RECORD, limit=1, label=_label(wanted))
+            if not found:
+                return False
+            [old] = found
+            value, importance = str(old.extra["value"]), int(old.extra["importance"])
+            too_large = yield from self.put(change, [Setting(wanted, value, importance, old.expires_at)])
+            if too_large is not None:
+                raise InvalidInput(NO_ROOM)
+            change.remove(RECORD, old.key)
+            return True
+
+        return (yield from self._change("restore", make, key=wanted, outputs=lambda there: {"restored": there}))
+
+    def setting_of(self, key: Any, value: Any, importance: Any = USUAL, ttl: Any = None) -> Setting:
+        """A value to be set, checked and without secrets.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        if isinstance(importance, bool) or not isinstance(importance, int) or not 1 <= importance <= MOST:
+            raise InvalidInput(f"importance must be a whole number from 1 to {MOST}, not {safe_repr(importance)}.")
+        name = name_given(key, "a key of core memory")
+        patterns = self._ground.settings.patterns
+        # A name tells what is a secret too: {"db_password": "x"}.
+        [(clean, said)] = redact_value({name: text_given(value, "A value of core memory")}, patterns).items()
+        return Setting(clean, said, importance, self._ending(ttl))
+
+    def put(self, change: Change, settings: Sequence[Setting]) -> Steps[TooLarge | None]:
+        """Add what sets some values to a change, and what moves others out of the way.
+
+        Returns:
+            None; or, without having added anything, the value for which there is no room.
+        """
+        there = {each.key: each for each in (yield from everything(change.view))}
+        fit = fitting(there.values(), settings, self._ground.settings)
+        if isinstance(fit, TooLarge):
+            return fit
+        for each in settings:
+            change.drafts.append(_draft(each, there.get(each.key), change.now))
+        self.evict(change, fit)
+        return None
+
+    def evict(self, change: Change, entries: Iterable[Kept]) -> None:
+        """Add to a change what moves values to archival memory."""
+        for each in entries:
+            change.remove(CORE, each.key)
+            change.evicted.append(each.key)
+            change.drafts.append(_archived(each, self._ground.database.new_id(), change.now))
+
+    def smaller(self, settings: Sequence[Setting], too_large: TooLarge) -> Work[list[Setting]]:
+        """The values, with the one for which there was no room compressed.
+
+        Raises:
+            InvalidInput: There is no room at all, or what is too large is to be refused.
+        """
+        wanted, room = too_large
+        if room < 1:
+            raise InvalidInput(NO_ROOM)
+        value = yield from self._ground.fitted(wanted.value, room, f"the core memory {safe_repr(wanted.key)}")
+        return [each._replace(value=value) if each is wanted else each for each in settings]
+
+    def _key(self, key: Any) -> str:
+        return self._ground.clean(name_given(key, "a key of core memory"))
+
+    def _ending(self, ttl: Any) -> int | None:
+        if ttl is None:
+            return None
+        now = self._ground.now()
+        if isinstance(ttl, datetime):
+            end = time_given(ttl, "ttl")
+        elif isinstance(ttl, int | float) and not isinstance(ttl, bool):
+            # Infinite, and what is no number, is not below the bound; nor is an int that no float can be.
+            end = now + int(ttl * _SECOND) if abs(ttl) < _LAST / _SECOND else _LAST + 1
+        else:
+            raise InvalidInput(f"ttl must be a number of seconds or a datetime, not {safe_repr(ttl)}.")
+        if not now < end <= _LAST:
+            raise InvalidInput(
+                "ttl must end in the future and before the year 10000: give seconds from now, a later time, or None to "
+                f"keep it, not {ttl!s:.100}."
+            )
+        return end
+
+
+NO_ROOM = (
+    "Core memory has no room for this: protected keys and what is set with it fill its budget. Delete or shorten some, "
+    "or raise core_max_chars."
+)
+
+
+def everything(view: View) -> Steps[list[Kept]]:
+    """Core memory, in the order in which the keys were first set."""
+    there = yield from memory_rows.current(view, CORE)
+    return sorted(there, key=lambda each: (each.created_at, each.key))
+
+
+def line(key: str, value: str) -> str:
+    """A value as the budget counts it."""
+    return f"{key}: {value}"
+
+
+def size(pairs: Iterable[tuple[str, str]]) -> int:
+    """What keys and values take of the budget, in characters: their lines, and the breaks between them."""
+    lines = [len(line(*each)) for each in pairs]
+    return sum(lines) + max(0, len(lines) - 1)
+
+
+def fitting(there: Iterable[Kept], settings: Sequence[Setting], config: LayersConfig) -> list[Kept] | TooLarge:
+    """What has to leave core memory so that values can be set.
+
+    Args:
+        there: What is in it.
+        settings: The values; they stay.
+        config: The budget, and the keys that stay too.
+
+    Returns:
+        What leaves: the least important, of that the least recently written; or the value for which there is no room.
+    """
+    new = {each.key: each for each in settings}
+    others = [each for each in there if each.key not in new]
+    staying = [each for each in others if each.key in config.protected_keys]
+    least = size([*((each.key, each.value) for each in new.values()), *((each.key, each.text) for each in staying)])
+    if (excess := least - config.core_max_chars) > 0:
+        largest = max(new.values(), key=lambda each: len(each.value))
+        # Where several are too large, each is left its share.
+        share = (sum(len(each.value) for each in new.values()) - excess) // len(new)
+        return TooLarge(largest, max(share, len(largest.value) - excess))
+    return leaving(others, config, taken=size((each.key, each.value) for each in new.values()))
+
+
+def leaving(
+    entries: Iterable[Kept],
+    config: LayersConfig,
+    *,
+    taken: int = 0,
+    limit: int | None = None,
+    wanted: Callable[[Kept], bool] = lambda _: True,
+) -> list[Kept]:
+    """What leaves first, until the rest is within the budget.
+
+    Args:
+        entries: What is in core memory.
+        config: The budget, and the keys that stay.
+        taken: Characters that are taken already. Default: none.
+        limit: Another budget.
+        wanted: What may leave at all, protected keys apart. Default: everything.
+    """
+    entries = list(entries)
+    limit = config.core_max_chars if limit is None else limit
+    # Every line but one ends with a break; counted with it, lines can be added and taken away.
+    total = sum(len(line(each.key, each.text)) + 1 for each in entries) + (taken + 1 if taken else 0) - 1
+    gone: list[Kept] = []
+    for each in sorted(entries, key=lambda each: (each.importance or USUAL, each.written_at, each.number)):
+        if total <= limit:
+            break
+        if each.key not in config.protected_keys and wanted(each):
+            gone.append(each)
+            total -= len(line(each.key, each.text)) + 1
+    return gone
+
+
+def setting_shown(setting: Setting) -> dict[str, Any]:
+    """A value to be set, as a trace shows it."""
+    return {"key": setting.key, "value": brief(setting.value), "importance": setting.importance}
+
+
+def entry_of(kept: Kept) -> CoreEntry:
+    """The value that a row is."""
+    return CoreEntry(
+        key=kept.key,
+        value=kept.text,
+        importance=kept.importance or USUAL,
+        expires_at=None if kept.expires_at is None else moment(kept.expires_at),
+        created_at=moment(kept.created_at),
+        updated_at=moment(kept.written_at),
+    )
+
+
+def _draft(setting: Setting, old: Kept | None, now: int) -> Draft:
+    return Draft(
+        CORE,
+        setting.key,
+        body_of(setting.value),
+        now if old is None else old.created_at,
+        importance=setting.importance,
+        expires_at=setting.expires_at,
+    )
+
+
+def _archived(kept: Kept, key: str, now: int) -> Draft:
+    return record(
+        key,
+        f"Core evicted: {kept.key}\n{kept.text}",
+        [EVICTED, f"core_key:{kept.key}"],
+        now,
+        label=_label(kept.key),
+        expires_at=kept.expires_at,
+        value=kept.text,
+        importance=kept.importance,
+        since=kept.created_at,
+    )
+
+
+def _label(key: str) -> str:
+    return f"{EVICTED} {key}"
+
+
+def _listed(keys: Any) -> Any:
+    return keys if isinstance(keys, str | Mapping) or not isinstance(keys, Iterable) else list(keys)

@@ -1,0 +1,451 @@
+"""`LayeredMemory`: core, recall and archival memory in one place, as document 004 has them, on a branch or a thread.
+
+    layers = memory.layers("user-42")
+    layers.core.set("name", "Ada")
+    layers.recall.append("asked", "How is the weather?")
+    layers.archival.write("Lives in Turin.", tags=["home"])
+    draft = layers.fork("draft")
+
+The fork sees all of it, and nothing that comes later.
+
+On a thread it is part of the thread: time travel, "edit and regenerate" and forks take it along. What an agent
+remembers at a checkpoint is what it had remembered there, and a step that fails, is retried, or is resumed after a
+crash remembers once.
+
+    from langchain_core.messages import AIMessage
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    from langchain_agentmem import AgentMemory
+
+    with AgentMemory("agent.db") as memory:
+
+        def learn(state: MessagesState, config: RunnableConfig):
+            layers = memory.layers(config)
+            layers.archival.write(state["messages"][-1].text)
+            return {"messages": [AIMessage(f"I know: {[record.content for record in layers.archival.all()]}")]}
+
+        builder = StateGraph(MessagesState).add_node(learn).add_edge(START, "learn")
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        thread = {"configurable": {"thread_id": "edited"}}
+        graph.invoke({"messages": [("user", "Hello.")]}, thread)
+        before = graph.get_state(thread).config
+        graph.invoke({"messages": [("user", "My sister lives in Lisbon.")]}, thread)
+        graph.invoke({"messages": [("user", "My sister lives in Porto.")]}, before)  # the user edits the message
+        print(graph.get_state(thread).values["messages"][-1].text)  # it has never heard of Lisbon
+
+A branch belongs to no thread: it is shared, and independent of any rewinding. It is forked without copying anything,
+compared and merged:
+
+    from langchain_agentmem import AgentMemory
+
+    with AgentMemory("agent.db") as memory:
+        layers = memory.layers("user-42")
+        layers.core.set("name", "Ada", importance=5)
+        layers.recall.append("asked", "How is the weather in Turin?")
+        layers.archival.write("Ada's sister lives in Turin.", tags=["family"])
+        draft = layers.fork("user-42 draft")
+        draft.core.set("name", "Ada Lovelace")
+        print(layers.core.get(), draft.core.get(), draft.archival.search("sister")[0].content)
+        print(draft.format_for_prompt("Where does her sister live?"))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.facts.fact import FactsConfig
+from langchain_agentmem.facts.learning import FactsGround
+from langchain_agentmem.language_models.model_calls import Work, aperform, perform
+from langchain_agentmem.layers import branch_lifecycle
+from langchain_agentmem.layers.archival_memory import ArchivalMemory
+from langchain_agentmem.layers.compression import Compressor, answers_of
+from langchain_agentmem.layers.consolidation import ConsolidationReport
+from langchain_agentmem.layers.core_memory import CoreMemory
+from langchain_agentmem.layers.final_context import write_final
+from langchain_agentmem.layers.layer import Ground, texts_given
+from langchain_agentmem.layers.layer_merge import MergeReport, merging
+from langchain_agentmem.layers.layers_config import LayersConfig
+from langchain_agentmem.layers.pressure import Pressure, measuring, relieving
+from langchain_agentmem.layers.recall_memory import RecallMemory
+from langchain_agentmem.layers.resource_memory import ResourceMemory
+from langchain_agentmem.rewinding import branch_merge
+from langchain_agentmem.rewinding.branch_merge import BranchDiff, BranchTree
+from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
+from langchain_agentmem.rewinding.promotion import Prefer
+from langchain_agentmem.storage.database import Database, database_of
+
+if TYPE_CHECKING:
+    from langchain_agentmem.agent_memory import AgentMemory
+
+T = TypeVar("T")
+
+Level = Literal["low", "medium", "high", "critical"]
+
+
+class LayeredMemory:
+    """Core, recall and archival memory on a branch, or of a thread (document 004).
+
+    Every method that reads or writes has an awaited twin, with an `a` before its name.
+
+    Attributes:
+        core: A few keys and values that are always in the prompt.
+        recall: The timeline of events.
+        archival: Records that are kept for good, and found by search.
+        resources: What the agent was given to work with, and what it used of it.
+        settings: How it behaves.
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database.
+        branch: The name of a branch, which begins to exist with the first write; or a standpoint.
+        namespace: Whose it is. Default: the running config's, else the root.
+        settings: How it behaves. Default: `LayersConfig()`.
+        model: Who compresses what is too long and sums up old events: a LangChain model, a function from messages to
+            text, or the name of a model. Default: nobody; texts are cut, and events listed.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        memory: AgentMemory | Database | str | os.PathLike[str],
+        branch: str | Standpoint,
+        *,
+        namespace: Sequence[str] | None = None,
+        settings: LayersConfig | None = None,
+        model: Any = None,
+    ) -> None:
+        if settings is not None and not isinstance(settings, LayersConfig):
+            raise InvalidInput(f"settings must be a LayersConfig, not {type(settings).__name__}.")
+        if not isinstance(branch, str) and not hasattr(branch, "view"):
+            raise InvalidInput(f"A layered memory is that of a branch; give its name, not {safe_repr(branch)}.")
+        database = database_of(memory)
+        settings = settings or LayersConfig()
+        point = BranchAt(path_of(resolve(namespace)), id_of(branch, "branch")) if isinstance(branch, str) else branch
+        compressor = Compressor(
+            model, database=database, attempts=settings.max_compression_iterations, answers=answers_of(database)
+        )
+        self._stand_on(Ground(database=database, point=point, settings=settings, compressor=compressor))
+
+    def _stand_on(self, ground: Ground) -> None:
+        self._ground = ground
+        self.settings = ground.settings
+        self.core = CoreMemory(ground)
+        self.recall = RecallMemory(ground)
+        self.archival = ArchivalMemory(ground)
+        self.resources = ResourceMemory(ground, self.core, self.archival)
+
+    @property
+    def name(self) -> str:
+        """The name of the branch, or the thread's id."""
+        return self._ground.point.name
+
+    @property
+    def namespace(self) -> Namespace:
+        """Whose memory it is."""
+        return namespace_of(self._ground.point.path)
+
+    @property
+    def facts_ground(self) -> FactsGround:
+        """Where the facts of the same branch or thread are."""
+        return FactsGround(database=self._ground.database, point=self._ground.point, settings=FactsConfig())
+
+    def is_enabled(self) -> bool:
+        """Whether agents should use it, as its settings say (document 004)."""
+        return self.settings.enabled
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
+
+    # -- everything at once ----------------------------------------------------------------------------------------
+
+    def read(self, scope: str = "all") -> dict[str, Any]:
+        """Everything that this memory shows (document 004's `mem_node_read`).
+
+        Args:
+            scope: "all", "core", "recall" or "archival". Default: "all".
+
+        Returns:
+            "core": values by key; "recall": events with "id", "type", "content" and "timestamp", oldest first;
+            "archival": records with "id", "content", "tags" and "timestamp". Timestamps are seconds since 1970.
+
+        Raises:
+            InvalidInput: There is no such scope.
+        """
+        return self._do(branch_lifecycle.reading(self._ground, scope))
+
+    async def aread(self, scope: str = "all") -> dict[str, Any]:
+        """`read`, awaited."""
+        return await self._ado(branch_lifecycle.reading(self._ground, scope))
+
+    def write(
+        self,
+        core: Mapping[str, Any] | None = None,
+        recall: Any = None,
+        archival: Any = None,
+    ) -> branch_lifecycle.Written:
+        """Write to several layers, all of it or nothing (document 004's `mem_node_write`).
+
+        Args:
+            core: Values by key; a value is text, or a mapping with "value", "importance" and "ttl".
+            recall: Events: texts, or mappings with "kind" (or "type"), "content" and "at"; one, or a list of them.
+                A text alone is of the kind "note".
+            archival: Records: texts, or mappings with "content" (or "text") and "tags"; one, or a list of them.
+
+        Returns:
+            The keys that were set, and the ids of the events and records.
+
+        Raises:
+            InvalidInput: Something of it is wrong.
+        """
+        return self._do(self._writing(core, recall, archival))
+
+    async def awrite(
+        self,
+        core: Mapping[str, Any] | None = None,
+        recall: Any = None,
+        archival: Any = None,
+    ) -> branch_lifecycle.Written:
+        """`write`, awaited."""
+        return await self._ado(self._writing(core, recall, archival))
+
+    # -- branches --------------------------------------------------------------------------------------------------
+
+    def at(self, name: str) -> Self:
+        """The memory of another branch of this namespace, with the same settings.
+
+        Raises:
+            InvalidInput: This cannot be the name of a branch.
+        """
+        return self._on(BranchAt(self._ground.point.path, id_of(name, "branch")))
+
+    def fork(self, name: str) -> Self:
+        """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
+
+        Args:
+            name: The name of the fork.
+
+        Raises:
+            InvalidInput: The name is taken, or this is the memory of a thread.
+        """
+        return self._on(self._do(branch_merge.forking(self._ground, id_of(name, "branch"))))
+
+    async def afork(self, name: str) -> Self:
+        """`fork`, awaited."""
+        return self._on(await self._ado(branch_merge.forking(self._ground, id_of(name, "branch"))))
+
+    def ancestors(self) -> list[str]:
+        """The names of the branches that this one was forked from, the root first, and its own at the end."""
+        return self._do(branch_merge.tracing_back(self._ground))
+
+    async def aancestors(self) -> list[str]:
+        """`ancestors`, awaited."""
+        return await self._ado(branch_merge.tracing_back(self._ground))
+
+    def tree(self) -> BranchTree:
+        """The tree of forks that this branch is part of, from its root; `str` of it shows it.
+
+        Raises:
+            InvalidInput: This is the memory of a thread.
+        """
+        return self._do(branch_merge.growing(self._ground))
+
+    async def atree(self) -> BranchTree:
+        """`tree`, awaited."""
+        return await self._ado(branch_merge.growing(self._ground))
+
+    def diff(self, other: str | LayeredMemory) -> BranchDiff:
+        """What tells this memory from another.
+
+        Args:
+            other: A branch of this namespace, or its name.
+
+        Raises:
+            InvalidInput: It is neither.
+        """
+        return self._do(branch_merge.comparing(self._ground, self._point_of(other)))
+
+    async def adiff(self, other: str | LayeredMemory) -> BranchDiff:
+        """`diff`, awaited."""
+        return await self._ado(branch_merge.comparing(self._ground, self._point_of(other)))
+
+    def merge(
+        self, child: str | LayeredMemory, keys: Sequence[str] | None = None, *, prefer: Prefer = "parent"
+    ) -> MergeReport:
+        """Promote what a fork learned: its values, events, records and facts become this branch's too.
+
+        What only the fork deleted, evicted or consolidated is gone here too. What both changed since the fork is a
+        conflict; it is reported, and stays as it is here. Of a fact all is told here that was told on either, so what
+        ended when, and what contradicts what, is as if one branch had learned it all.
+
+        Args:
+            child: A branch that was forked from this one, however far, or its name.
+            keys: Only these keys of core memory. Default: everything.
+            prefer: "child" to have conflicts end as they are there. Default: "parent".
+
+        Returns:
+            What was promoted, and what was not.
+
+        Raises:
+            InvalidInput: It was not forked from this branch, or an argument is wrong.
+        """
+        return self._do(self._merging(child, keys, prefer))
+
+    async def amerge(
+        self, child: str | LayeredMemory, keys: Sequence[str] | None = None, *, prefer: Prefer = "parent"
+    ) -> MergeReport:
+        """`merge`, awaited."""
+        return await self._ado(self._merging(child, keys, prefer))
+
+    # -- room ------------------------------------------------------------------------------------------------------
+
+    def pressure(self) -> Pressure:
+        """How full this memory is, and what could be done about it."""
+        return self._do(measuring(self._ground))
+
+    async def apressure(self) -> Pressure:
+        """`pressure`, awaited."""
+        return await self._ado(measuring(self._ground))
+
+    def consolidate(self, level: Level | None = None) -> ConsolidationReport:
+        """Make room, as much as a level of pressure asks for.
+
+        From "medium" on old events become records of archival memory. From "high" on what is unimportant (2 or less)
+        leaves core memory until that is at ease; at "critical" whatever is beyond its budget leaves. What stays keeps
+        its importance and its end.
+
+        Args:
+            level: "low", "medium", "high" or "critical". Default: that of the pressure there is.
+
+        Raises:
+            InvalidInput: There is no such level.
+        """
+        return self._do(relieving(self._ground, self.core, level))
+
+    async def aconsolidate(self, level: Level | None = None) -> ConsolidationReport:
+        """`consolidate`, awaited."""
+        return await self._ado(relieving(self._ground, self.core, level))
+
+    def compress(self, text: str, max_chars: int, hint: str = "") -> str:
+        """Make a text fit: as it is, as a model shortens it, or cut. Never longer than `max_chars`.
+
+        Args:
+            text: Any text.
+            max_chars: The most characters that the result may have.
+            hint: What the text is, in a few words, for the model. Default: nothing is said.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        return self._do(self._ground.compressor.compressing(text, max_chars, hint))
+
+    async def acompress(self, text: str, max_chars: int, hint: str = "") -> str:
+        """`compress`, awaited."""
+        return await self._ado(self._ground.compressor.compressing(text, max_chars, hint))
+
+    # -- prompts ---------------------------------------------------------------------------------------------------
+
+    def context(self, task_hint: str | None = None, budget: Any = None) -> dict[str, Any]:
+        """What belongs into a prompt, as data (document 004's `get_memory_context`).
+
+        Args:
+            task_hint: What the prompt is about; records are searched for it. Default: no records.
+            budget: How much room there is: a number of characters, a mapping or a `Budget`. Default: that of the
+                settings.
+
+        Returns:
+            "core": values by key; "recall": the newest events with "type", "content" and "timestamp", oldest first;
+            "archival": what was found, with "id", "content", "tags" and "timestamp".
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        return self._do(branch_lifecycle.context(self._ground, self.archival, task_hint, budget))
+
+    async def acontext(self, task_hint: str | None = None, budget: Any = None) -> dict[str, Any]:
+        """`context`, awaited."""
+        return await self._ado(branch_lifecycle.context(self._ground, self.archival, task_hint, budget))
+
+    def format_for_prompt(self, task_hint: str | None = None, budget: Any = None) -> str:
+        """The same as text, with the headings and lines of document 004 (`format_memory_for_prompt`).
+
+        As long as nothing changes it is the same, byte by byte.
+
+        Args:
+            task_hint: What the prompt is about; records are searched for it. Default: no records.
+            budget: How much room there is: a number of characters, a mapping or a `Budget`. Default: that of the
+                settings.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        return self._do(branch_lifecycle.prompt(self._ground, self.archival, task_hint, budget))
+
+    async def aformat_for_prompt(self, task_hint: str | None = None, budget: Any = None) -> str:
+        """`format_for_prompt`, awaited."""
+        return await self._ado(branch_lifecycle.prompt(self._ground, self.archival, task_hint, budget))
+
+    def export_final(self, output_dir: str | os.PathLike[str]) -> tuple[Path, Path]:
+        """Write the final memory as a text and as JSON, under the names of the settings (document 004).
+
+        Args:
+            output_dir: Where to; the folder is made if it is not there. Files of these names are replaced.
+
+        Returns:
+            The paths of the text and of the data.
+
+        Raises:
+            InvalidInput: They cannot be written.
+        """
+        return self._exported(self._do(branch_lifecycle.finishing(self._ground)), output_dir)
+
+    async def aexport_final(self, output_dir: str | os.PathLike[str]) -> tuple[Path, Path]:
+        """`export_final`, awaited."""
+        final = await self._ado(branch_lifecycle.finishing(self._ground))
+        return await asyncio.to_thread(self._exported, final, output_dir)
+
+    # -- plumbing --------------------------------------------------------------------------------------------------
+
+    def _do(self, work: Work[T]) -> T:
+        return perform(work, self._ground.database)
+
+    async def _ado(self, work: Work[T]) -> T:
+        return await aperform(work, self._ground.database)
+
+    def _exported(self, final: Mapping[str, Any], output_dir: str | os.PathLike[str]) -> tuple[Path, Path]:
+        return write_final(
+            final,
+            output_dir,
+            markdown_name=self.settings.final_memory_filename_md,
+            json_name=self.settings.final_memory_filename_json,
+        )
+
+    def _writing(self, core: Any, recall: Any, archival: Any) -> Work[branch_lifecycle.Written]:
+        return branch_lifecycle.writing(self._ground, self.core, self.recall, self.archival, core, recall, archival)
+
+    def _merging(self, child: str | LayeredMemory, keys: Sequence[str] | None, prefer: Prefer) -> Work[MergeReport]:
+        wanted = None if keys is None else texts_given(keys, "Keys")
+        return merging(self._ground, self.core, self._point_of(child), wanted, prefer)
+
+    def _point_of(self, other: Any) -> Standpoint:
+        if isinstance(other, LayeredMemory):
+            theirs = other._ground  # noqa: SLF001 - of the same class
+            if theirs.database is not self._ground.database or theirs.point.path != self._ground.point.path:
+                raise InvalidInput("Only branches of one namespace in one database can be compared or merged.")
+            return theirs.point
+        return BranchAt(self._ground.point.path, id_of(other, "branch"))
+
+    def _on(self, point: Standpoint) -> Self:
+        other = type(self).__new__(type(self))
+        other._stand_on(replace(self._ground, point=point))  # noqa: SLF001 - of the same class
+        return other

@@ -1,0 +1,309 @@
+"""Recall memory: the timeline of what happened. Every event has an id, a kind and a time, and repeats are kept.
+
+The newest events are in the prompt. When there are many more, the old ones are consolidated: see `consolidation.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from types import EllipsisType
+
+from langchain_agentmem.base.clock import time_given
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.layers.archival_memory import record
+from langchain_agentmem.layers.consolidation import (
+    ConsolidationReport,
+    adding,
+    asking,
+    consolidating,
+    made_of_old_events,
+)
+from langchain_agentmem.layers.layer import (
+    ALL,
+    EVERYTHING,
+    Change,
+    Layer,
+    limit_given,
+    name_given,
+    text_given,
+    texts_given,
+)
+from langchain_agentmem.layers.layer_values import EVENT, Event, event_of
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.layer_search import found
+from langchain_agentmem.rewinding.memory_access import event, listed, maybe
+from langchain_agentmem.rewinding.memory_access import found as seen
+from langchain_agentmem.rewinding.memory_rows import Draft, Kept, View, body_of, text_of
+from langchain_agentmem.storage import Steps
+
+EVICTED = "RECALL_EVICT"
+"""The tag of the record of an event that was evicted."""
+
+
+class RecallMemory(Layer):
+    """The events of a layered memory. Every method has an awaited twin, with an `a` before its name."""
+
+    _part = "recall"
+
+    def append(
+        self,
+        kind: str | None = None,
+        content: str | None = None,
+        at: datetime | None = None,
+        *,
+        event_type: str | None = None,
+    ) -> str:
+        """Append an event.
+
+        Args:
+            kind: What kind of thing happened; document 004 calls it `event_type`.
+            content: What happened.
+            at: When it happened; without a time zone it is taken as UTC. Default: now.
+            event_type: The same as `kind`.
+
+        Returns:
+            Its id.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        return self._do(self.appending(event_type if kind is None else kind, content, at))
+
+    async def aappend(
+        self,
+        kind: str | None = None,
+        content: str | None = None,
+        at: datetime | None = None,
+        *,
+        event_type: str | None = None,
+    ) -> str:
+        """`append`, awaited."""
+        return await self._ado(self.appending(event_type if kind is None else kind, content, at))
+
+    def get(self, event_id: str) -> Event | None:
+        """One event by its id, or None."""
+        return self._do(self.getting(event_id))
+
+    async def aget(self, event_id: str) -> Event | None:
+        """`get`, awaited."""
+        return await self._ado(self.getting(event_id))
+
+    def recent(self, limit: int | EllipsisType | None = ..., kind: str | None = None) -> list[Event]:
+        """The newest events, in the order in which they were appended, whatever time they were said to be of.
+
+        Args:
+            limit: How many; None for all. Default: `recall_max_events` of the settings (20).
+            kind: Only events of this kind. Default: all.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        return self._do(self.reading(limit, kind))
+
+    async def arecent(self, limit: int | EllipsisType | None = ..., kind: str | None = None) -> list[Event]:
+        """`recent`, awaited."""
+        return await self._ado(self.reading(limit, kind))
+
+    def search(self, query: str, limit: int | None = 10) -> list[Event]:
+        """Find events.
+
+        Args:
+            query: Any text; "*" stands for every event, the newest first.
+            limit: Most events; None for all. Default: 10.
+
+        Returns:
+            The best first.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        return self._do(self.searching(query, limit))
+
+    async def asearch(self, query: str, limit: int | None = 10) -> list[Event]:
+        """`search`, awaited."""
+        return await self._ado(self.searching(query, limit))
+
+    def evict(self, ids: Sequence[str] | None = None, kind: str | None = None, oldest: int | None = None) -> int:
+        """Move events to archival memory, each as a record with its text.
+
+        Args:
+            ids: These events; those that this memory does not show are left alone. Default: any.
+            kind: Only events of this kind. Default: any.
+            oldest: Only so many, the oldest. Default: all that are meant.
+
+        Returns:
+            How many were moved.
+
+        Raises:
+            InvalidInput: Nothing says which events, or an argument is wrong.
+        """
+        return self._do(self.evicting(ids, kind, oldest))
+
+    async def aevict(self, ids: Sequence[str] | None = None, kind: str | None = None, oldest: int | None = None) -> int:
+        """`evict`, awaited."""
+        return await self._ado(self.evicting(ids, kind, oldest))
+
+    def summarize(self, kind: str | None = None, keep: int | EllipsisType = ...) -> ConsolidationReport:
+        """Consolidate old events now, however few they are: they become records of archival memory.
+
+        Args:
+            kind: Only events of this kind. Default: all.
+            keep: How many of the newest stay. Default: `recall_max_events` of the settings (20).
+
+        Returns:
+            How many events, and the ids of the records.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        return self._do(self.summarizing(kind, keep))
+
+    async def asummarize(self, kind: str | None = None, keep: int | EllipsisType = ...) -> ConsolidationReport:
+        """`summarize`, awaited."""
+        return await self._ado(self.summarizing(kind, keep))
+
+    # -- the same as work ------------------------------------------------------------------------------------------
+
+    def appending(self, kind: str | None, content: str | None, at: datetime | None = None) -> Work[str]:
+        """`append`, as work."""
+        new = self.event_of(kind, content, at)
+        yield from self._as_step(
+            "append",
+            self._added(new),
+            event_type=new.label,
+            content=lambda: text_of(new.body or b""),
+            outputs=lambda consolidated: {"event_id": new.key, **made_of_old_events(consolidated)},
+        )
+        return new.key
+
+    def _added(self, new: Draft) -> Work[list[str]]:
+        """Append an event; gives the ids of the records that old ones become with it."""
+        consolidated: list[str] = []
+
+        def make(change: Change) -> Steps[bool]:
+            change.drafts.append(new)
+            too_many = yield from adding(self._ground, change, 1)
+            consolidated[:] = change.consolidated
+            return too_many
+
+        if (yield from self._change("add", make, shown=False)):
+            yield from asking(self._ground)
+        return consolidated
+
+    def getting(self, event_id: str) -> Work[Event | None]:
+        """`get`, as work."""
+        key = name_given(event_id, "the id of an event")
+
+        def look(view: View) -> Steps[Event | None]:
+            there = yield from memory_rows.named(view, EVENT, [key])
+            return event_of(there[key]) if key in there else None
+
+        return (yield from self._look("get", look, event_id=key, outputs=lambda each: maybe("event", each, event)))
+
+    def reading(
+        self, limit: int | EllipsisType | None = ..., kind: str | None = None, *, shown: bool = True
+    ) -> Work[list[Event]]:
+        """`recent`, as work."""
+        most = self._ground.settings.recall_max_events if limit is ... else limit_given(limit)
+        label = None if kind is None else self._kind(kind)
+
+        def look(view: View) -> Steps[list[Event]]:
+            return [event_of(each) for each in (yield from events(view, most, label))]
+
+        return (
+            yield from self._look(
+                "recent",
+                look,
+                limit=None if most == ALL else most,
+                newest=None if most == ALL else most,
+                event_type=label,
+                outputs=lambda values: listed("events", values, event),
+                shown=shown,
+            )
+        )
+
+    def searching(self, query: str, limit: int | None = 10) -> Work[list[Event]]:
+        """`search`, as work."""
+        text_given(query, "A query")
+        most = limit_given(limit)
+        return (
+            yield from self._as_step(
+                "search",
+                self._sought(query, most),
+                run_type="retriever",
+                query=query,
+                limit=None if most == ALL else most,
+                outputs=seen,
+            )
+        )
+
+    def _sought(self, query: str, most: int) -> Work[list[Event]]:
+        if query.strip() == EVERYTHING:
+            return (yield from self.reading(most, shown=False))[::-1]
+        hits = yield from found(self._ground, (EVENT,), query, most)
+        return [event_of(hit.kept, hit.score, hit.why) for hit in hits]
+
+    def evicting(
+        self, ids: Sequence[str] | None = None, kind: str | None = None, oldest: int | None = None
+    ) -> Work[int]:
+        """`evict`, as work."""
+        if ids is None and kind is None and oldest is None:
+            raise InvalidInput("Say which events: give ids, a kind, or how many of the oldest.")
+        wanted = None if ids is None else set(texts_given(ids, "Ids"))
+        label = None if kind is None else self._kind(kind)
+        most = limit_given(oldest)
+
+        def make(change: Change) -> Steps[int]:
+            there = yield from events(change.view, ALL, label)
+            gone = [each for each in there if wanted is None or each.key in wanted][:most]
+            for each in gone:
+                change.remove(EVENT, each.key)
+                change.drafts.append(self._archived(each, change.now))
+            return len(gone)
+
+        return (
+            yield from self._change(
+                "evict",
+                make,
+                event_ids=None if wanted is None else sorted(wanted),
+                event_type=label,
+                oldest=oldest,
+                outputs=lambda count: {"evicted": count},
+            )
+        )
+
+    def summarizing(self, kind: str | None = None, keep: int | EllipsisType = ...) -> Work[ConsolidationReport]:
+        """`summarize`, as work."""
+        label = None if kind is None else self._kind(kind)
+        staying = self._ground.settings.recall_max_events if keep is ... else limit_given(keep)
+        return (yield from consolidating(self._ground, keep=staying, kind=label, name="recall.summarize"))
+
+    def event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> Draft:
+        """An event to be appended, checked and without secrets.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        label = self._kind(kind)
+        text = self._ground.clean(text_given(content, "The content of an event"))
+        time = self._ground.now() if at is None else time_given(at, "The time of an event")
+        return Draft(EVENT, self._ground.database.new_id(), body_of(text), time, label=label, findable=True)
+
+    def _kind(self, kind: str | None) -> str:
+        return self._ground.clean(name_given(kind, "a kind of event"))
+
+    def _archived(self, kept: Kept, now: int) -> Draft:
+        return record(
+            self._ground.database.new_id(),
+            f"[{kept.label}] {kept.text}",
+            [EVICTED, f"kind:{kept.label}", f"event:{kept.key}"],
+            now,
+            events=[[kept.key, kept.created_at, kept.text]],
+        )
+
+
+def events(view: View, limit: int, kind: str | None = None) -> Steps[list[Kept]]:
+    """The newest events that a view shows, oldest first."""
+    return (yield from memory_rows.newest(view, EVENT, limit=None if limit >= ALL else limit, label=kind))

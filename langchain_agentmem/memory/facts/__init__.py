@@ -1,1 +1,0 @@
-"""Facts that know when they were true: subject, predicate and object, with their time and their sources."""

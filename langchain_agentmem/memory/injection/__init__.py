@@ -1,1 +1,0 @@
-"""INJECTED: what is remembered goes into prompts, messages, states and requests, as data."""

@@ -1,1 +1,0 @@
-"""Secrets are taken out of what enters layered memory."""

@@ -1,0 +1,416 @@
+"""Between LangChain's messages and ours, losing nothing in either direction.
+
+What both have goes from field to field. What only LangChain has (metadata, artifacts, the class of a chunk)
+is kept in `Message.langchain`, only where it differs from LangChain's default. What only our message has goes
+under the one key ``"agentmem"`` of ``additional_kwargs``, and is taken out again on the way back. That note
+also remembers what LangChain was shown instead, so that a message which somebody changed in LangChain stays
+changed.
+
+LangChain's constructors rewrite what they are given: they parse calls, fill in chunks, turn numbers into
+text. A message that comes back must be the message that went, so it is made as a copy of an empty one,
+unvalidated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    ChatMessageChunk,
+    FunctionMessage,
+    FunctionMessageChunk,
+    HumanMessage,
+    HumanMessageChunk,
+    RemoveMessage,
+    SystemMessage,
+    SystemMessageChunk,
+    ToolMessage,
+    ToolMessageChunk,
+)
+
+from langchain_agentmem.base.encoding import encode
+from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.messages.images import PartOf, image_part, is_remote
+from langchain_agentmem.messages.langchain_calls import calls_from, calls_to
+from langchain_agentmem.messages.message import KEPT, Message
+from langchain_agentmem.messages.provider_content import json_text, tool_result
+from langchain_agentmem.messages.tool_calls import ToolCallMsg
+
+NOTE = "agentmem"
+"""The key of ``additional_kwargs`` under which our own fields travel."""
+
+_OPENAI_ROLE = "__openai_role__"  # how LangChain tells a developer message from a system message
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Kind:
+    """One of LangChain's classes: what it is called, and what it has that ours have not."""
+
+    wire: str  # its `type`
+    role: str | None  # the role it stands for; None when the message says so itself
+    empty: BaseMessage  # what copies are made of
+    lists: tuple[str, ...] = ()  # fields that are empty lists by default
+    singles: tuple[str, ...] = ()  # fields that are None by default
+    has_calls: bool = False
+    foreign: tuple[str, ...] = ()  # fields that a user's subclass declares
+
+
+_AI_SINGLES = ("usage_metadata",)
+_KINDS: dict[type[BaseMessage], _Kind] = {
+    type(kind.empty): kind
+    for kind in (
+        _Kind(wire="human", role="user", empty=HumanMessage(content="")),
+        _Kind(wire="HumanMessageChunk", role="user", empty=HumanMessageChunk(content="")),
+        _Kind(wire="ai", role="assistant", empty=AIMessage(content=""), singles=_AI_SINGLES, has_calls=True),
+        _Kind(
+            wire="AIMessageChunk",
+            role="assistant",
+            empty=AIMessageChunk(content=""),
+            lists=("tool_call_chunks",),
+            singles=(*_AI_SINGLES, "chunk_position"),
+            has_calls=True,
+        ),
+        _Kind(wire="system", role="system", empty=SystemMessage(content="")),
+        _Kind(wire="SystemMessageChunk", role="system", empty=SystemMessageChunk(content="")),
+        _Kind(wire="tool", role="tool", empty=ToolMessage(content="", tool_call_id=""), singles=("artifact",)),
+        _Kind(
+            wire="ToolMessageChunk",
+            role="tool",
+            empty=ToolMessageChunk(content="", tool_call_id=""),
+            singles=("artifact",),
+        ),
+        _Kind(wire="function", role="function", empty=FunctionMessage(content="", name="")),
+        _Kind(wire="FunctionMessageChunk", role="function", empty=FunctionMessageChunk(content="", name="")),
+        _Kind(wire="chat", role=None, empty=ChatMessage(content="", role="chat")),
+        _Kind(wire="ChatMessageChunk", role=None, empty=ChatMessageChunk(content="", role="chat")),
+        _Kind(wire="remove", role="remove", empty=RemoveMessage(id="")),
+    )
+}
+EXACT = frozenset(_KINDS)
+"""LangChain's own classes, which come back as what they were."""
+
+_BY_WIRE = {kind.wire: kind for kind in _KINDS.values()}
+_BY_ROLE = {
+    "user": _BY_WIRE["human"],
+    "assistant": _BY_WIRE["ai"],
+    "system": _BY_WIRE["system"],
+    "developer": _BY_WIRE["system"],
+    "tool": _BY_WIRE["tool"],
+    "function": _BY_WIRE["function"],
+}
+_CHAT = _BY_WIRE["chat"]
+_NONE: dict[str, Any] = {}
+
+
+def from_langchain(message: BaseMessage) -> Message:
+    """Turn a LangChain message into ours.
+
+    Args:
+        message: Any message. One of a user's own class comes back from `to_langchain` as LangChain's nearest
+            class, its own fields as extra fields.
+
+    Returns:
+        A message under the same id; a new id when it had none. Invalid tool calls follow the valid ones in
+        ``tool_calls``.
+
+    Raises:
+        MessageError: It is not a LangChain message, or a field was set to something no message can hold.
+    """
+    kind = _KINDS.get(type(message)) or _learn(message)
+    try:
+        return _from(message.__dict__, kind, message.model_extra)
+    except RecursionError:
+        raise MessageError("The message is nested too deeply, or refers to itself.") from None
+
+
+def to_langchain(message: Message, *, read_images: bool | PartOf = False) -> BaseMessage:
+    """Turn our message into LangChain's.
+
+    Args:
+        message: Any message.
+        read_images: Put local image files into the content as data URLs. Default False: only images with an
+            http, https or data URL are put there. A function gives each image as a part of the content itself:
+            `ImageFiles` has one that gives a placeholder for what cannot be read.
+
+    Returns:
+        The class it came from, or the class of its role: `HumanMessage`, `AIMessage`, `SystemMessage`,
+        `ToolMessage`, `FunctionMessage`, else `ChatMessage`. Tool calls whose arguments are not a JSON object
+        are its ``invalid_tool_calls``.
+
+    Raises:
+        MessageError: ``read_images`` is True and an image cannot be read, or something is nested too deeply.
+    """
+    kind = _kind_of(message)
+    try:
+        fields, extra = _fields_of(message, kind, read_images)
+        if not _is_exact(message):
+            note = _note(message, _from(fields, kind, extra))
+            if note:
+                fields["additional_kwargs"] = {**fields["additional_kwargs"], NOTE: note}
+    except RecursionError:
+        raise MessageError("The message is nested too deeply, or refers to itself.") from None
+    return kind.empty.model_copy(update={**extra, **fields} if extra else fields)
+
+
+def with_images(message: BaseMessage, part_of: PartOf) -> BaseMessage:
+    """Give what `to_langchain` made of a message that has images, with the images given by a function.
+
+    Args:
+        message: A LangChain message. One without images that are known by path or address is given back itself, and
+            so is one whose content was changed.
+        part_of: Gives each image as a part of the content.
+    """
+    if not has_images(message):
+        return message
+    made = from_langchain(message)
+    return to_langchain(made, read_images=part_of) if made.images else message
+
+
+def has_images(message: BaseMessage) -> bool:
+    """Whether `to_langchain` made a message of one that has images."""
+    note = message.additional_kwargs.get(NOTE)
+    return isinstance(note, dict) and "images" in (note.get("fields") or ())
+
+
+def _learn(message: Any) -> _Kind:
+    """Find LangChain's nearest class for a class seen for the first time."""
+    if not isinstance(message, BaseMessage):
+        raise MessageError(f"Expected a LangChain message, not {type(message).__name__}.")
+    for parent in type(message).__mro__:
+        known = _KINDS.get(parent)
+        if known is not None:
+            own = set(type(message).model_fields) - set(type(known.empty).model_fields)
+            return _Kind(
+                wire=known.wire,
+                role=known.role,
+                empty=known.empty,
+                lists=known.lists,
+                singles=known.singles,
+                has_calls=known.has_calls,
+                foreign=tuple(sorted(own)),
+            )
+    raise MessageError(f"{type(message).__name__} is none of LangChain's kinds of message.")
+
+
+def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None) -> Message:
+    content = fields["content"]
+    kept: dict[str, Any] = {}
+    values: dict[str, Any] = {
+        "role": kind.role or fields["role"],
+        "content": content if type(content) is str else _copied(content),
+        "message_id": fields["id"],
+        "name": fields["name"],
+    }
+    note = None
+    if fields["additional_kwargs"]:
+        note = _from_kwargs(fields["additional_kwargs"], kind, kept, values)
+    _keep(fields, kind, kept)
+    if kind.has_calls and (fields["tool_calls"] or fields["invalid_tool_calls"]):
+        values["tool_calls"], exact = calls_from(fields["tool_calls"], fields["invalid_tool_calls"])
+        if not exact:
+            kept["tool_calls"] = _copied(fields["tool_calls"])
+            kept["invalid_tool_calls"] = _copied(fields["invalid_tool_calls"])
+    if kind.role == "tool":
+        values["tool_call_id"] = fields["tool_call_id"]
+    if not values["role"]:  # a ChatMessage whose role is empty
+        values["role"] = kind.wire
+        kept["role"] = ""
+    if kind.wire != _BY_ROLE.get(values["role"], _CHAT).wire:
+        kept["type"] = kind.wire
+    if kind.foreign or extra:
+        own = {name: fields[name] for name in kind.foreign if name in fields}
+        kept["extra"] = _copied({**own, **(extra or {})})
+    values["langchain"] = kept
+    if note is not None:
+        _apply(note, values)
+    return Message(**values)
+
+
+def _keep(fields: dict[str, Any], kind: _Kind, kept: dict[str, Any]) -> None:
+    """Keep what only LangChain has, where it is not the default."""
+    if fields["response_metadata"]:
+        kept["response_metadata"] = _copied(fields["response_metadata"])
+    for name in kind.lists:
+        if fields[name]:
+            kept[name] = _copied(fields[name])
+    for name in kind.singles:
+        if fields[name] is not None:
+            kept[name] = _copied(fields[name])
+    if kind.role == "tool" and fields["status"] != "success":
+        kept["status"] = fields["status"]
+
+
+def _from_kwargs(
+    kwargs: dict[Any, Any], kind: _Kind, kept: dict[str, Any], values: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Sort additional keyword arguments into what we have a field for, and the rest. Give our own note."""
+    rest = _copied(kwargs)
+    note: dict[str, Any] | None = rest.get(NOTE)
+    if isinstance(note, dict) and note.keys() == {"fields", "shown"}:
+        del rest[NOTE]
+    else:
+        note = None
+    if kind.role == "system" and rest.get(_OPENAI_ROLE) == "developer":
+        values["role"] = "developer"
+        del rest[_OPENAI_ROLE]
+    if _is_canonical_time(rest.get("created_at")):
+        values["created_at"] = rest.pop("created_at")
+    if rest:
+        kept["additional_kwargs"] = rest
+    return note
+
+
+def _kind_of(message: Message) -> _Kind:
+    default = _BY_ROLE.get(message.role, _CHAT)
+    if message.langchain is None or "type" not in message.langchain:
+        return default
+    kind = _BY_WIRE.get(message.langchain["type"])
+    if kind is None or kind.role not in (None, "remove", default.role):
+        return default
+    return kind
+
+
+def _is_exact(message: Message) -> bool:
+    """Say, at a glance, that LangChain has a place for all of a message. False: it must be tried."""
+    return (
+        type(message.content) is str
+        and message.tool_calls is None
+        and message.langchain is None
+        and message.images is None
+        and message.agent_calls is None
+        and message.structured_data is None
+        and message.reasoning_details is None
+        and message.created_at is None
+        and message.tool_call_id is None
+        and message.role in ("user", "assistant", "system")
+    )
+
+
+def _fields_of(
+    message: Message,
+    kind: _Kind,
+    read_images: bool | PartOf,  # noqa: FBT001 - passed on
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    kept = message.langchain or _NONE
+    fields: dict[str, Any] = {
+        "content": message.content,
+        "additional_kwargs": _kwargs_of(message, kind, kept),
+        "response_metadata": _copied(kept.get("response_metadata", _NONE)),
+        "name": message.name,
+        "id": message.message_id,
+    }
+    if kind.role == "tool":
+        content, call_id = tool_result(message.content, message.tool_call_id)
+        fields |= {"content": content, "tool_call_id": call_id or "", "status": kept.get("status", "success")}
+    elif kind.role is None:
+        fields["role"] = kept.get("role", message.role)
+    elif kind.role == "function" and message.name is None:
+        fields["name"] = ""
+    if type(fields["content"]) is not str or message.images:
+        fields["content"] = _content(fields["content"], message.images or [], read_images)
+    for name in kind.lists:
+        fields[name] = _copied(kept.get(name, []))
+    for name in kind.singles:
+        fields[name] = _copied(kept.get(name))
+    if kind.has_calls:
+        if "tool_calls" in kept:
+            fields["tool_calls"] = _copied(kept["tool_calls"])
+            fields["invalid_tool_calls"] = _copied(kept.get("invalid_tool_calls", []))
+        else:
+            fields["tool_calls"], fields["invalid_tool_calls"] = calls_to(message.tool_calls or ())
+    extra = kept.get("extra")
+    return fields, _copied(extra) if extra else None
+
+
+def _kwargs_of(message: Message, kind: _Kind, kept: dict[str, Any]) -> dict[str, Any]:
+    kwargs: dict[str, Any] = _copied(kept.get("additional_kwargs", _NONE))
+    if message.role == "developer" and kind.role == "system":
+        kwargs[_OPENAI_ROLE] = "developer"
+    if message.created_at is not None:
+        kwargs["created_at"] = message.created_at.isoformat()
+    return kwargs
+
+
+def _content(content: Any, images: list[str], read_images: bool | PartOf) -> str | list[Any]:  # noqa: FBT001
+    part_of = read_images if callable(read_images) else image_part
+    shown = [part_of(image) for image in images if read_images or is_remote(image)]
+    if isinstance(content, list):
+        return [*_copied(content), *shown]
+    text = "" if content is None else content if isinstance(content, str) else json_text(content)
+    if not shown:
+        return text
+    return [{"type": "text", "text": text}, *shown] if text else shown
+
+
+def _note(message: Message, back: Message) -> dict[str, Any] | None:
+    """Write down the fields that LangChain would not give back, and what it is shown in their place."""
+    lost = [name for name in KEPT if getattr(back, name) != getattr(message, name)]
+    if not lost:
+        return None
+    if "langchain" not in lost and NOTE in (message.langchain or _NONE).get("additional_kwargs", _NONE):
+        lost.append("langchain")  # a user's own note of this name gives way, and must come back too
+    fields: dict[str, Any] = {}
+    shown: dict[str, str] = {}
+    for name in lost:
+        value = getattr(message, name)
+        if name in ("tool_calls", "agent_calls") and value is not None:
+            fields[name] = [call.to_dict() for call in value]
+        else:
+            fields[name] = value.isoformat() if isinstance(value, datetime) else _copied(value)
+        if name != "langchain" and getattr(back, name) is not None:
+            shown[name] = _print(getattr(back, name))
+    return {"fields": fields, "shown": shown}
+
+
+def _apply(note: dict[str, Any], values: dict[str, Any]) -> None:
+    """Put noted fields back, but not over what has been changed since."""
+    fields, shown = note["fields"], note["shown"]
+    for name in KEPT:
+        if name not in fields:
+            continue
+        if name in shown and _print(_settled(name, values.get(name))) != shown[name]:
+            continue
+        if name == "images" and "content" in shown and values["content"] != fields["content"]:
+            continue  # the content was changed, and holds what is left of the images
+        values[name] = fields[name]
+
+
+def _settled(name: str, value: Any) -> Any:
+    return datetime.fromisoformat(value) if name == "created_at" and isinstance(value, str) else value
+
+
+def _print(value: Any) -> str:
+    """Give a fingerprint of a value that does not depend on the order of its keys."""
+    if isinstance(value, list):
+        value = [item.to_dict() if isinstance(item, ToolCallMsg) else item for item in value]
+    try:
+        data = encode(value)
+    except InvalidInput:
+        data = repr(value).encode("utf-8", "surrogatepass")
+    return blake2b(data, digest_size=8).hexdigest()
+
+
+def _is_canonical_time(value: Any) -> bool:
+    if type(value) is not str:
+        return False
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return moment.tzinfo is not None and moment.isoformat() == value
+
+
+def _copied(value: Any) -> Any:
+    """Copy lists and dictionaries; what is inside them stays itself."""
+    if type(value) is dict:
+        return {key: item if type(item) is str else _copied(item) for key, item in value.items()}
+    if type(value) is list:
+        return [item if type(item) is str else _copied(item) for item in value]
+    return value

@@ -1,0 +1,358 @@
+"""The message: what one speaker said, as this package stores it (documents 001 and 003)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Self
+from uuid import uuid4
+
+from langchain_agentmem.base.encoding import MAX_DEPTH, from_plain, is_plain, to_plain
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.messages import provider_content, responses
+from langchain_agentmem.messages.images import PartOf, image_part
+from langchain_agentmem.messages.tool_calls import AgentCallMsg, ToolCallMsg
+
+
+def _fresh_id() -> str:
+    return str(uuid4())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """One message of a conversation. Frozen; the lists it is given are copied, and an empty one is none.
+
+    Attributes:
+        role: Who speaks: ``"system"``, ``"user"``, ``"assistant"``, ``"tool"``, or any other name.
+        content: Text, a list of texts and blocks, a dictionary (structured content), or None. Default None.
+        message_id: Default: a random UUID as text.
+        name: The name of the speaker or of the tool. Default None.
+        tool_calls: The tools it asks for; dictionaries are accepted, see `ToolCallMsg.from_dict`. Default
+            None.
+        agent_calls: The agents it asks for; dictionaries are accepted. Default None.
+        structured_data: Data that goes with it. Default None.
+        images: Paths and URLs of images. Files are read when a provider is given the message. Default None.
+        tool_call_id: The call that a tool message answers. Default None. Content of the form
+            ``{"tool_call_id", "output"}`` may hold it instead.
+        reasoning_details: A model's reasoning in the provider's own form. Default None.
+        created_at: When it was said. Without a time zone, UTC; ISO text is accepted. Default None: not known.
+        langchain: What only LangChain knows about it, see `from_langchain`. Default None.
+
+    Raises:
+        MessageError: A field has a type that no message can have.
+    """
+
+    role: str
+    content: str | dict[str, Any] | list[str | dict[str, Any]] | None = None
+    message_id: str = field(default_factory=_fresh_id)
+    name: str | None = None
+    tool_calls: list[ToolCallMsg] | None = None
+    agent_calls: list[AgentCallMsg] | None = None
+    structured_data: dict[str, Any] | None = None
+    images: list[str] | None = None
+    tool_call_id: str | None = None
+    reasoning_details: list[Any] | None = None
+    created_at: datetime | None = None
+    langchain: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        role: Any = self.role
+        if not isinstance(role, str) or not role:
+            raise MessageError(f"A message needs a role such as 'user' or 'assistant', not {safe_repr(role)}.")
+        if not self.message_id:
+            object.__setattr__(self, "message_id", _fresh_id())
+        content = self.content
+        if type(content) is not str and content is not None:
+            self._settle_content(content)
+        for name in ("message_id", "name", "tool_call_id"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise MessageError(f"A message's {safe_repr(name)} must be text, not {type(value).__name__}.")
+        for name, settle in _SETTLED:
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, settle(name, value) or None)
+        if self.created_at is not None:
+            object.__setattr__(self, "created_at", as_time(self.created_at))
+
+    def _settle_content(self, content: Any) -> None:
+        if isinstance(content, list | tuple):
+            for index, block in enumerate(content):
+                if not isinstance(block, str | dict):
+                    raise MessageError(f"content[{index}] must be text or a dictionary, not {type(block).__name__}.")
+            object.__setattr__(self, "content", list(content))
+        elif isinstance(content, Mapping):
+            object.__setattr__(self, "content", dict(content))
+        elif not isinstance(content, str):
+            raise MessageError(
+                "A message's content must be text, a dictionary, a list of texts and dictionaries, or None; "
+                f"not {type(content).__name__}."
+            )
+
+    def __hash__(self) -> int:
+        return hash(self.message_id)
+
+    @property
+    def text(self) -> str:
+        """What a person would read: text, texts of blocks, captions; neither reasoning nor calls."""
+        return provider_content.readable_text(self.content)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the whole message as a dictionary that JSON can keep. Fields that are None are left out.
+
+        Raises:
+            MessageError: Something inside cannot be kept as JSON. The message names the place and the type.
+        """
+        return {"message_id": self.message_id, **kept_fields(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, tagged: bool = True) -> Self:
+        """Build the message from what `to_dict` gave, possibly after a passage through JSON.
+
+        Args:
+            data: The dictionary. Keys that this version does not know are refused.
+            tagged: False when it is known to hold no tags, which is quicker. Default True.
+
+        Raises:
+            MessageError: A field is unknown, damaged, or has a wrong type.
+        """
+        if not isinstance(data, Mapping):
+            raise MessageError(f"A message must be a dictionary, not {type(data).__name__}.")
+        fields = dict(data)
+        try:
+            for name in _REVIVED & fields.keys() if tagged else ():
+                fields[name] = from_plain(fields[name])
+        except InvalidInput as error:
+            raise MessageError(str(error)) from error
+        return cls._made(fields)
+
+    @classmethod
+    def _made(cls, fields: dict[str, Any]) -> Self:
+        try:
+            return cls(**fields)
+        except TypeError as error:
+            raise MessageError(f"This does not describe a message: {error}") from error
+
+    def to_llm_dict(self, *, include_id: bool = False, part_of: PartOf = image_part) -> dict[str, Any]:
+        """Give the message as a model reads it. ``Message(**d)`` accepts the result (document 001).
+
+        Args:
+            include_id: Add ``message_id``. Default False.
+            part_of: What gives each of `images` as a part of the content. Default: files are read, into data URLs.
+
+        Returns:
+            ``role`` and ``content``, and, where they are set, ``name``, ``tool_calls``, ``tool_call_id`` and
+            ``reasoning_details``. Structured content is JSON text, and image files are data URLs. Agent calls
+            stay inside (document 003).
+
+        Raises:
+            MessageError: An image file cannot be read.
+        """
+        content: Any = self.content
+        call_id = self.tool_call_id
+        if self.role == "tool":
+            content, call_id = provider_content.tool_result(content, call_id)
+        if content is None and self.structured_data is not None:
+            content = self.structured_data
+        if self.tool_calls and isinstance(content, list):
+            content = provider_content.without_calls(content)  # they are in a field of their own
+        empty = content is None and not self.images and self.tool_calls
+        data: dict[str, Any] = {
+            "role": self.role,
+            "content": None if empty else provider_content.provider_content(content, self.images, part_of),
+        }
+        if self.name is not None:
+            data["name"] = self.name
+        if self.tool_calls:
+            data["tool_calls"] = [call.to_dict() for call in self.tool_calls]
+        if call_id is not None:
+            data["tool_call_id"] = call_id
+        if self.reasoning_details:
+            data["reasoning_details"] = deepcopy(self.reasoning_details)
+        if include_id:
+            data["message_id"] = self.message_id
+        return data
+
+    def to_api_format(self) -> dict[str, Any]:
+        """Give the message in the strict form of the OpenAI chat API.
+
+        Like `to_llm_dict`, without reasoning and second ids, with a name that the API accepts.
+
+        Raises:
+            MessageError: An image file cannot be read.
+        """
+        data = self.to_llm_dict()
+        data.pop("reasoning_details", None)
+        data["content"] = provider_content.strict_content(data["content"])
+        if "name" in data:
+            data["name"] = provider_content.strict_name(data["name"])
+            if not data["name"]:
+                del data["name"]
+        for call in data.get("tool_calls", ()):
+            call.pop("call_id", None)
+        return data
+
+    @classmethod
+    def from_response_dict(
+        cls,
+        response_dict: Mapping[str, Any],
+        *,
+        default_role: str = "assistant",
+        default_name: str | None = None,
+        message_id: str | None = None,
+    ) -> Self:
+        """Build a message from a provider's reply.
+
+        Args:
+            response_dict: The message of the reply, or the whole reply with its ``choices``.
+            default_role: The role when the reply has none. Default ``"assistant"``.
+            default_name: The name when the reply has none. Default None.
+            message_id: Default: a new id.
+
+        Raises:
+            MessageError: It is not a reply.
+        """
+        fields = responses.fields_of_dict(response_dict)
+        return cls._of_reply(fields, default_role, default_name, message_id)
+
+    @classmethod
+    def from_harmonized_response(
+        cls,
+        response: Any,
+        *,
+        default_role: str = "assistant",
+        default_name: str | None = None,
+        message_id: str | None = None,
+    ) -> Self:
+        """Build a message from a reply that is an object (document 003).
+
+        Args:
+            response: Anything with ``role``, ``content``, ``tool_calls``, ``reasoning_details``, ``thinking``
+                and ``metadata``, as attributes or as keys; what is missing counts as None.
+            default_role: The role when the reply has none. Default ``"assistant"``.
+            default_name: The name when the reply has none. Default None.
+            message_id: Default: a new id.
+
+        Raises:
+            MessageError: A part of it has a type that no message can have.
+        """
+        fields = responses.fields_of_object(response)
+        return cls._of_reply(fields, default_role, default_name, message_id)
+
+    @classmethod
+    def _of_reply(cls, fields: dict[str, Any], role: str, name: str | None, message_id: str | None) -> Self:
+        fields["role"] = fields.get("role") or role
+        fields["name"] = fields.get("name") or name
+        if message_id is not None:
+            fields["message_id"] = message_id
+        return cls._made(fields)
+
+
+KEPT = (
+    "role",
+    "content",
+    "name",
+    "tool_calls",
+    "agent_calls",
+    "structured_data",
+    "images",
+    "tool_call_id",
+    "reasoning_details",
+    "created_at",
+    "langchain",
+)
+_REVIVED = frozenset({"content", "structured_data", "reasoning_details", "langchain"})
+
+
+def kept_fields(message: Message, *, copied: bool = True) -> dict[str, Any]:
+    """Give what a message says, without what it is called: `Message.to_dict` without ``message_id``.
+
+    Args:
+        message: The message.
+        copied: Copy what is inside, so that nobody can change the message through it. Default True.
+
+    Raises:
+        MessageError: Something inside cannot be kept as JSON. The message names the place and the type.
+    """
+    data: dict[str, Any] = {}
+    for name in KEPT:
+        value = getattr(message, name)
+        if value is None:
+            continue
+        if type(value) is str:
+            data[name] = value
+        elif name == "created_at":
+            data[name] = value.isoformat()
+        else:
+            data[name] = _kept(name, value, copied=copied)
+    return data
+
+
+def _kept(name: str, value: Any, *, copied: bool) -> Any:
+    try:
+        if not copied and is_plain(value, MAX_DEPTH - 1):
+            return value
+        if name in ("tool_calls", "agent_calls"):
+            return [call.to_dict() for call in value]
+        return to_plain({name: value})[name]
+    except InvalidInput as error:
+        raise MessageError(str(error).removeprefix("langchain.")) from error
+
+
+def as_time(value: Any) -> datetime:
+    """Read a time.
+
+    Args:
+        value: A datetime, or ISO 8601 text. ``Z`` is UTC, and so is a time without a zone.
+
+    Returns:
+        A datetime with a fixed offset.
+
+    Raises:
+        MessageError: It is neither.
+    """
+    try:
+        moment = datetime.fromisoformat(value.isoformat() if isinstance(value, datetime) else value)
+    except (TypeError, ValueError) as error:
+        raise MessageError(f"created_at must be a datetime or ISO 8601 text, not {safe_repr(value)}.") from error
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _listed(name: str, value: Any) -> list[Any]:
+    if not isinstance(value, list | tuple):
+        raise MessageError(f"A message's {safe_repr(name)} must be a list, not {type(value).__name__}.")
+    return list(value)
+
+
+def _tool_calls(name: str, value: Any) -> list[ToolCallMsg]:
+    return [call if isinstance(call, ToolCallMsg) else ToolCallMsg.from_dict(call) for call in _listed(name, value)]
+
+
+def _agent_calls(name: str, value: Any) -> list[AgentCallMsg]:
+    return [call if isinstance(call, AgentCallMsg) else AgentCallMsg.from_dict(call) for call in _listed(name, value)]
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    for index, item in enumerate(_listed(name, value)):
+        if not isinstance(item, str):
+            raise MessageError(f"{name}[{index}] must be text, not {type(item).__name__}.")
+    return list(value)
+
+
+def _mapped(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise MessageError(f"A message's {safe_repr(name)} must be a dictionary, not {type(value).__name__}.")
+    return dict(value)
+
+
+_SETTLED = (
+    ("tool_calls", _tool_calls),
+    ("agent_calls", _agent_calls),
+    ("images", _texts),
+    ("reasoning_details", _listed),
+    ("structured_data", _mapped),
+    ("langchain", _mapped),
+)

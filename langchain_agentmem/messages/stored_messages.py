@@ -1,0 +1,231 @@
+"""LangChain messages as stored bodies and back, quickly: what the state of a graph is mostly made of.
+
+A checkpoint of a long chat holds thousands of messages, so reading one has to cost a microsecond or two. The usual
+shapes are read straight from the stored bytes; everything else goes the long way through `Message`, which gives the
+same. What would not come back exactly as it went has no body, and the caller stores it in another way.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any
+
+import orjson
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_agentmem.base.encoding import TAG
+from langchain_agentmem.messages.body import decode_body, encode_body
+from langchain_agentmem.messages.langchain_calls import json_object
+from langchain_agentmem.messages.langchain_messages import EXACT, from_langchain, to_langchain
+
+_TAGGED = f'"{TAG}"'.encode()
+_EXACT_FLOAT = 2.0**53  # a whole number beyond this may have been an integer that orjson could not hold
+
+_EMPTY: dict[str, BaseMessage] = {
+    "user": HumanMessage(content=""),
+    "assistant": AIMessage(content=""),
+    "system": SystemMessage(content=""),
+    "tool": ToolMessage(content="", tool_call_id=""),
+}
+_CONTAINERS = {
+    type(empty): tuple(
+        tuple(name for name, value in empty.__dict__.items() if type(value) is kind) for kind in (dict, list)
+    )
+    for empty in _EMPTY.values()
+}
+_GIVEN = {type(empty): set(empty.__dict__) for empty in _EMPTY.values()}
+_NAMES = {name for names in _CONTAINERS.values() for name in (*names[0], *names[1])}
+_LEAVES = {str, int, float, bool, bytes, type(None)}
+_set = object.__setattr__
+_KEPT = {
+    "user": {"additional_kwargs", "response_metadata"},
+    "assistant": {"additional_kwargs", "response_metadata", "usage_metadata"},
+    "system": {"response_metadata"},
+    "tool": {"additional_kwargs", "response_metadata", "artifact", "status"},
+}
+_FIELDS = {"content", "role", "name", "langchain", "tool_calls", "tool_call_id"}
+
+
+class Prototype:
+    """A message to make copies of.
+
+    Attributes:
+        body: The bytes that are stored for it.
+        fields: What it holds. A message with just these fields is this message, if it is `flat`.
+        flat: Whether it holds only text and empty containers, so that equal fields are the same fields.
+        given: What pydantic takes for the fields that were given: all of them. The copies share it.
+    """
+
+    __slots__ = ("_kind", "body", "fields", "flat", "given")
+
+    def __init__(self, kind: type[BaseMessage], fields: dict[str, Any], body: bytes, *, flat: bool) -> None:
+        self.body = body
+        self.fields = fields
+        self.flat = flat
+        self.given = _GIVEN[kind]
+        self._kind = kind
+
+    def copy(self) -> BaseMessage:
+        """A message of its own."""
+        kind = self._kind
+        fields = self.fields.copy()
+        if self.flat:
+            dicts, lists = _CONTAINERS[kind]
+            for name in dicts:
+                fields[name] = {}
+            for name in lists:
+                fields[name] = []
+        else:
+            fields = _copied(fields)
+        message = kind.__new__(kind)  # as pydantic's model_construct does, without looking for defaults
+        _set(message, "__dict__", fields)
+        _set(message, "__pydantic_fields_set__", self.given)
+        _set(message, "__pydantic_extra__", {})
+        _set(message, "__pydantic_private__", None)
+        return message
+
+
+def body_of(message: BaseMessage) -> tuple[bytes, Prototype | None] | None:
+    """Write a message as the body that a conversation would store for it.
+
+    Args:
+        message: Any message.
+
+    Returns:
+        The body, and what `prototype_of` gives for it. None for a message that would not come back exactly as it is:
+        one of a user's own class, or one that holds objects or enums.
+    """
+    if type(message) not in EXACT:
+        return None
+    try:
+        body = encode_body(from_langchain(message))
+        prototype = prototype_of(body, message.id)
+        same = (prototype.copy() if prototype else message_of(body, message.id)) == message
+        if same and not (prototype and prototype.flat):
+            same = not (_has_enums(message.__dict__) or _has_enums(message.__pydantic_extra__))
+    except Exception:  # noqa: BLE001 - somebody put into it what no message can hold
+        return None
+    return (body, prototype) if same else None
+
+
+def prototype_of(body: bytes, message_id: str | None) -> Prototype | None:
+    """Read a stored body of a usual shape.
+
+    Args:
+        body: What `body_of` gave.
+        message_id: What the message is called, if anything.
+
+    Returns:
+        What to make the message of, or None where `message_of` must make it.
+    """
+    stored = _plain(body)
+    role, content = stored.get("role"), stored.get("content")
+    empty = _EMPTY.get(role) if type(role) is str else None
+    if empty is None or (type(content) is not str and (type(content) is not list or _has_lost_integers(content))):
+        return None
+    fields = empty.__dict__.copy()
+    fields["content"] = content
+    fields["id"] = message_id
+    if len(stored) == 2 and role != "tool":  # noqa: PLR2004 - content and role
+        return Prototype(type(empty), fields, body, flat=type(content) is str)
+    if not _fill(fields, stored, str(role)):
+        return None
+    return Prototype(type(empty), fields, body, flat=_is_flat(fields))
+
+
+def message_of(body: bytes, message_id: str | None) -> BaseMessage:
+    """Read any stored body as a LangChain message.
+
+    Args:
+        body: What `body_of` gave.
+        message_id: What the message is called, if anything.
+
+    Returns:
+        A new message.
+
+    Raises:
+        DatabaseUnreadable: The body is damaged.
+    """
+    message = to_langchain(decode_body(body, message_id or "-"))
+    message.__dict__["id"] = message_id
+    return message
+
+
+def _plain(body: bytes) -> dict[str, Any]:
+    """The fields of a body without tags; none where it takes the long way."""
+    if _TAGGED in body:
+        return {}
+    try:
+        stored = orjson.loads(body)
+    except orjson.JSONDecodeError:  # text that UTF-8 alone cannot hold, or damage
+        return {}
+    return stored if type(stored) is dict else {}
+
+
+def _fill(own: dict[str, Any], fields: dict[str, Any], role: str) -> bool:
+    """Put in what a message has beside its text; False where it takes the long way."""
+    kept = fields.get("langchain", {})
+    if not fields.keys() <= _FIELDS or not kept.keys() <= _KEPT[role] or _has_lost_integers(kept):
+        return False
+    if "agentmem" in kept.get("additional_kwargs", {}):
+        return False
+    own["name"] = fields.get("name")
+    own.update(kept)
+    if role == "tool":
+        if type(own["content"]) is str and '"tool_call_id"' in own["content"]:  # it may be an envelope (document 001)
+            return False
+        own["tool_call_id"] = fields.get("tool_call_id") or ""
+    elif "tool_call_id" in fields:
+        return False
+    return "tool_calls" not in fields or (role == "assistant" and _put_calls(own, fields["tool_calls"]))
+
+
+def _put_calls(own: dict[str, Any], calls: list[dict[str, Any]]) -> bool:
+    own["tool_calls"] = []
+    for call in calls:
+        args = json_object(call["function"]["arguments"])
+        if args is None or call.keys() != {"id", "type", "function"} or call["type"] != "function":
+            return False
+        own["tool_calls"].append(
+            {"name": call["function"]["name"], "args": args, "id": call["id"] or None, "type": "tool_call"}
+        )
+    return True
+
+
+def _has_lost_integers(value: Any) -> bool:
+    """Whether a number may have been a whole number of more than 64 bits, which orjson reads as a float."""
+    if type(value) is dict:
+        return any(_has_lost_integers(item) for item in value.values())
+    if type(value) is list:
+        return any(map(_has_lost_integers, value))
+    return type(value) is float and abs(value) >= _EXACT_FLOAT
+
+
+def _has_enums(value: Any) -> bool:
+    """Whether there is a member of an enum, which may be equal to the text or number that a body would keep of it."""
+    if isinstance(value, dict):
+        items: Iterable[Any] = itertools.chain(value, value.values())
+    elif isinstance(value, list | tuple | set | frozenset):
+        items = value
+    else:
+        return isinstance(value, Enum)
+    for item in items:  # noqa: SIM110 - a generator would take as long again
+        if type(item) not in _LEAVES and _has_enums(item):
+            return True
+    return False
+
+
+def _is_flat(fields: dict[str, Any]) -> bool:
+    return all(type(value) is str or value is None or (name in _NAMES and not value) for name, value in fields.items())
+
+
+def _copied(value: Any) -> Any:
+    """Copy lists and dictionaries; all else in a prototype cannot be changed."""
+    kind = type(value)
+    if kind is dict:
+        return {key: _copied(item) for key, item in value.items()} if value else {}
+    if kind is list:
+        return list(map(_copied, value)) if value else []
+    return value

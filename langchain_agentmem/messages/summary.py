@@ -1,0 +1,252 @@
+"""A summary as a value, and as the one message that stands in a context for all those it replaces.
+
+The message tells what it is, and no more: the texts in it come from the conversation, so they stand in a fence, and
+nothing around it tells a model what to do. What the message was made of stands in `additional_kwargs`, so that it is
+known for a summary and read back exactly, and no summary is ever summarized as if someone had said it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langchain_agentmem.base.fencing import fenced, unfenced
+from langchain_agentmem.messages.blocks import kind_of
+
+MARK = "agentmem_summary"
+"""In `additional_kwargs` of a message that is a summary: the summary, without the images' data."""
+
+IMAGES = frozenset({"image", "image_url", "input_image"})
+"""The types of blocks that are images."""
+
+_IMAGE_ID = "image_id"
+_FENCE = "record"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeptImage:
+    """An image that is kept beside a summary.
+
+    Attributes:
+        image_id: What it is called, "img_" and a digest of its block.
+        context: What it shows or was for, in few words. Default "".
+        block: The content block as it stood in its message.
+    """
+
+    image_id: str
+    context: str = ""
+    block: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "context", " ".join(plain(self.context).split()))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """What is left of messages that have left a context. Texts are stripped, and empty items left out.
+
+    Attributes:
+        user_request: What the user asked for.
+        summary: What happened.
+        salient_facts: What must not be forgotten. Default none.
+        open_threads: What is not finished. Default none.
+        kept_images: Images that are kept, oldest first. Default none.
+        stands_for: How many messages it replaces. Default 0.
+        provisional: Whether it was made without a model. Default False.
+    """
+
+    user_request: str = ""
+    summary: str = ""
+    salient_facts: tuple[str, ...] = ()
+    open_threads: tuple[str, ...] = ()
+    kept_images: tuple[KeptImage, ...] = ()
+    stands_for: int = 0
+    provisional: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("user_request", "summary"):
+            object.__setattr__(self, name, plain(getattr(self, name)).strip())
+        for name in ("salient_facts", "open_threads"):
+            items = (plain(each).strip() for each in getattr(self, name))
+            object.__setattr__(self, name, tuple(each for each in items if each))
+        object.__setattr__(self, "kept_images", tuple(self.kept_images))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing."""
+        return not (self.user_request or self.summary or self.salient_facts or self.open_threads)
+
+    def to_dict(self, *, image_data: bool = True) -> dict[str, Any]:
+        """The summary as JSON has it.
+
+        Args:
+            image_data: Whether the blocks of the images are in it. Default True.
+        """
+        images = [
+            {_IMAGE_ID: each.image_id, "context": each.context, **({"block": each.block} if image_data else {})}
+            for each in self.kept_images
+        ]
+        return {
+            "user_request": self.user_request,
+            "summary": self.summary,
+            "salient_facts": list(self.salient_facts),
+            "open_threads": list(self.open_threads),
+            "kept_images": images,
+            "stands_for": self.stands_for,
+            "provisional": self.provisional,
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Summary:
+        """Read a summary, of `to_dict` or as a model wrote it.
+
+        A text where a list is wanted is one item, a list where a text is wanted its lines, and an object its values.
+        Unknown names are ignored.
+
+        Args:
+            given: The mapping. A model's names `user_request_summary` and `keep_images` are known too, as are
+                `ConversationSummary` and `Variables`, which templates of document 000's system ask for. Images without
+                a block have an empty one.
+        """
+        request = given.get("user_request", given.get("user_request_summary"))
+        count = given.get("stands_for")
+        return cls(
+            user_request=_text(request),
+            summary=_text(given.get("summary", given.get("ConversationSummary"))),
+            salient_facts=tuple(_items(given.get("salient_facts", given.get("Variables")))),
+            open_threads=tuple(_items(given.get("open_threads"))),
+            kept_images=tuple(_images(given.get("kept_images", given.get("keep_images")))),
+            stands_for=count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0,
+            provisional=given.get("provisional") is True,
+        )
+
+
+def sections(summary: Summary) -> str:
+    """The texts of a summary under their headings; what is empty has none."""
+    parts = [
+        ("User Requests Summary", summary.user_request),
+        ("Compacted Context Summary", summary.summary),
+        ("Key Facts", "\n".join(f"- {each}" for each in summary.salient_facts)),
+        ("Open Threads", "\n".join(f"- {each}" for each in summary.open_threads)),
+    ]
+    return "\n\n".join(f"[{heading}]\n{text}" for heading, text in parts if text)
+
+
+def summary_message(summary: Summary, *, id: str | None) -> HumanMessage:  # noqa: A002 - LangChain calls it so
+    """The message that stands for what was summarized. Equal summaries give equal messages.
+
+    Args:
+        summary: The summary.
+        id: The message's id.
+    """
+    text = f"{_head(summary)}\n{fenced(_FENCE, sections(summary), id=id)}"
+    content: list[str | dict[Any, Any]] = [{"type": "text", "text": text}]
+    for image in summary.kept_images:
+        content += [{"type": "text", "text": _label(image)}, dict(image.block)]
+    return HumanMessage(
+        content=content if summary.kept_images else text,
+        id=id,
+        additional_kwargs={MARK: summary.to_dict(image_data=False)},
+    )
+
+
+def summary_in(message: BaseMessage) -> Summary | None:
+    """Read a summary back from its message, images included.
+
+    Args:
+        message: Any message.
+
+    Returns:
+        The summary; None for a message that is none, and for one that bears a summary's mark and says something else:
+        anybody can put a mark on a message, and what that says must not be passed over.
+    """
+    kept = message.additional_kwargs.get(MARK)
+    if not isinstance(kept, Mapping):
+        return None
+    summary = Summary.from_dict(kept)
+    if not _says_no_more(message, summary):
+        return None
+    if not summary.kept_images:
+        return summary
+    blocks = message.content[2::2] if isinstance(message.content, list) else []
+    images = [
+        replace(image, block=block)
+        for image, block in zip(summary.kept_images, blocks, strict=False)
+        if isinstance(block, dict)
+    ]
+    return replace(summary, kept_images=tuple(images))
+
+
+def _says_no_more(message: BaseMessage, summary: Summary) -> bool:
+    """Whether a message says what a summary does; images, and its id, may have been taken from it."""
+    content = [message.content] if isinstance(message.content, str) else message.content
+    images = [block for block in content if not isinstance(block, str) and kind_of(block) != "text"]
+    if len(images) > len(summary.kept_images) or not all(kind_of(block) in IMAGES for block in images):
+        return False
+    text = str(message.text)
+    for image in reversed(summary.kept_images):
+        text = text.removesuffix(_label(image))
+    head, _, record = text.partition("\n")
+    return head == _head(summary) and unfenced(_FENCE, record) == sections(summary)
+
+
+def _head(summary: Summary) -> str:
+    count = f"{summary.stands_for} earlier messages" if summary.stands_for != 1 else "1 earlier message"
+    return (
+        f"This is a record of {count if summary.stands_for else 'earlier messages'} of this conversation that "
+        f"{'is' if summary.stands_for == 1 else 'are'} not shown."
+    )
+
+
+def _label(image: KeptImage) -> str:
+    return f"[Retained image {image.image_id}]: {image.context}"
+
+
+def plain(text: str) -> str:
+    """A text without what databases and providers refuse: NULs, and halves of characters."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "\n".join(_items(value))
+
+
+def _items(value: Any) -> Iterable[str]:
+    """Texts of whatever stands where texts were wanted."""
+    if isinstance(value, Mapping):
+        yield _line(value)
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        for each in value:
+            yield from [_line(each)] if isinstance(each, Mapping) else _items(each)
+    elif value is not None and value != "":
+        yield str(value)
+
+
+def _line(value: Mapping[Any, Any]) -> str:
+    """An object as one line: the value alone if there is but one."""
+    said = {str(key): each for key, each in value.items() if each not in (None, "", [], {})}
+    texts = {key: each if isinstance(each, str) else _json(each) for key, each in said.items()}
+    return next(iter(texts.values())) if len(texts) == 1 else "; ".join(f"{key}: {each}" for key, each in texts.items())
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _images(value: Any) -> Iterable[KeptImage]:
+    if isinstance(value, Mapping):  # one image, or contexts by id
+        value = [value] if _IMAGE_ID in value else [{_IMAGE_ID: key, "context": each} for key, each in value.items()]
+    elif isinstance(value, str):
+        value = [value]
+    for each in value if isinstance(value, list | tuple) else ():
+        entry = each if isinstance(each, Mapping) else {_IMAGE_ID: each}
+        name, block = entry.get(_IMAGE_ID), entry.get("block")
+        if isinstance(name, str) and name.strip():
+            context = _text(entry.get("context"))
+            yield KeptImage(
+                image_id=name.strip(), context=context, block=dict(block) if isinstance(block, dict) else {}
+            )

@@ -1,1 +1,0 @@
-"""Where memory is FOUND: text is analysed, candidates are fetched, and the best are ranked and explained."""

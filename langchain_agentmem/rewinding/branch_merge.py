@@ -1,0 +1,220 @@
+"""Branches of a layered memory: how they descend from each other, and what tells two of them apart.
+
+A fork sees its parent up to the fork, and nothing after; siblings never see each other. What a child learned is
+promoted by a merge: see `merging.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.facts.fact_store import FACT
+from langchain_agentmem.language_models.model_calls import Run, Work
+from langchain_agentmem.layers.layer import Footing, Ground, looking, whose
+from langchain_agentmem.layers.layer_values import CORE, EVENT, RECORD
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, fork, names_of
+from langchain_agentmem.rewinding.memory_access import LISTED
+from langchain_agentmem.rewinding.memory_rows import Kept, View
+from langchain_agentmem.storage import Steps, query
+
+_NO_BRANCH = (
+    "The memory of a thread is forked by LangGraph, when a run begins at an old checkpoint. Branches that are forked "
+    'and merged by hand have a name: memory.layers("name").'
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Changed:
+    """Something that two branches have, and not the same.
+
+    Attributes:
+        mine: What this one has.
+        theirs: What the other has.
+    """
+
+    mine: str
+    theirs: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """How one layer of two branches differs.
+
+    Attributes:
+        mine: What only this one has, by key or id.
+        theirs: What only the other has.
+        changed: What both have, and not the same.
+    """
+
+    mine: Mapping[str, str] = field(default_factory=dict)
+    theirs: Mapping[str, str] = field(default_factory=dict)
+    changed: Mapping[str, Changed] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.mine or self.theirs or self.changed)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BranchDiff:
+    """How two branches differ.
+
+    Attributes:
+        core: In their core memories, by key.
+        recall: In their events, by id.
+        archival: In their records, by id.
+        facts: In their facts, by id; one of which more was told on one of them has changed.
+    """
+
+    core: Difference
+    recall: Difference
+    archival: Difference
+    facts: Difference = field(default_factory=Difference)
+
+    def __bool__(self) -> bool:
+        return bool(self.core or self.recall or self.archival or self.facts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BranchTree:
+    """A branch with those that were forked from it.
+
+    Attributes:
+        name: Its name.
+        created_at: When it was made, in UTC; None where it is not yet.
+        children: Its forks, the first one first.
+    """
+
+    name: str
+    created_at: datetime | None
+    children: tuple[BranchTree, ...] = ()
+
+    def __str__(self) -> str:
+        lines = []
+        waiting = [(self, 0)]
+        while waiting:
+            branch, depth = waiting.pop()
+            lines.append(f"{'  ' * depth}{branch.name}")
+            waiting += [(each, depth + 1) for each in reversed(branch.children)]
+        return "\n".join(lines)
+
+
+def forking(ground: Footing, name: str) -> Work[BranchAt]:
+    """Fork a branch, as work."""
+    point, now = named_branch(ground.point), ground.now()
+    made: BranchAt = yield Run(
+        "layers.fork",
+        lambda: fork(point, name, now),
+        write=True,
+        inputs=lambda: whose(ground, into=name),
+        outputs=lambda new: {"branch": new.name, "from_branch": point.name},
+    )
+    return made
+
+
+def tracing_back(ground: Ground) -> Work[list[str]]:
+    """The names of a branch and of those before it, the root first, as work."""
+    if not isinstance(ground.point, BranchAt):
+        return [ground.point.name]
+
+    def look(view: View) -> Steps[list[str]]:
+        names = yield from names_of([branch for branch, _ in view.line])
+        return names[::-1] or [ground.point.name]
+
+    return (yield from looking(ground, "layers.ancestors", look, outputs=lambda names: {"branches": names}))
+
+
+def growing(ground: Ground) -> Work[BranchTree]:
+    """The tree that a branch is part of, as work."""
+    named_branch(ground.point)
+
+    def look(view: View) -> Steps[BranchTree]:
+        if not view.line:
+            return BranchTree(name=ground.point.name, created_at=None)
+        found = yield query.branch_family(branch=view.line[-1][0])
+        children: dict[int, list[BranchTree]] = {}
+        for row in reversed(found):  # a fork has a greater number than what it was forked from
+            tree = BranchTree(
+                name=row["name"],
+                created_at=moment(row["created_at"]),
+                children=tuple(reversed(children.pop(row["id"], []))),
+            )
+            children.setdefault(row["parent_id"], []).append(tree)
+        [root] = children.popitem()[1]
+        return root
+
+    return (yield from looking(ground, "layers.tree", look, outputs=_tree_shown))
+
+
+def comparing(ground: Ground, other: Standpoint) -> Work[BranchDiff]:
+    """How two memories differ, as work."""
+
+    def look(view: View) -> Steps[BranchDiff]:
+        theirs = yield from other.view(view.at)
+        found = []
+        for kind in (CORE, EVENT, RECORD, FACT):
+            mine = yield from by_key(view, kind)
+            found.append(difference(mine, (yield from by_key(theirs, kind))))
+        return BranchDiff(core=found[0], recall=found[1], archival=found[2], facts=found[3])
+
+    return (yield from looking(ground, "layers.diff", look, from_branch=other.name, outputs=_diff_shown))
+
+
+def _tree_shown(tree: BranchTree) -> dict[str, Any]:
+    names = [line.strip() for line in str(tree).splitlines()]
+    return {"count": len(names), "branches": names[:LISTED]}
+
+
+def _diff_shown(diff: BranchDiff) -> dict[str, Any]:
+    return {
+        name: {side: len(getattr(each, side)) for side in ("mine", "theirs", "changed")}
+        for name in ("core", "recall", "archival", "facts")
+        if (each := getattr(diff, name))
+    } or {"differences": 0}
+
+
+def named_branch(point: Standpoint) -> BranchAt:
+    """The branch that a standpoint is.
+
+    Raises:
+        InvalidInput: It is a thread.
+    """
+    if not isinstance(point, BranchAt):
+        raise InvalidInput(_NO_BRANCH)
+    return point
+
+
+def difference(mine: Mapping[str, Kept], theirs: Mapping[str, Kept]) -> Difference:
+    """How two states of a layer differ."""
+    return Difference(
+        mine={key: each.text for key, each in mine.items() if key not in theirs},
+        theirs={key: each.text for key, each in theirs.items() if key not in mine},
+        changed={
+            key: Changed(mine=each.text, theirs=theirs[key].text)
+            for key, each in mine.items()
+            if key in theirs and not same(each, theirs[key])
+        },
+    )
+
+
+def same(one: Kept | None, other: Kept | None) -> bool:
+    """Whether two versions say the same, or neither is there."""
+    if one is None or other is None:
+        return one is other
+    return (one.body, one.label, one.importance, one.expires_at, one.extra) == (
+        other.body,
+        other.label,
+        other.importance,
+        other.expires_at,
+        other.extra,
+    )
+
+
+def by_key(view: View, kind: str) -> Steps[dict[str, Kept]]:
+    """What a view shows of a kind, by key or id."""
+    return {each.key: each for each in (yield from memory_rows.current(view, kind))}

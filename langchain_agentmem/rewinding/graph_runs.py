@@ -1,0 +1,778 @@
+"""What this process knows of the graph runs in it: their loops, their tasks, and what each task has written so far.
+
+LangGraph puts checkpoints when it likes: before, while or long after the tasks run that lead to them, and some never.
+So what a task may see, and what a put makes part of a line, cannot be read off the database alone. A *run* is known by
+the `RunControl` that LangGraph gives to the tasks and to the saver alike; a *loop* is the run of a graph, or of a
+subgraph that one of its tasks calls; a *task* runs in a loop, under a checkpoint's id. The same task may be executed
+again, after a failure or an interrupt, and by several runs at once. An *execution* owns what it writes: within a run
+only the newest execution of a task counts, and no run touches what another one's write.
+
+A run stays in the thread that its saver loaded or made, even where its config names the thread alone.
+
+Nothing here touches the database: `sealing.py` reads what is needed, and tells what was stored.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+from langchain_agentmem.base import forks
+from langchain_agentmem.base.namespaces import id_of, path_of, resolve
+from langchain_agentmem.errors import InvalidInput, StepIsOver
+from langchain_agentmem.rewinding.memory_rows import FOREVER
+from langchain_agentmem.threads.thread_lines import ThreadAt
+
+MOST_RUNS = 256
+"""Runs that are known before those that are over are looked for."""
+
+Spot: TypeAlias = tuple[int, int]
+"""A position on a branch."""
+Groups: TypeAlias = dict[int, int]
+"""Groups, each with the last row of it that counts."""
+ExecutionKey: TypeAlias = tuple[Any, ...]
+"""What tells one execution of a task from the others of its run."""
+
+
+class Finished(NamedTuple):
+    """A task that finished in an earlier run, and what it had written.
+
+    Attributes:
+        task: Its id.
+        caller: The task that called it.
+        groups: What it had written.
+    """
+
+    task: str
+    caller: str | None
+    groups: tuple[int, ...]
+
+
+class Level(NamedTuple):
+    """A loop that a task runs in, or the call of a function: its name within the thread, and the checkpoint's id."""
+
+    ns: str
+    checkpoint: str
+
+
+@dataclass(slots=True, eq=False)
+class Execution:
+    """One execution of a task, which owns what it writes.
+
+    Attributes:
+        task: The task.
+        key: What tells it from the others.
+        owner: The token of its run.
+        group: What it writes; None before it wrote anything.
+        there: Whether that was found in the database once, so that it is not made again when it is gone.
+        over: Whether another one has taken its place, or it failed: it can write no more.
+    """
+
+    task: Task
+    key: ExecutionKey
+    owner: int
+    group: int | None = None
+    there: bool = False
+    over: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """One task, as its run knows it.
+
+    Attributes:
+        id: Its id.
+        ns: The loop that it runs in.
+        checkpoint: The id of the checkpoint that it runs under.
+        caller: The task that called it, if it is a function that was called.
+        execution: Its newest execution; None before it was seen.
+        loops: The loops of subgraphs that this entered.
+        status: How it ended: "done" or "failed"; empty while it has not.
+    """
+
+    id: str
+    ns: str
+    checkpoint: str
+    caller: str | None
+    execution: Execution | None = None
+    loops: list[Loop] = field(default_factory=list)
+    status: str = ""
+
+    @property
+    def groups(self) -> Groups:
+        """What it has written, unless it failed."""
+        group = None if self.execution is None or self.status == "failed" else self.execution.group
+        return {} if group is None else {group: FOREVER}
+
+
+@dataclass(slots=True, eq=False)
+class Loop:
+    """One loop of a run.
+
+    Attributes:
+        ns: Its name within the thread; empty for the thread's own.
+        base: The checkpoint that it began with.
+        step: The number of that checkpoint's step.
+        versions: The versions of that checkpoint's channels.
+        owner: The task that entered it, if it is a subgraph's.
+        execution: Which execution of that task.
+        addressed: Whether it was told to begin at a certain checkpoint.
+        superseded: Whether that was not the newest one.
+        told: Whether that was told.
+        last_put: The checkpoint that it put last.
+        steps: The checkpoints under which its tasks ran, whose puts may be still to come.
+        carried: What the tasks around it had written when it began.
+        spots: Where the checkpoints stand that it put or began with.
+        results: The tasks whose results LangGraph found with the checkpoint that it began with, and may take instead of
+            running them; None where that is not known.
+        earlier: What these had written; None before that was read.
+        pregel: LangGraph's own loop, as long as it is there.
+    """
+
+    ns: str
+    base: str | None = None
+    step: int | None = None
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    owner: str | None = None
+    execution: ExecutionKey | None = None
+    addressed: bool = False
+    superseded: bool = False
+    told: bool = False
+    last_put: str | None = None
+    steps: set[str] = field(default_factory=set)
+    carried: Groups = field(default_factory=dict)
+    spots: dict[str, Spot | None] = field(default_factory=dict)
+    results: Collection[str] | None = None
+    earlier: tuple[Finished, ...] | None = None
+    pregel: weakref.ref[Any] | None = None
+
+    @property
+    def head(self) -> str | None:
+        """The checkpoint that it stands on."""
+        return self.last_put or self.base
+
+    def begin(self, checkpoint: str | None) -> None:
+        """Begin anew, with a checkpoint that was never read."""
+        self.base, self.last_put, self.superseded, self.step, self.versions = checkpoint, None, False, None, {}
+        self.results = self.earlier = None
+
+    def called_by(self, task_id: str) -> set[str] | None:
+        """The functions that a task has called in this loop, whether they ran or their results were there.
+
+        LangGraph tells nobody when it takes a result instead of running a function; only its loop knows.
+
+        Returns:
+            Their ids; None where LangGraph's loop is not known, or knows no such task.
+        """
+        pregel = None if self.pregel is None else self.pregel()
+        tasks: Mapping[str, Any] = getattr(pregel, "tasks", {})
+        caller = tasks.get(task_id)
+        return None if caller is None else {each.id for each in list(tasks.values()) if each.path[1] == caller.path}
+
+    def is_behind(self, step: str) -> bool:
+        """Whether a checkpoint was put that follows a step: nothing of that can become part of it any more."""
+        return self.last_put is not None and step != self.last_put and (step == self.base or step < self.last_put)
+
+    def open_steps(self, before: str | None = None) -> list[str]:
+        """The steps that no put has sealed, in their order, maybe only those before another."""
+
+        def order(step: str) -> tuple[bool, str]:
+            return step != self.base, step  # the ids of a loop's own steps ascend; its base may come from elsewhere
+
+        first = order(self.head) if self.head is not None else (False, "")
+        last = (True, "\U0010ffff") if before is None else order(before)
+        return sorted((step for step in self.steps if first <= order(step) < last), key=order)
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One run of a graph, in one thread.
+
+    Attributes:
+        control: What LangGraph knows it by.
+        at: Its thread.
+        token: What its executions own what they write by: a number that no other run has, in whatever process.
+        graphs: What LangChain knows it by: the runs of its graph and of subgraphs.
+        loops: Its loops by name.
+        tasks: Its tasks by id.
+        under: The ids of the tasks of each step: of a loop, and a checkpoint.
+        called: The ids of the functions that each task called.
+        ran: The tasks that are known to have run in it.
+        over: Executions that others have replaced.
+        failed: The tasks whose attempts failed, or those of their callers, until they are tried again: none can write.
+        attempts: The newest attempts of tasks that have not ended.
+        dropped: The functions that attempts had called which failed: what they have written is no part of the run.
+        recalled: The functions that tasks had called when they ended, those included whose results were there.
+        resumed: Whether LangGraph may take results of earlier runs in it.
+        minded: Whether anything was ever remembered in its thread, as far as is known.
+    """
+
+    control: Any
+    at: ThreadAt
+    token: int = field(default_factory=lambda: secrets.randbits(62))
+    graphs: set[UUID] = field(default_factory=set)
+    loops: dict[str, Loop] = field(default_factory=dict)
+    tasks: dict[str, Task] = field(default_factory=dict)
+    under: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    called: dict[str, list[str]] = field(default_factory=dict)
+    ran: set[str] = field(default_factory=set)
+    over: set[tuple[str, ExecutionKey]] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+    attempts: dict[str, UUID] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+    recalled: dict[str, set[str]] = field(default_factory=dict)
+    resumed: bool = False
+    minded: bool = False
+
+    def task(self, task_id: str, ns: str, checkpoint: str, caller: str | None) -> Task:
+        """A task; from now on it is known."""
+        task = self.tasks.get(task_id)
+        if task is None:
+            task = self.tasks[task_id] = Task(task_id, ns, checkpoint, caller)
+            if caller is None:
+                self.under.setdefault((ns, checkpoint), []).append(task_id)
+            elif task_id not in self.dropped:
+                self.called.setdefault(caller, []).append(task_id)
+        return task
+
+    def end(self, task: Task) -> None:
+        """An execution of a task is over, and what it did, and what it called, counts no more.
+
+        LangGraph never goes on with what a former attempt of the same run called: it counts on. But a later run may
+        take the results of these functions, so what they have written stays theirs.
+        """
+        if task.execution is not None:
+            self.over.add((task.id, task.execution.key))
+            task.execution.over = True
+        task.execution, task.loops = None, []
+        self.dropped.update(self.called.pop(task.id, ()))
+        self.dropped.update(self.called_by(task.id) or ())
+
+    def called_by(self, task_id: str) -> set[str] | None:
+        """The functions that a task has called, as its loop knows them; None where that is not known."""
+        return next((each for loop in self.loops.values() if (each := loop.called_by(task_id)) is not None), None)
+
+    def outermost(self, task: Task) -> Task:
+        """The task of a loop that called a function, or that called its caller; a task that nobody called is it."""
+        while task.caller is not None and task.caller in self.tasks:
+            task = self.tasks[task.caller]
+        return task
+
+    def took(self, caller: str, task_id: str) -> bool:
+        """Whether a task has called a function in its present attempt, so that an earlier result was taken.
+
+        Args:
+            caller: The task.
+            task_id: The function, which did not run in this run.
+        """
+        if task_id in self.dropped:
+            return False
+        called = self.recalled.get(caller)
+        called = self.called_by(caller) if called is None else called
+        return called is None or task_id in called
+
+
+class Sight(NamedTuple):
+    """What a task can see: places, and groups that have none.
+
+    Attributes:
+        spots: Where lines begin that it sees; what the subgraphs around them stand on is not meant.
+        groups: What it sees beside them.
+        checkpoint: The id of the checkpoint that it runs under.
+    """
+
+    spots: tuple[Spot, ...]
+    groups: Groups
+    checkpoint: str
+
+
+class Live:
+    """What counts of a task, or of several: groups, and places up to which a subgraph's line counts."""
+
+    __slots__ = ("groups", "spots")
+
+    def __init__(self, groups: Mapping[int, int] | None = None, spots: Iterable[Spot] = ()) -> None:
+        self.groups: Groups = dict(groups or {})
+        self.spots: dict[Spot, None] = dict.fromkeys(spots)
+
+    def add(self, other: Live) -> None:
+        """Add another's."""
+        self.groups.update(other.groups)
+        self.spots.update(other.spots)
+
+
+class Runs:
+    """The runs of this process that use one database."""
+
+    def __init__(self) -> None:
+        self.lock = forks.rlock()
+        self._runs: dict[tuple[int, ThreadAt], Run] = {}
+        self._newest: dict[str, Run] = {}
+        self._graphs: dict[UUID, Run] = {}
+
+    # -- which run ---------------------------------------------------------------------------------------------
+
+    def of(self, configurable: Mapping[str, Any], at: ThreadAt) -> Run | None:
+        """The run that a config belongs to; None where it belongs to none."""
+        control = getattr(configurable.get("__pregel_runtime"), "control", None)
+        if control is None:
+            return None
+        with self.lock:
+            run = self._runs.get((id(control), at))
+            if run is None:
+                if len(self._runs) >= MOST_RUNS:
+                    self._drop_those_that_are_over()
+                run = self._runs[id(control), at] = Run(control, at)
+            return run
+
+    def home(self, configurable: Mapping[str, Any], at: ThreadAt) -> ThreadAt:
+        """The thread that a config means: in a run the one that its saver loaded, though the config names no namespace.
+
+        Args:
+            configurable: What the config says.
+            at: The thread as it names it.
+        """
+        control = getattr(configurable.get("__pregel_runtime"), "control", None)
+        with self.lock:
+            run = None if control is None else self._runs.get((id(control), at))
+            return at if run is None else run.at
+
+    def knows(self, configurable: Mapping[str, Any], at: ThreadAt) -> bool:
+        """Whether the run that a config belongs to uses a saver of this database in this thread."""
+        control = getattr(configurable.get("__pregel_runtime"), "control", None)
+        with self.lock:
+            run = self._runs.get((id(control), at))
+            return run is not None and "" in run.loops
+
+    def _drop_those_that_are_over(self) -> None:
+        """Forget runs whose control nobody else refers to any more."""
+        shared: dict[int, int] = {}
+        for run in {id(run): run for run in self._runs.values()}.values():
+            shared[id(run.control)] = shared.get(id(run.control), 0) + 1
+        held = {key for key, run in self._runs.items() if sys.getrefcount(run.control) > 1 + shared[key[0]]}
+        self._runs = {key: run for key, run in self._runs.items() if key in held}
+        known = {id(run) for run in self._runs.values()}
+        self._newest = {name: run for name, run in self._newest.items() if id(run) in known}
+        self._graphs = {graph: run for graph, run in self._graphs.items() if id(run) in known}
+
+    def forget(self) -> None:
+        """Forget where checkpoints stand, since something was erased."""
+        with self.lock:
+            for run in self._runs.values():
+                for loop in run.loops.values():
+                    loop.spots.clear()
+                    loop.earlier = None
+
+    # -- what the saver tells ----------------------------------------------------------------------------------
+
+    def loaded(
+        self,
+        configurable: Mapping[str, Any],
+        at: ThreadAt,
+        ns: str,
+        checkpoint: str | None,
+        metadata: Mapping[str, Any],
+        versions: Mapping[str, Any],
+        *,
+        addressed: bool,
+        home: ThreadAt,
+        results: Collection[str],
+        pregel: Any,
+    ) -> tuple[Run, Loop, Task] | None:
+        """A loop has begun with a checkpoint, or with none.
+
+        Args:
+            configurable: What the config says.
+            at: The thread as it names it.
+            ns: The loop's name within the thread.
+            checkpoint: The id of the checkpoint.
+            metadata: What LangGraph says about that.
+            versions: The versions of its channels.
+            addressed: Whether the loop was told to begin with it.
+            home: The thread that was found.
+            results: The tasks whose results were found with it.
+            pregel: LangGraph's own loop, where that is known.
+
+        Returns:
+            Of a subgraph: its run, its loop, and the task around it.
+        """
+        run = self.of(configurable, at)
+        if run is None:
+            return None
+        with self.lock:
+            if home != run.at and "" not in run.loops:  # the config names the thread alone; what is put says more
+                run.at = home
+                self._runs[id(run.control), home] = run
+            loop = run.loops.get(ns)
+            fresh = Loop(ns, checkpoint, metadata.get("step"), versions, addressed=addressed, results=results)
+            run.resumed = run.resumed or bool(results)
+            self._follow(run, loop if ns == "" and loop is not None else fresh, pregel)
+            if ns == "":
+                self._newest[at.name] = run
+                if loop is None:
+                    run.loops[ns] = fresh
+                elif loop.addressed and not loop.steps and not loop.last_put and not addressed:
+                    loop.superseded = checkpoint != loop.base
+                return None
+            owner, execution = configurable.get("__pregel_task_id"), _key_of(configurable)
+            if owner is None or execution is None or (loop is not None and loop.execution == execution):
+                return None
+            above = {level.ns: level.checkpoint for level in _levels(configurable) if level.ns != ns}
+            around, *outer = [*reversed(above)] or [""]
+            called = bool(outer) and above[around] == above[outer[0]]
+            for key, step in above.items():
+                if (other := run.loops.get(key)) is not None:
+                    other.steps.add(step)
+            caller = _task_of(around) if called else None
+            task = self._touch(run, around, above.get(around, ""), owner, caller, execution)
+            fresh.owner, fresh.execution = owner, execution
+            run.loops[ns] = fresh
+            task.loops.append(fresh)
+            return run, fresh, run.outermost(task)
+
+    def went_back(self, configurable: Mapping[str, Any], at: ThreadAt) -> str | None:
+        """The checkpoint that a run of a thread began with, where that was not the newest one; told once."""
+        run = self.of(configurable, at)
+        loop = None if run is None else run.loops.get("")
+        with self.lock:
+            if loop is None or loop.told or not loop.superseded:
+                return None
+            loop.told = True
+            return loop.base
+
+    def around(self, run: Run, loop: Loop, task: Task) -> Live:
+        """What counts of the task around a loop, but for that."""
+        with self.lock:
+            return self._alive(run, task, but=(loop,))
+
+    def wrote(self, run: Run, task_id: str, *, success: bool, failure: bool) -> None:
+        """A task has handed in what it wrote to the channels, or an error."""
+        with self.lock:
+            task = run.tasks.get(task_id)
+            if success:
+                run.ran.add(task_id)
+            if task is not None and (success or failure):
+                task.status = "done" if success else "failed"
+
+    def _follow(self, run: Run, loop: Loop, pregel: Any) -> None:
+        """Note which of LangGraph's loops it is, and which run of LangChain's."""
+        if pregel is not None:
+            loop.pregel = weakref.ref(pregel)
+            if (graph := getattr(pregel.manager, "run_id", None)) is not None:
+                run.graphs.add(graph)
+                self._graphs[graph] = run
+
+    # -- what callbacks tell -----------------------------------------------------------------------------------
+
+    def watched(self, graphs: Iterable[UUID], thread: str) -> Run | None:
+        """The run in which an attempt of a task was made.
+
+        Args:
+            graphs: The runs of LangChain around it, the nearest first.
+            thread: The id of its thread, whose newest run it is if of that no run of LangChain is known.
+        """
+        with self.lock:
+            for graph in graphs:
+                if (run := self._graphs.get(graph)) is not None:
+                    return run
+            newest = self._newest.get(thread)
+            return None if newest is None or newest.graphs else newest
+
+    def is_graph(self, run_id: UUID | None) -> bool:
+        """Whether a run of LangChain is that of a graph whose runs are known."""
+        return run_id in self._graphs
+
+    def started(self, run: Run, ns: str, step: int | None, attempt: UUID) -> None:
+        """An attempt of a task has begun; one before it that ran out of time may tell only later that it failed."""
+        task_id = _task_of(ns)
+        with self.lock:
+            if (before := run.attempts.get(task_id)) is not None:
+                self.failed(run, ns, before, stopped=False)
+            run.attempts[task_id] = attempt
+            task = run.tasks.get(task_id)
+            if task is not None and task.status == "failed":  # what it calls from now on counts again
+                task.status = ""
+            loop = run.loops.get(ns.rpartition("|")[0])
+            run.ran.add(task_id)
+            run.failed.discard(task_id)
+            run.recalled.pop(task_id, None)
+            if loop and loop.base and loop.last_put is None and loop.step is not None and step == loop.step + 1:
+                loop.steps.add(loop.base)  # it goes on where the base stopped
+
+    def ended(self, run: Run, ns: str, attempt: UUID) -> None:
+        """An attempt of a task has ended well: it takes no more results."""
+        task_id = _task_of(ns)
+        with self.lock:
+            newest = run.attempts.get(task_id) == attempt
+            if newest:
+                del run.attempts[task_id]
+            if newest and run.resumed and (called := run.called_by(task_id)) is not None:
+                run.recalled[task_id] = called
+
+    def failed(self, run: Run, ns: str, attempt: UUID, *, stopped: bool) -> None:
+        """An attempt of a task has ended with an error: what it wrote is no part of any line.
+
+        Args:
+            run: Its run.
+            ns: Its name.
+            attempt: LangChain's run of it. Where a newer one has begun, it has failed already.
+            stopped: Whether that was an interrupt, after which LangGraph lets the functions finish that it has called.
+        """
+        task_id = _task_of(ns)
+        with self.lock:
+            if run.attempts.get(task_id) != attempt:
+                return
+            del run.attempts[task_id]
+            task = run.tasks.get(task_id)
+            if task is not None and task.status == "done":
+                return
+            called = {*run.called.get(task_id, ()), *(run.called_by(task_id) or ())}
+            run.failed.add(task_id)
+            if not stopped:
+                run.failed.update(called)
+            run.dropped.update(called)
+            if task is not None:
+                run.end(task)
+                task.status = "failed"
+
+    # -- who is asking -----------------------------------------------------------------------------------------
+
+    def asking(self, configurable: Mapping[str, Any], at: ThreadAt) -> tuple[Run, list[Level], list[Any], Execution]:
+        """The execution of a task that a config belongs to, with the loops around it.
+
+        Raises:
+            InvalidInput: The graph has another checkpointer.
+            StepIsOver: Another execution of the task has taken its place.
+        """
+        run = self.of(configurable, at)
+        execution = _key_of(configurable)
+        if run is None or execution is None:
+            raise InvalidInput("The memory of a thread needs langgraph 1.2 or newer.")
+        with self.lock:
+            if "" not in run.loops:
+                raise InvalidInput(
+                    "The memory of a thread needs this memory's checkpointer: compile the graph with "
+                    "checkpointer=memory.checkpointer, of the very same AgentMemory."
+                )
+            levels = _levels(configurable)
+            owners: list[tuple[str, str] | None] = [None]
+            for (outer, above), (ns, checkpoint) in pairwise(levels):
+                if checkpoint == above:
+                    owners.append(("call", _task_of(ns)))
+                else:
+                    owners.append(("loop", self._entered(run, ns, outer, above)))
+            for level in levels:
+                if (loop := run.loops.get(level.ns)) is not None:
+                    loop.steps.add(level.checkpoint)
+            for place in range(1, len(levels)):
+                kind, caller = owners[place] or ("", "")
+                if kind == "call" and caller not in run.tasks:
+                    above_it = owners[place - 1]
+                    by = above_it[1] if above_it and above_it[0] == "call" else None
+                    run.task(caller, *levels[place - 1], by)
+            last = owners[-1]
+            caller_id = last[1] if last and last[0] == "call" else None
+            if caller_id and str(configurable["checkpoint_ns"]).rpartition("|")[2].startswith("__error_handler__"):
+                run.tasks[caller_id].status = "failed"
+            task = self._touch(
+                run, levels[-1].ns, levels[-1].checkpoint, configurable["__pregel_task_id"], caller_id, execution
+            )
+            run.minded = True
+            assert task.execution is not None  # noqa: S101 - `_touch` has just set it
+            return run, levels, owners, task.execution
+
+    def sight(self, run: Run, levels: Sequence[Level], owners: Sequence[Any], execution: Execution) -> Sight:
+        """What a task can see; the bases of its loops must be known.
+
+        Raises:
+            StepIsOver: Another execution of the task has taken its place.
+        """
+        with self.lock:
+            if execution.over:
+                raise StepIsOver
+            around = [
+                run.loops.get(level.ns) if owner and owner[0] == "loop" else None
+                for level, owner in zip(levels, owners, strict=True)
+            ]
+            seen = self._at(run, run.loops[""], levels[0].checkpoint)
+            for place in range(1, len(levels)):
+                owner = run.tasks.get(owners[place][1])
+                if owner is not None:
+                    seen.add(self._alive(run, owner, but=around))
+                if (loop := around[place]) is not None:
+                    seen.add(self._at(run, loop, levels[place].checkpoint))
+            seen.add(self._alive(run, execution.task))
+            return Sight(tuple(seen.spots), seen.groups, levels[-1].checkpoint)
+
+    # -- what counts -------------------------------------------------------------------------------------------
+
+    def base_of(self, run: Run, ns: str, checkpoint: str) -> tuple[Spot | None, Live] | None:
+        """Where a loop of a run stands at a step, and what counts beside that; None if the run has no such loop."""
+        with self.lock:
+            loop = run.loops.get(ns)
+            if loop is None:
+                return None
+            if checkpoint in loop.spots:
+                return loop.spots[checkpoint], Live()
+            beside = Live()
+            for step in loop.open_steps(checkpoint):
+                beside.add(self._step(run, loop, step))
+            return loop.spots.get(loop.head or ""), beside
+
+    def open(self, run: Run, loop: Loop, before: str) -> list[tuple[str, Live]]:
+        """The steps that a put seals, with what counts of their tasks."""
+        with self.lock:
+            return [(step, self._step(run, loop, step)) for step in loop.open_steps(before)]
+
+    def group_of(self, run: Run, execution: Execution) -> int:
+        """The group that an execution writes to: a number that nothing else has, so that it needs no transaction.
+
+        Raises:
+            StepIsOver: It cannot any more: another one has taken its place, or what follows its step was put.
+        """
+        with self.lock:
+            loop = run.loops.get(run.outermost(execution.task).ns)
+            if execution.over or (loop is not None and loop.is_behind(execution.task.checkpoint)):
+                raise StepIsOver
+            if execution.group is None:
+                execution.group = secrets.randbits(62)
+            return execution.group
+
+    def finished(self, run: Run, ns: str, task_id: str) -> tuple[Task | None, Live]:
+        """A task, and what counts of it."""
+        with self.lock:
+            task, loop = run.tasks.get(task_id), run.loops.get(ns)
+            if task is None:
+                return None, Live()
+            return task, self._alive(run, task, superseded=loop.superseded if loop else False)
+
+    def unknown(self, run: Run) -> list[tuple[Loop, str]]:
+        """The loops of a run with checkpoints of theirs of which too little is known."""
+        with self.lock:
+            return [
+                (loop, checkpoint)
+                for loop in run.loops.values()
+                for checkpoint in dict.fromkeys((loop.base, loop.last_put))
+                if checkpoint is not None
+                and (checkpoint not in loop.spots or (checkpoint == loop.base and loop.earlier is None))
+            ]
+
+    def _alive(self, run: Run, task: Task, *, superseded: bool = False, but: Sequence[Loop | None] = ()) -> Live:
+        """What counts of a task, with what it called, but for some loops."""
+        found = Live(task.groups)
+        for loop in task.loops:
+            if loop not in but:
+                found.add(self._chain(run, loop))
+        for other in run.called.get(task.id, ()):
+            found.add(self._alive(run, run.tasks[other], superseded=superseded, but=but))
+        if not superseded:
+            for each in self._earlier(run):
+                idle = each.task not in run.tasks and each.task not in run.ran
+                if each.caller == task.id and idle and run.took(task.id, each.task):
+                    found.add(Live(dict.fromkeys(each.groups, FOREVER)))
+        return found
+
+    def _step(self, run: Run, loop: Loop, step: str) -> Live:
+        found = Live()
+        for task_id in run.under.get((loop.ns, step), ()):
+            found.add(self._alive(run, run.tasks[task_id], superseded=loop.superseded))
+        if step == loop.base and not loop.superseded:
+            for each in loop.earlier or ():
+                known = run.tasks.get(each.task)
+                idle = known is None or (known.execution is None and known.status != "failed" and not known.loops)
+                # What was called counts too where its caller ran again, and has not asked for memory.
+                first = each.caller is None or (
+                    each.caller in run.ran and each.caller not in run.tasks and run.took(each.caller, each.task)
+                )
+                if first and each.task not in run.ran and idle:
+                    found.add(Live(dict.fromkeys(each.groups, FOREVER)))
+        return found
+
+    def _chain(self, run: Run, loop: Loop) -> Live:
+        found = _standing(loop, loop.head)
+        for step in loop.open_steps():
+            found.add(self._step(run, loop, step))
+        return found
+
+    def _at(self, run: Run, loop: Loop, checkpoint: str) -> Live:
+        """What a loop shows at a step, whether or not its checkpoint was put."""
+        if checkpoint in loop.spots:
+            return _standing(loop, checkpoint)
+        found = _standing(loop, loop.head)
+        for step in loop.open_steps(checkpoint):
+            found.add(self._step(run, loop, step))
+        return found
+
+    @staticmethod
+    def _earlier(run: Run) -> Iterator[Finished]:
+        for loop in run.loops.values():
+            yield from loop.earlier or ()
+
+    # -- tasks -------------------------------------------------------------------------------------------------
+
+    def _entered(self, run: Run, ns: str, outer: str, above: str) -> str:
+        """The task that entered a loop; nobody tells of the beginning of one that has no checkpointer."""
+        loop = run.loops.get(ns)
+        if loop is not None and loop.owner is not None:
+            return loop.owner
+        owner = ns[len(outer) :].strip("|").split("|")[0].rpartition(":")[2]
+        loop = run.loops[ns] = Loop(ns, owner=owner)
+        run.task(owner, outer, above, None).loops.append(loop)
+        return owner
+
+    def _touch(self, run: Run, ns: str, checkpoint: str, task_id: str, caller: str | None, key: ExecutionKey) -> Task:
+        """A task, in the execution that is asking."""
+        task = run.task(task_id, ns, checkpoint, caller)
+        if task_id in run.failed:
+            raise StepIsOver
+        if task.execution is None or task.execution.key != key:
+            if (task_id, key) in run.over or (task.execution is not None and _is_before(key, task.execution.key)):
+                raise StepIsOver
+            if task.execution is not None:
+                run.end(task)
+            task.execution, task.status = Execution(task, key, run.token), ""
+        return task
+
+
+def _standing(loop: Loop, checkpoint: str | None) -> Live:
+    spot = None if checkpoint is None else loop.spots.get(checkpoint)
+    return Live(spots=() if spot is None else (spot,))
+
+
+def _levels(configurable: Mapping[str, Any]) -> list[Level]:
+    """The loops and calls around a task, the outermost first, as LangGraph notes them on the way in."""
+    return [Level(ns, checkpoint) for ns, checkpoint in configurable.get("checkpoint_map", {}).items()]
+
+
+def _task_of(ns: str) -> str:
+    """The id of the task that a name ends with."""
+    return ns.rpartition("|")[2].rpartition(":")[2]
+
+
+def _key_of(configurable: Mapping[str, Any]) -> ExecutionKey | None:
+    """What tells one execution of a task from the others of its run."""
+    told = getattr(configurable.get("__pregel_runtime"), "execution_info", None)
+    return None if told is None else (told.node_first_attempt_time, told.node_attempt)
+
+
+def _is_before(key: ExecutionKey, other: ExecutionKey) -> bool:
+    """Whether an execution is an attempt before another one of the same run."""
+    return key[0] == other[0] and None not in (*key, *other) and key[1] < other[1]
+
+
+def thread_of(config: Mapping[str, Any]) -> ThreadAt:
+    """The thread that a config names.
+
+    Raises:
+        InvalidInput: It names none.
+    """
+    name = (config.get("configurable") or {}).get("thread_id")
+    if name is None:
+        raise InvalidInput('The memory of a thread needs config["configurable"]["thread_id"].')
+    return ThreadAt(path_of(resolve(None, config)), id_of(name, "thread"))

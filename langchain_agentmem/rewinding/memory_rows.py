@@ -1,0 +1,393 @@
+"""What is remembered: versions of things that are known by kind and key, and what a view shows of them.
+
+A *view* is a line of branches, each up to a position, and groups of what has no place on a branch yet. Of every key it
+shows the newest version; one that says that the thing is gone hides it. A *place* is where new versions go: the next
+position of a branch, or a group.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from langchain_agentmem.search import search_index
+from langchain_agentmem.search.search_index import Document, Series
+from langchain_agentmem.storage import Steps, content, query
+from langchain_agentmem.storage.steps import Row
+
+FOREVER = 2**62
+"""Where a row ends that nothing has followed."""
+FINDABLE = ("event", "fact", "fact_text", "record", "thread_item", "thread_post")
+"""The kinds that a search finds."""
+SAID = "said"
+"""What an event does by which something is told of: it names the message that says so."""
+
+
+class View(NamedTuple):
+    """What can be seen from somewhere.
+
+    Attributes:
+        line: Branches with the last position that counts, the nearest first.
+        groups: What has no place yet: groups with the last row that counts.
+        at: The time by which expiry is judged, in microseconds since 1970.
+        descends: Whether each branch was forked from the next one, so that everything on it is newer.
+    """
+
+    line: tuple[tuple[int, int], ...]
+    groups: tuple[tuple[int, int], ...]
+    at: int
+    descends: bool = False
+
+    def parameters(self) -> dict[str, str]:
+        """As queries want it."""
+        return {"line": _json(self.line), "groups": _json(self.groups)}
+
+
+class OnBranch(NamedTuple):
+    """A place on a branch that is locked. `forked` says whether it has branches before it."""
+
+    branch: int
+    position: int
+    forked: bool
+
+
+class InGroup(NamedTuple):
+    """A place in a group, until that is sealed."""
+
+    group: int
+
+
+Place: TypeAlias = OnBranch | InGroup
+
+
+class Draft(NamedTuple):
+    """A version to be written.
+
+    Attributes:
+        kind: What it is.
+        key: Which one.
+        body: What it says; None where it says that the thing is gone.
+        created_at: When the thing began, in microseconds since 1970.
+        label: A word about it, such as the kind of an event.
+        importance: From 1 to 5.
+        expires_at: When it ends by itself, in microseconds since 1970.
+        extra: Whatever else belongs to it, as JSON knows it. What was "said" among its "told" names the messages that
+            it rests on.
+        subject: What it is about, by which it can be looked up; so can it by:
+        object: What else it names.
+        findable: Whether a search finds it, by what `words_of` says.
+    """
+
+    kind: str
+    key: str
+    body: bytes | None
+    created_at: int
+    label: str | None = None
+    importance: int | None = None
+    expires_at: int | None = None
+    extra: Mapping[str, Any] | None = None
+    subject: str | None = None
+    object: str | None = None
+    findable: bool = False
+
+
+class Kept(NamedTuple):
+    """A version as it was found.
+
+    Attributes:
+        number: Its place in the order in which versions were written.
+        branch: Its branch; None while it has none.
+        kind: What it is.
+        key: Which one.
+        label: A word about it.
+        body: What it says.
+        importance: From 1 to 5, if it has one.
+        expires_at: When it ends by itself.
+        extra: Whatever else belongs to it.
+        created_at: When the thing began.
+        written_at: When this version was written.
+    """
+
+    number: int
+    branch: int | None
+    kind: str
+    key: str
+    label: str | None
+    body: bytes
+    importance: int | None
+    expires_at: int | None
+    extra: Mapping[str, Any]
+    created_at: int
+    written_at: int
+
+    @property
+    def text(self) -> str:
+        """What it says, as text."""
+        return text_of(self.body)
+
+
+def body_of(text: str) -> bytes:
+    """A text as it is kept; any string is one, halves of characters included."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def text_of(body: bytes) -> str:
+    """The text that is kept."""
+    return body.decode("utf-8", "surrogatepass")
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def current(view: View, kind: str) -> Steps[list[Kept]]:
+    """Everything of a kind that a view shows, in the order in which it was written."""
+    rows = yield query.current_memory(**view.parameters(), kind=kind, at=view.at)
+    return [version_of(row) for row in rows]
+
+
+def named(view: View, kind: str, keys: Iterable[str]) -> Steps[dict[str, Kept]]:
+    """What a view shows under some keys; what is gone or has expired is not there."""
+    rows = yield query.named_memory(**view.parameters(), kind=kind, keys=_json(list(keys)))
+    return {
+        row["key"]: version_of(row)
+        for row in rows
+        if not row["deleted"] and (row["expires_at"] is None or row["expires_at"] > view.at)
+    }
+
+
+def newest(view: View, kind: str, *, limit: int | None, label: str | None = None) -> Steps[list[Kept]]:
+    """The newest things of a kind that a view shows, oldest first.
+
+    Args:
+        view: From where.
+        kind: What.
+        limit: Most; None for all.
+        label: Only those with this label.
+    """
+    if limit is None:
+        return [each for each in (yield from current(view, kind)) if label is None or each.label == label]
+    levels = limit if view.descends else len(view.line)
+    while True:  # what is newest lies on the first levels of a long line
+        near = view._replace(line=view.line[:levels])
+        rows = yield query.newest_memory(**near.parameters(), kind=kind, label=label, limit=limit, at=view.at)
+        if len(rows) >= limit or levels >= len(view.line):
+            return [version_of(row) for row in reversed(rows)]
+        levels = 4 * (levels + 1)
+
+
+def shown(view: View, numbers: Iterable[int]) -> Steps[set[int]]:
+    """Those of some versions that a view shows."""
+    rows = yield query.shown_memory(**view.parameters(), ids=_json(list(numbers)), at=view.at)
+    return {row["number"] for row in rows}
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def write(place: Place, drafts: Sequence[Draft], *, series: Series, now: int, tail: int) -> Steps[list[int]]:
+    """Write versions, which follow those that their branch has of the same keys.
+
+    Args:
+        place: Where.
+        drafts: What; of two with the same kind and key the later one counts.
+        series: Where those that can be found stand in the search; each kind has its own, of the same name.
+        now: When.
+        tail: How many documents may wait for the index.
+
+    Returns:
+        The numbers of the new rows.
+    """
+    drafts = list({(draft.kind, draft.key): draft for draft in drafts}.values())
+    if isinstance(place, OnBranch):
+        yield from _supersede(place, drafts)
+        if not place.forked:  # there is nothing behind this branch that would have to be hidden
+            drafts = [draft for draft in drafts if draft.body is not None]
+    # After what they replace is gone, or the same body would be stored and then collected with it.
+    yield from content.store({content.digest(draft.body): draft.body for draft in drafts if draft.body is not None})
+    placed = yield from _places(series, [draft for draft in drafts if draft.findable and draft.body is not None])
+    numbers: list[int] = []
+    for draft in drafts:
+        found = placed.get((draft.kind, draft.key))
+        [row] = yield query.insert_memory(
+            branch=place.branch if isinstance(place, OnBranch) else None,
+            position=place.position if isinstance(place, OnBranch) else None,
+            group=place.group if isinstance(place, InGroup) else None,
+            kind=draft.kind,
+            key=draft.key,
+            label=draft.label,
+            subject=draft.subject,
+            object=draft.object,
+            hash=None if draft.body is None else content.digest(draft.body),
+            deleted=int(draft.body is None),
+            importance=draft.importance,
+            expires_at=draft.expires_at,
+            extra=None if draft.extra is None else _json(draft.extra),
+            document=None if found is None else found[0].numbers[found[1]],
+            created_at=draft.created_at,
+            now=now,
+        )
+        numbers.append(row["id"])
+        yield from rest(row["id"], draft.extra)
+    owners = {(draft.kind, draft.key): number for draft, number in zip(drafts, numbers, strict=True)}
+    for each in {id(each): each for each, _ in placed.values()}.values():
+        mine = [owners[key] for key, (other, _) in placed.items() if other is each]
+        yield from search_index.write(each, mine, tail=tail)
+    return numbers
+
+
+def rest(number: int, extra: Mapping[str, Any] | None) -> Steps[None]:
+    """Note what a row rests on.
+
+    Args:
+        number: The row.
+        extra: What belongs to it.
+    """
+    if names := sources_of(extra):
+        yield query.insert_source.many([{"memory": number, "source": name} for name in sorted(names)])
+
+
+def sources_of(extra: Mapping[str, Any] | None) -> set[str]:
+    """The names under which it is noted what something rests on: messages, and what these belong to."""
+    names: set[str] = set()
+    for event in (extra or {}).get("told", ()):
+        if event.get("do") == SAID and event.get("id") is not None:
+            names.add(message_source(event["id"]))
+            if event.get("in") is not None:
+                names.add(conversation_source(event["in"]))
+    return names
+
+
+def message_source(message_id: str) -> str:
+    """The name of a message as a source."""
+    return f"message {message_id}"
+
+
+def conversation_source(conversation_id: str) -> str:
+    """The name of a conversation or thread as a source."""
+    return f"conversation {conversation_id}"
+
+
+def release(ids: Iterable[int]) -> Steps[int]:
+    """Delete those of some rows that nobody can see any more, with their documents and contents.
+
+    Returns:
+        How many were deleted.
+    """
+    rows = yield query.releasable(ids=_json(list(ids)))
+    yield from discard(rows)
+    return len(rows)
+
+
+def discard(rows: Sequence[Row]) -> Steps[None]:
+    """Delete rows.
+
+    Args:
+        rows: With "id", "document_id", "hash", "body" and "extra".
+    """
+    if rows:
+        yield from _unindex(rows)
+        yield query.delete_memory.many([{"id": row["id"]} for row in rows])
+        yield from _collect(rows)
+
+
+def bury(rows: Sequence[Row]) -> Steps[None]:
+    """Have rows say that the thing is gone, so that what they said is not there, and what they hid stays hidden.
+
+    Args:
+        rows: As for `discard`.
+    """
+    if rows:
+        yield from _unindex(rows)
+        yield query.bury_memory.many([{"id": row["id"]} for row in rows])
+        yield query.delete_every_source.many([{"memory": row["id"]} for row in rows])
+        yield from _collect(rows)
+
+
+def close(path: str) -> Steps[None]:
+    """Forget the places in the search of what is gone from a namespace, and the namespace if nothing is left in it."""
+    for kind in FINDABLE:
+        yield from search_index.close(path, kind)
+    yield query.delete_empty_namespaces(path=path)
+
+
+def words_of(body: bytes, extra: Mapping[str, Any]) -> str:
+    """What a search finds a row by: the words that were named for that, or its text and its tags."""
+    if "words" in extra:
+        return str(extra["words"])
+    return "\n".join([text_of(body), *extra.get("tags", ())])
+
+
+def _unindex(rows: Sequence[Row]) -> Steps[None]:
+    yield from search_index.remove(
+        [(row["document_id"], _words_left(row)) for row in rows if row["document_id"] is not None]
+    )
+
+
+def _collect(rows: Sequence[Row]) -> Steps[None]:
+    yield from content.collect([bytes(row["hash"]) for row in rows if row["hash"] is not None])
+
+
+def _words_left(row: Row) -> str:
+    """What a search finds a row by that may be damaged, as far as that can be read."""
+    try:
+        return words_of(bytes(row["body"] or b""), extra_of(row))
+    except ValueError:
+        return ""
+
+
+def _supersede(place: OnBranch, drafts: Sequence[Draft]) -> Steps[None]:
+    ended: list[int] = []
+    for draft in drafts:
+        rows = yield query.supersede(branch=place.branch, position=place.position, kind=draft.kind, key=draft.key)
+        ended += [row["id"] for row in rows]
+    if ended:
+        yield from release(ended)
+
+
+def _places(series: Series, drafts: Sequence[Draft]) -> Steps[dict[tuple[str, str], tuple[search_index.Placed, int]]]:
+    """Places in the search for what can be found, by kind and key."""
+    placed: dict[tuple[str, str], tuple[search_index.Placed, int]] = {}
+    for kind in sorted({draft.kind for draft in drafts}):
+        mine = [draft for draft in drafts if draft.kind == kind]
+        documents = [_document(draft, draft.extra or {}) for draft in mine]
+        found = yield from search_index.places(series._replace(kind=kind), documents)
+        placed.update({(kind, draft.key): (found, number) for number, draft in enumerate(mine)})
+    return placed
+
+
+def _document(draft: Draft, extra: Mapping[str, Any]) -> Document:
+    words = words_of(draft.body or b"", extra)
+    return Document(words, draft.created_at, speaker=extra.get("speaker"), role=extra.get("role"))
+
+
+def extra_of(row: Row) -> Mapping[str, Any]:
+    """Whatever else belongs to a row."""
+    found: Mapping[str, Any] = json.loads(row["extra"]) if row["extra"] else {}
+    return found
+
+
+def kept_of(row: Row) -> Kept:
+    """A version, as a search found it."""
+    return version_of({"number": row["id"], **{name: row[name] for name in row.keys()}})  # noqa: SIM118 - a database row
+
+
+def version_of(row: Row) -> Kept:
+    """A version, as it was read."""
+    return Kept(
+        row["number"],
+        row["branch_id"],
+        row["kind"],
+        row["key"],
+        row["label"],
+        bytes(row["body"]),
+        row["importance"],
+        row["expires_at"],
+        extra_of(row),
+        row["created_at"],
+        row["written_at"],
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

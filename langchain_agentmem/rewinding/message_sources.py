@@ -1,0 +1,153 @@
+"""What is remembered because a message says so, and is forgotten when the message is.
+
+Whoever tells of something is an event of it, among others (`memory/facts/account.py`). A message that is removed from
+its conversation is taken out of every version that rests on it, wherever that lies; what nobody tells of any more goes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.branches import view_of
+from langchain_agentmem.rewinding.memory_check import bounds_of, groups_of
+from langchain_agentmem.rewinding.memory_rows import (
+    FOREVER,
+    SAID,
+    View,
+    conversation_source,
+    message_source,
+    sources_of,
+)
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
+
+UNDO = "undo"
+"""What an event does by which another, `of`, does not count, or does so again."""
+SET = "set"
+"""What an event does that corrects something: it has the new values of `fields`."""
+BATCH = 500
+_NAMES = ("subject", "predicate", "object")
+_RETOLD = frozenset({"fact"})
+"""The kinds of which one version may rest on other messages than the next."""
+
+
+def forget(low: str, high: str, conversation: str, messages: Collection[str] | None = None) -> Steps[int]:
+    """Take messages out of all that rests on them.
+
+    Args:
+        low: The first path of the namespaces in which to look.
+        high: The path behind the last.
+        conversation: The conversation or thread that they belong to.
+        messages: Their ids. Default: all of it.
+
+    Returns:
+        How many versions nobody tells of any more; they are deleted.
+    """
+    if messages is None:
+        return (
+            yield from _forget(
+                low, high, [conversation_source(conversation)], lambda event: event.get("in") == conversation
+            )
+        )
+    ids, forgotten = list(messages), 0
+    for begin in range(0, len(ids), BATCH):
+        some = set(ids[begin : begin + BATCH])
+
+        def gone(event: Mapping[str, Any], some: Collection[str] = some) -> bool:
+            return event.get("id") in some and event.get("in", conversation) == conversation
+
+        forgotten += yield from _forget(low, high, [message_source(each) for each in sorted(some)], gone)
+    return forgotten
+
+
+def without(extra: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
+    """What is left of something when some of what told of it does not count any more.
+
+    Args:
+        extra: What belongs to its row.
+        gone: Which of what was said does not count.
+
+    Returns:
+        None if nobody tells of it now.
+    """
+    events = extra["told"]
+    lost = {event["n"] for event in events if event["do"] == SAID and gone(event)}
+    if lost and extra.get("rests_on_all"):
+        return None
+    left = [event for event in events if event["n"] not in lost and not (event["do"] == UNDO and event["of"] in lost)]
+    said = [event["n"] for event in left if event["do"] == SAID]
+    if not said:
+        return None
+    return {**extra, **(_corrected(left, min(said)) if lost else {}), "told": left}
+
+
+def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any]:
+    """What something was corrected to before anybody told of it who still does: what it was before is forgotten."""
+    off: set[int] = set()
+    for event in events:
+        if event["do"] == UNDO:
+            off ^= {event["of"]}
+    found: dict[str, Any] = {}
+    for event in events:
+        if event["do"] == SET and event["n"] < first and event["n"] not in off:
+            found |= {name: value for name, value in event["fields"].items() if name in _NAMES}
+    return found
+
+
+def _forget(low: str, high: str, names: list[str], gone: Callable[[Mapping[str, Any]], bool]) -> Steps[int]:
+    found = yield from _resting_on(low, high, names)
+    unfounded = []
+    for row in found:
+        try:
+            extra = memory_rows.extra_of(row)
+            left = without(extra, gone)
+        except (AttributeError, KeyError, TypeError, ValueError):  # nobody can read it, and it is not to stay for that
+            extra, left = {}, None
+        if left is None:
+            unfounded.append(row)
+        elif left != extra:
+            yield query.retell(id=row["id"], extra=json.dumps(left, separators=(",", ":")))
+            lost = sources_of(extra) - sources_of(left)
+            yield query.delete_sources.many([{"memory": row["id"], "source": name} for name in sorted(lost)])
+    hiding = yield from _hiding(unfounded)
+    yield from memory_rows.bury([row for row in unfounded if _number(row) in hiding])
+    yield from memory_rows.discard([row for row in unfounded if _number(row) not in hiding])
+    return len(unfounded)
+
+
+def _resting_on(low: str, high: str, names: list[str]) -> Steps[list[Row]]:
+    """What rests on sources in some namespaces, also what a thread wrote that is gone and that its copies need."""
+    found = yield query.resting_on(keys=json.dumps(names), low=low, high=high)
+    if any(row["path"] is None for row in found):
+        mentioned = yield query.mentioned_within(low=low, high=high)
+        known = {group for row in mentioned for group in (groups_of(row["groups"]) or bounds_of(row["groups"]) or ())}
+        found = [row for row in found if row["path"] is not None or row["group_id"] in known]
+    return list(found)
+
+
+def _hiding(some: Sequence[Row]) -> Steps[set[int]]:
+    """The numbers of those rows that may hide an older version, which rests on other messages: that must not come back.
+
+    On a branch of its own there is none, since each version ends where the next begins. What has no place yet, and what
+    lies on a fork, hides what lies before.
+    """
+    hiding = {_number(row) for row in some if row["branch_id"] is None and row["kind"] in _RETOLD}
+    on_branches: dict[tuple[int, str], list[Row]] = defaultdict(list)
+    for row in some:
+        if row["branch_id"] is not None and row["kind"] in _RETOLD:
+            on_branches[row["branch_id"], row["kind"]].append(row)
+    for (branch, kind), there in on_branches.items():
+        line = yield from view_of(branch, FOREVER, 0)
+        before = View(line.line[1:], line.groups, 0)
+        older = yield from memory_rows.named(before, kind, [row["key"] for row in there])
+        hiding |= {_number(row) for row in there if row["key"] in older}
+    return hiding
+
+
+def _number(row: Row) -> int:
+    """The number of a version, which its copies share."""
+    return int(row["id"] if row["origin"] is None else row["origin"])

@@ -1,0 +1,138 @@
+"""What is remembered as a search finds it: its texts for the index, and what events and records are to the user.
+
+Within a standpoint a search finds what that shows. Elsewhere it finds what counts now: what lies at the end of a named
+branch, and what the newest checkpoint of a thread shows; in a run, of its own thread, what the task sees.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.layers.layer_values import EVENT, RECORD, event_of, record_of
+from langchain_agentmem.rewinding import branches, memory_rows
+from langchain_agentmem.rewinding.branches import Standpoint
+from langchain_agentmem.rewinding.memory_rows import Kept, View, kept_of
+from langchain_agentmem.search.memory_search import Hit, Recollection
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
+
+VALUES: Mapping[str, Callable[[Kept], Any]] = {EVENT: event_of, RECORD: record_of}
+
+
+class Outlook(NamedTuple):
+    """From where a search looks.
+
+    Attributes:
+        point: Whose memory counts as it is seen from there.
+        alone: Whether nobody else's is looked for.
+        view: What the point shows, once that is known.
+    """
+
+    point: Standpoint | None = None
+    alone: bool = False
+    view: View | None = None
+
+    def looked(self, now: int) -> Steps[Outlook]:
+        """The same with its view, which must be known before anything is read.
+
+        A view says where things stand by now; what was read before may not have come there yet.
+
+        Args:
+            now: When.
+        """
+        return self if self.point is None else self._replace(view=(yield from self.point.view(now)))
+
+
+EVERYWHERE = Outlook()
+
+
+class Sight(NamedTuple):
+    """Rows that are seen from somewhere.
+
+    Attributes:
+        view: What is seen from there; None for the ends of named branches.
+        numbers: The rows.
+    """
+
+    view: View | None
+    numbers: set[int]
+
+
+def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
+    """The texts by which rows are found.
+
+    Args:
+        owners: The rows.
+    """
+    found = yield query.memory_texts(ids=json.dumps(list(owners)))
+    return {row["id"]: (memory_rows.words_of(bytes(row["body"]), memory_rows.extra_of(row)),) for row in found}
+
+
+def recollections(hits: Sequence[Hit], now: int, outlook: Outlook) -> Steps[Mapping[int, Recollection]]:
+    """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
+
+    Args:
+        hits: Events or records that a search found.
+        now: When.
+        outlook: From where it looks.
+    """
+    there, sights = yield from sighted(hits, now, outlook)
+    seen = {number for sight in sights for number in sight.numbers}
+    return {
+        hit.document: Recollection(
+            kind=hit.kind,
+            id=row["key"],
+            text=memory_rows.text_of(bytes(row["body"])),
+            score=hit.score,
+            namespace=namespace_of(row["path"]),
+            conversation_id=row["name"],
+            created_at=moment(row["created_at"]),
+            value=VALUES[hit.kind](kept_of(row)),
+            why=hit.why,
+        )
+        for hit in hits
+        if (row := there.get(hit.owner)) is not None and hit.owner in seen
+    }
+
+
+def sighted(hits: Sequence[Hit], now: int, outlook: Outlook) -> Steps[tuple[dict[int, Row], list[Sight]]]:
+    """The rows that a search found, and which of them are seen from where.
+
+    Args:
+        hits: What it found.
+        now: When.
+        outlook: From where it looks.
+    """
+    found = yield query.remembered(ids=json.dumps([hit.owner for hit in hits]))
+    there = {row["id"]: row for row in found}
+    return there, (yield from _seen(there, now, outlook))
+
+
+def _seen(there: Mapping[int, Row], now: int, outlook: Outlook) -> Steps[list[Sight]]:
+    sights: list[Sight] = []
+    own: int | None = None
+    if outlook.point is not None and outlook.view is not None:
+        sights.append(Sight(outlook.view, (yield from memory_rows.shown(outlook.view, there))))
+        own = yield from outlook.point.thread_row()
+    if outlook.alone:
+        return sights
+    lasting: set[int] = set()
+    for number, row in there.items():
+        lasts = row["until"] == memory_rows.FOREVER and not row["deleted"]
+        if row["branch_kind"] == branches.KIND and lasts and (row["expires_at"] is None or row["expires_at"] > now):
+            lasting.add(number)
+    sights.append(Sight(None, lasting))
+    of_threads = {row["branch_id"] for row in there.values() if row["branch_kind"] == "thread"}
+    if of_threads:
+        # What a subgraph remembered lies on its caller's branch too, as a copy.
+        copies = yield query.branches_of_copies(ids=json.dumps(list(there)))
+        of_threads.update(row["id"] for row in copies)
+        for place in (yield query.newest_places(ids=json.dumps(sorted(of_threads)))):
+            if place["thread_id"] != own:
+                view = yield from branches.view_of(place["branch_id"], place["position"], now)
+                sights.append(Sight(view, (yield from memory_rows.shown(view, there))))
+    return sights

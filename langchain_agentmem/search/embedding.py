@@ -1,0 +1,282 @@
+"""Embeddings give documents their vectors: in the background, in batches, and never in the way of a write.
+
+A document waits in the database until it has its vector, so nothing is forgotten by a crash, and any process that has
+the embeddings goes on where another ended. The right to embed is a job of the queue, so that two never embed the same.
+When the embeddings fail, everything is found by its words as before, and they are asked again later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from langchain_agentmem.base import forks
+from langchain_agentmem.base.namespaces import path_of
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
+from langchain_agentmem.search import vectors
+from langchain_agentmem.search.english import as_spoken
+from langchain_agentmem.search.memory_search import Inquiry, Walls, named
+from langchain_agentmem.search.search_index import TextsOf
+from langchain_agentmem.search.vectors import Near, Shelf, Waiting
+from langchain_agentmem.storage import Engine, Steps, job_queue
+from langchain_agentmem.storage.job_queue import Job, Wanted
+from langchain_agentmem.storage.job_worker import Worker
+from langchain_agentmem.tracing.measures import Measures
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+KIND = "embed"
+"""The kind of the job that whoever embeds has. There is one for the whole database, as long as documents wait."""
+BATCH = 64
+"""Documents that are embedded at once."""
+PATIENCE = 2.0
+"""Seconds that a search waits for the vectors of what was just stored."""
+_PROBES = 3  # of a batch that failed, so many are tried alone before the embeddings count as out of order
+_THREADS = 4  # of awaited searches that ask the embeddings
+_ROOT = path_of(())
+
+
+class Embedder:
+    """The embeddings of a database.
+
+    Args:
+        engine: The database.
+        embeddings: LangChain `Embeddings`.
+        dimensions: Numbers of a vector.
+        texts: How to read the texts of each kind of document.
+        worker: Does the jobs of the database.
+        measures: Is told how often vectors need not be read. Default: nobody is.
+
+    Raises:
+        InvalidInput: The database has vectors of another size.
+        MissingExtra: numpy is not installed.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        embeddings: Any,
+        dimensions: int,
+        texts: Mapping[str, TextsOf],
+        worker: Worker,
+        measures: Measures | None = None,
+    ) -> None:
+        vectors.numpy()
+        if engine.read(vectors.wanted) != dimensions:
+            engine.write(lambda: vectors.want(dimensions))
+        self.embeddings = embeddings
+        self.dimensions = dimensions
+        self._engine = engine
+        self._texts = texts
+        self._shelf = Shelf(measures)
+        self._asking = _Asking(embeddings)
+        self._closed = False
+        self.renew()
+        forks.renewed(self)
+        self._worker = worker
+        worker.register(KIND, self._embed_waiting, find=_wanted)
+
+    def renew(self) -> None:
+        """Begin without threads."""
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="agentmem-near")
+
+    def wake(self) -> None:
+        """Something was written: go to work in the background."""
+        self._worker.wake(KIND)
+
+    def close(self) -> None:
+        """Go to work no more. What still waits is kept for the next time."""
+        self._closed = True
+        self._worker.stop(KIND)
+        self._threads.shutdown(wait=False)
+        self._asking.close()
+
+    def forget(self) -> None:
+        """Forget every vector that was read."""
+        self._shelf.clear()
+
+    def settle(self) -> None:
+        """Give all documents that wait their vectors now.
+
+        A document that the embeddings refuse goes on waiting, and keeps no other from its vector.
+
+        Raises:
+            Exception: Whatever the embeddings raise.
+        """
+        self._worker.settle([KIND])
+
+    def near(self, asked: Inquiry, walls: Walls) -> Near | None:
+        """What a search needs to find what lies near a question; None when the embeddings fail.
+
+        Args:
+            asked: The question.
+            walls: Where it looks.
+        """
+        if not asked.question.text.strip():
+            return None
+        names = self._engine.read(lambda: named(asked, walls))
+        text = as_spoken(asked.question.text, names) if len(names) == 1 else asked.question.text
+        if self._engine.read(lambda: vectors.waiting(1)):
+            self._worker.hurry(KIND, PATIENCE)
+        try:
+            vector = self._asking.ask("embed_query", text)
+            return Near(vectors.packed(vector, self.dimensions), self._shelf)
+        except Exception:  # a failing model never breaks a search
+            logger.warning("The embeddings failed, so the search goes by words alone.", exc_info=True)
+            return None
+
+    async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run what asks the embeddings, and may take long, in a thread that nobody needs for reading or writing."""
+        if not self._engine.usable:
+            self._engine.read(vectors.wanted)  # says why
+        run = contextvars.copy_context().run  # so that a step within is the caller's
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, run, partial(function, *arguments))
+        except RuntimeError as error:
+            if self._closed:
+                raise MemoryClosed from error
+            raise
+
+    def _embed_waiting(self, job: Job) -> None:
+        """Give all documents that wait their vectors, as long as nobody else has taken that over."""
+        refused: Exception | None = None
+        ticket = -1
+        while batch := self._engine.read(partial(_next_batch, job, ticket)):
+            ticket = batch[-1].ticket
+            refused = self._embed_all(batch) or refused
+        if refused is not None:
+            raise refused
+
+    def _embed_all(self, batch: Sequence[Waiting]) -> Exception | None:
+        """Embed a batch; where it is refused, one document after the other, the likeliest to succeed first.
+
+        Returns:
+            Why some were refused, or None.
+
+        Raises:
+            Exception: Even the likeliest were refused.
+        """
+        try:
+            self._embed(batch)
+        except Exception as error:
+            if not self._engine.usable or len(batch) == 1:
+                raise
+            refused = error
+        else:
+            return None
+        done = 0
+        for number, each in enumerate(self._shortest_first(batch), start=1):
+            try:
+                self._embed([each])
+                done += 1
+            except Exception as error:
+                if not self._engine.usable or (not done and number == min(_PROBES, len(batch))):
+                    raise
+                refused = error
+        return refused
+
+    def _shortest_first(self, batch: Sequence[Waiting]) -> list[Waiting]:
+        """Documents in the order of their lengths; those that cannot be read come last."""
+
+        def length(each: Waiting) -> int:
+            try:
+                passages = self._engine.read(lambda: self._passages([each]))
+            except AgentMemoryError:  # it is damaged
+                return sys.maxsize
+            return sum(map(len, passages[each]))
+
+        return sorted(batch, key=length)
+
+    def _embed(self, batch: Sequence[Waiting]) -> None:
+        """Give some documents their vectors, outside of any transaction."""
+        passages = self._engine.read(lambda: self._passages(batch))
+        texts = list(dict.fromkeys(text for each in passages.values() for text in each if text.strip()))
+        found = self._asking.ask("embed_documents", texts) if texts else []
+        if len(found) != len(texts):
+            raise InvalidInput(f"The embeddings gave {len(found)} vectors for {len(texts)} texts.")
+        packed = {text: vectors.packed(vector, self.dimensions) for text, vector in zip(texts, found, strict=True)}
+        kept = {document: [packed[text] for text in each if text in packed] for document, each in passages.items()}
+        self._engine.write(lambda: vectors.keep(kept))
+
+    def _passages(self, batch: Sequence[Waiting]) -> Steps[dict[Waiting, Sequence[str]]]:
+        found: dict[Waiting, Sequence[str]] = {}
+        for kind in sorted({each.kind for each in batch}):
+            mine = [each for each in batch if each.kind == kind]
+            texts = yield from self._texts[kind]([each.owner for each in mine])
+            found.update((each, texts.get(each.owner, ())) for each in mine)
+        return found
+
+
+def _wanted() -> Steps[list[Wanted]]:
+    """The job of embedding, if there is something to embed and nobody has asked for it yet."""
+    if (yield from vectors.waiting(1)) and not (yield from job_queue.find(_ROOT, KIND)):
+        return [Wanted(_ROOT, KIND)]
+    return []
+
+
+def _next_batch(job: Job, after: int) -> Steps[list[Waiting]]:
+    return (yield from vectors.waiting(BATCH, after=after)) if (yield from job_queue.is_of(job)) else []
+
+
+class _Asking:
+    """Asks embeddings, also those that can only be awaited: on an event loop of their own, which stays the same."""
+
+    def __init__(self, embeddings: Any) -> None:
+        self._embeddings = embeddings
+        self._starting = forks.rlock()  # the collector may close it anywhere
+        self.renew()
+        forks.renewed(self)
+        # LangGraph's wrapper of an async function has nothing else.
+        self._awaited = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
+
+    def renew(self) -> None:
+        """Begin without a loop."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def ask(self, method: str, given: Any) -> Any:
+        """What a method of the embeddings gives."""
+        if not self._awaited:
+            try:
+                return getattr(self._embeddings, method)(given)
+            except NotImplementedError:
+                self._awaited = True
+        return asyncio.run_coroutine_threadsafe(self._await(method, given), self._running()).result()
+
+    def close(self) -> None:
+        """End the loop, if there is one."""
+        with self._starting:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._loop = None
+
+    async def _await(self, method: str, given: Any) -> Any:
+        return await getattr(self._embeddings, f"a{method}")(given)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=_run, args=(self._loop,), name="agentmem-await", daemon=True).start()
+            return self._loop
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run an event loop until it is stopped; what still runs on it is cancelled."""
+    try:
+        loop.run_forever()
+        if left := asyncio.all_tasks(loop):
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.wait(left))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()

@@ -1,0 +1,421 @@
+"""One search over everything that can be found: candidates from the index, ranked and explained.
+
+    ask (pure) → where to look → where the terms stand → a first look → the candidates and their neighbours → ranking
+
+What a search costs follows the namespaces that it looks in. Of a term that stands in very many documents there, only
+some are looked at: the newest, and those that hold other terms of the question too. Scores compare within one search
+only, and how rare a term is, is judged within the walls, so that no score tells of another tenant's texts.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from langchain_agentmem.search import analysis, ranking
+from langchain_agentmem.search.dates import Span, spans
+from langchain_agentmem.search.ranking import REACH, WEIGHTS, Asked, Document, Field, Weights
+from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
+from langchain_agentmem.search.vectors import Near
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Statement
+
+CANDIDATES = 100
+"""Documents of the first look. Their neighbours are candidates too."""
+MOST_POSTINGS = 2_000
+"""Documents that are looked at for one term in one range of the index."""
+MOST_DATED = 300
+"""Candidates for having been said at the right time."""
+_DAY = 86_400_000_000
+_SCOPE_BITS = PLACE_BITS + SERIES_BITS
+
+RELATED_KINDS = frozenset({"message", "event", "thread_post"})
+"""The kinds whose documents are neighbours of each other; items that were stored one after the other are not."""
+
+MOST_RANGES = 64
+"""Ranges of the index that one search looks through before it takes neighbours that it must leave out again."""
+_NO_FILTERS = {"choosy": 0, "roles": None, "before": None, "after": None}
+
+Range = tuple[int, int]
+Postings = dict[str, set[int]]
+
+
+class Walls(NamedTuple):
+    """Within which a search stays.
+
+    Attributes:
+        low: First namespace path.
+        high: Path after the last.
+        kinds: Only these kinds, or None for all.
+        conversations: The ids of conversations, threads or branches, or None for all.
+        roles: Only what these roles said, or None for all.
+        before: Only what was said before, in microseconds since 1970, or None.
+        after: Only what was said then or later, or None.
+    """
+
+    low: str
+    high: str
+    kinds: tuple[str, ...] | None = None
+    conversations: tuple[str, ...] | None = None
+    roles: tuple[str, ...] | None = None
+    before: int | None = None
+    after: int | None = None
+
+    def let(self, row: Any, kind: str) -> bool:
+        """Whether a document is within, as far as its row and its kind tell."""
+        return (
+            (self.kinds is None or kind in self.kinds)
+            and (self.roles is None or row["role"] in self.roles)
+            and (self.before is None or row["created_at"] < self.before)
+            and (self.after is None or row["created_at"] >= self.after)
+        )
+
+    @property
+    def choosy(self) -> bool:
+        """Whether documents must be looked at one by one."""
+        return self.roles is not None or self.before is not None or self.after is not None
+
+    def filters(self) -> dict[str, Any]:
+        """What the index is asked to leave out."""
+        roles = None if self.roles is None else json.dumps(self.roles)
+        return {"choosy": int(self.choosy), "roles": roles, "before": self.before, "after": self.after}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """Why something was found.
+
+    Attributes:
+        terms: The words of the query that led to it, with what each added to the score, in itself or in what stands
+            around it.
+        signals: What else added to the score, by name: "conversation", "date", "speaker" and so on.
+    """
+
+    terms: Mapping[str, float] = field(default_factory=dict)
+    signals: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        parts = [f"{name} {value:+.2f}" for name, value in {**self.terms, **self.signals}.items()]
+        return ", ".join(parts) or "no reason"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recollection:
+    """Something that a search found.
+
+    Attributes:
+        kind: "message" or "item"; later also "event", "record", "fact" and "audit".
+        id: Its id; for a message, the message's own; for an item, its key.
+        text: What it says.
+        score: How well it fits; only the order within one search means anything.
+        namespace: Whose it is.
+        conversation_id: The conversation it belongs to, or None.
+        created_at: When it was said, in UTC.
+        value: The real object; for a message, a `Message`; for an item, its value.
+        why: The matched terms and what each signal contributed.
+    """
+
+    kind: str
+    id: str
+    text: str
+    score: float
+    namespace: tuple[str, ...]
+    conversation_id: str | None
+    created_at: datetime
+    value: Any
+    why: Why
+
+    def more(self, **signals: float) -> Recollection:
+        """The same with further signals, which add to its score."""
+        why = Why(terms=self.why.terms, signals={**self.why.signals, **signals})
+        return replace(self, score=self.score + sum(signals.values()), why=why)
+
+
+class Hit(NamedTuple):
+    """A document that fits.
+
+    Attributes:
+        document: Its number.
+        kind: What it is.
+        owner: The row that it stands for.
+        score: How well it fits.
+        why: What led to it.
+    """
+
+    document: int
+    kind: str
+    owner: int
+    score: float
+    why: Why
+
+
+class Inquiry(NamedTuple):
+    """A query, analysed.
+
+    Attributes:
+        question: Its terms.
+        now: When it is asked, in microseconds since 1970. "In May" and "last week" are reckoned from then, or from the
+            last thing that was said where the search looks, if that is earlier.
+    """
+
+    question: analysis.Question
+    now: int
+
+
+def inquiry(text: str, now: int) -> Inquiry:
+    """Analyse a query.
+
+    Args:
+        text: The query; any text is valid.
+        now: The time, in microseconds since 1970.
+    """
+    return Inquiry(analysis.question(text), now)
+
+
+def named(asked: Inquiry, walls: Walls) -> Steps[list[str]]:
+    """The words of a question that name a speaker where it looks."""
+    ranges, _ = yield from _ranges(walls)
+    rows = yield _speakers(asked.question, ranges)
+    return sorted({row["word"] for row in rows})
+
+
+def search(
+    asked: Inquiry, walls: Walls, *, limit: int, weights: Weights = WEIGHTS, dense: Near | None = None
+) -> Steps[list[Hit]]:
+    """Find the documents that answer a query best.
+
+    Args:
+        asked: The query, analysed.
+        walls: Where to look.
+        limit: Most hits, 1 or more.
+        weights: How much each signal counts.
+        dense: The question's vector, where there are embeddings.
+
+    Returns:
+        The best first; of equals, the newest.
+    """
+    ranges, kinds = yield from _ranges(walls)
+    if not ranges:
+        return []
+    counted = yield query.totals.ahead(ranges=_json(ranges))
+    speakers, terms = yield from _named(asked.question, ranges)
+    [totals] = counted
+    if not totals["documents"]:
+        return []
+    times = spans(asked.question.text, min(asked.now, int(totals["last_at"])))
+    if not terms and not times and dense is None:
+        return []
+    postings, rarity = yield from _postings(terms, ranges, walls, totals)
+    chosen = set(ranking.first_look(postings, rarity, max(CANDIDATES, limit)))
+    chosen |= yield from _dated(times, ranges)
+    if dense is not None:
+        chosen.update((yield from dense.nearest(ranges, max(CANDIDATES, limit))))
+    if not chosen:
+        return []
+    related = {number >> PLACE_BITS for number in chosen if kinds[number >> _SCOPE_BITS] in RELATED_KINDS}
+    around = ranking.near(chosen, related)
+    conversations = ranking.conversation_scores(postings, int(totals["series"]))
+    yield from _fill_in(postings, around, related, everything=walls.choosy)
+    rows = yield query.documents_at(ids=_json(sorted(around)))
+    documents = {row["id"]: Document(row["length"], row["features"], row["created_at"], row["speaker"]) for row in rows}
+    within = _within(documents, ranges)
+    candidates = {
+        row["id"]: row
+        for row in rows
+        if row["id"] in within and walls.let(row, kinds.get(row["id"] >> _SCOPE_BITS, ""))
+    }
+    closeness: dict[int, float] = {}
+    if dense is not None:
+        closeness = yield from dense.closeness(around, related, lambda number: _asks(documents.get(number)))
+    found = ranking.ranked(
+        Asked(terms, asked.question.asks_for, times, speakers, asked.question.look_up, int(totals["last_at"])),
+        Field(
+            postings,
+            rarity,
+            documents,
+            max(totals["words"] / totals["documents"], 1.0),
+            conversations,
+            related,
+            closeness,
+        ),
+        candidates,
+        limit=limit,
+        weights=weights,
+    )
+    words = {term: word for word, term in reversed(asked.question.words.items())}
+    return [
+        Hit(
+            each.number,
+            kinds[each.number >> _SCOPE_BITS],
+            candidates[each.number]["owner"],
+            each.score,
+            _why(each, words),
+        )
+        for each in found
+    ]
+
+
+def _ranges(walls: Walls) -> Steps[tuple[list[Range], dict[int, str]]]:
+    """The ranges of documents to look through, ascending, neighbours as one; and the kinds of their scopes.
+
+    Where the kinds that are not wanted would cut them into very many, those are looked through too, and left out later.
+    """
+    if walls.conversations is not None:
+        rows = yield query.series_within(low=walls.low, high=walls.high, keys=json.dumps(walls.conversations))
+        bits, kinds = PLACE_BITS, {row["id"] >> SERIES_BITS: row["kind"] for row in rows}
+    else:
+        rows = yield query.scopes_within(low=walls.low, high=walls.high)
+        bits, kinds = _SCOPE_BITS, {row["id"]: row["kind"] for row in rows}
+    ranges = _joined([row["id"] for row in rows if walls.kinds is None or row["kind"] in walls.kinds], bits)
+    return (ranges if len(ranges) <= MOST_RANGES else _joined([row["id"] for row in rows], bits)), kinds
+
+
+def _joined(numbers: Iterable[int], bits: int) -> list[Range]:
+    ranges: list[Range] = []
+    for number in numbers:
+        start, end = number << bits, (number + 1) << bits
+        if ranges and ranges[-1][1] == start:
+            ranges[-1] = ranges[-1][0], end
+        else:
+            ranges.append((start, end))
+    return ranges
+
+
+def _speakers(question: analysis.Question, ranges: Sequence[Range]) -> Statement:
+    """Who is named by a word of a question, with the word."""
+    words = list(question.words)[: analysis.MOST_QUERY_TERMS]
+    return query.speakers(words=_json(words), ranges=_json(ranges))
+
+
+def _named(question: analysis.Question, ranges: Sequence[Range]) -> Steps[tuple[set[int], tuple[str, ...]]]:
+    """The speakers that a question names, and its terms without their names."""
+    rows = yield _speakers(question, ranges)
+    names = {question.words[row["word"]] for row in rows}
+    terms = tuple(term for term in question.terms if term not in names)
+    return {row["speaker"] for row in rows}, terms or question.terms
+
+
+def _postings(
+    terms: Sequence[str], ranges: Sequence[Range], walls: Walls, totals: Any
+) -> Steps[tuple[Postings, dict[str, float]]]:
+    """Where the terms stand, as far as the walls let it be seen, and how rare each is."""
+    postings: Postings = {term: set() for term in terms}
+    if not terms:
+        return postings, {}
+    documents = int(totals["documents"])
+    waiting = yield query.waiting_within.ahead(ranges=_json(ranges), **walls.filters())
+    full = yield from _look_up(query.postings, [(term, ()) for term in terms], ranges, postings, walls)
+    counts = {term: len(postings[term]) for term in terms}
+    if full:
+        for term in full:
+            counts[term] = _estimate(postings[term], int(totals["series"]), documents)
+        yield from _look_up(query.newest_postings, [(term, ()) for term in full], ranges, postings, walls)
+        if len(terms) > 1:
+            pairs = [(term, tuple(other for other in terms if other != term)) for term in full]
+            yield from _look_up(query.newest_postings, pairs, ranges, postings, walls)
+    for term in _add_waiting(waiting, postings):
+        counts[term] += 1
+    return postings, {term: ranking.rarity(documents, min(counts[term], documents)) for term in terms}
+
+
+def _add_waiting(rows: Iterable[Any], postings: Postings) -> list[str]:
+    """Add the documents that wait for the index; give the term of each place."""
+    added: list[str] = []
+    for row in rows:
+        for term in postings.keys() & set(row["terms"].split(" ")):
+            postings[term].add(row["document_id"])
+            added.append(term)
+    return added
+
+
+def _look_up(
+    look: Callable[..., Any],
+    wanted: Sequence[tuple[str, Sequence[str]]],
+    ranges: Sequence[Range],
+    postings: Postings,
+    walls: Walls | None,
+) -> Steps[list[str]]:
+    """Add the documents that hold some terms; give the terms of which there are more than were looked at."""
+    filters = _NO_FILTERS if walls is None else walls.filters()
+    rows = yield look(terms=_json(wanted), ranges=_json(ranges), limit=MOST_POSTINGS, **filters)
+    full: dict[str, None] = {}
+    for row in rows:
+        found = json.loads(row["documents"])
+        postings[row["term"]].update(found)
+        if len(found) >= MOST_POSTINGS:
+            full[row["term"]] = None
+    return list(full)
+
+
+def _estimate(oldest: Collection[int], series: int, documents: int) -> int:
+    """How many documents hold a term of which only the oldest were looked at.
+
+    They reach so far into the only series, or over so many series, that the rest can be reckoned from it.
+    """
+    first, last = min(oldest), max(oldest)
+    if first >> PLACE_BITS == last >> PLACE_BITS:
+        return min(documents, len(oldest) * documents // max(last - first + 1, len(oldest)))
+    covered = len({number >> PLACE_BITS for number in oldest})
+    return min(documents, len(oldest) * max(series, covered) // covered)
+
+
+def _dated(times: Iterable[Span], ranges: Sequence[Range]) -> Steps[set[int]]:
+    """Documents of the times that a question names, those in the middle of them first."""
+    found: set[int] = set()
+    for span in times:
+        rows = yield query.dated_documents(
+            start=span.start,
+            end=span.end,
+            earliest=span.start - 2 * _DAY,
+            latest=span.end + 7 * _DAY,
+            ranges=_json(ranges),
+            limit=MOST_DATED,
+        )
+        found.update(row["id"] for row in rows)
+    return found
+
+
+def _fill_in(postings: Postings, around: Collection[int], related: Collection[int], *, everything: bool) -> Steps[None]:
+    """Where terms stand near the candidates, of which not all places were looked at."""
+    missing = [term for term, found in postings.items() if everything or len(found) >= MOST_POSTINGS]
+    if missing and related:
+        yield from _look_up(query.postings, [(term, ()) for term in missing], _runs(around), postings, None)
+        if everything:
+            waiting = yield query.waiting_within(ranges=_json(_runs(around)), **_NO_FILTERS)
+            _add_waiting(waiting, postings)
+
+
+def _runs(numbers: Collection[int]) -> list[Range]:
+    """Numbers as ranges, neighbours as one."""
+    ranges: list[Range] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] + REACH >= number:
+            ranges[-1] = ranges[-1][0], number + 1
+        else:
+            ranges.append((number, number + 1))
+    return ranges
+
+
+def _within(numbers: Collection[int], ranges: Sequence[Range]) -> set[int]:
+    """Those of some numbers that lie in one of the ranges, which are ascending and apart."""
+    starts = [low for low, _ in ranges]
+    return {number for number in numbers if (at := bisect(starts, number)) and number < ranges[at - 1][1]}
+
+
+def _why(hit: ranking.Ranked, words: Mapping[str, str]) -> Why:
+    return Why(
+        terms={words.get(term, term): value for term, value in hit.terms.items()},
+        signals={name: value for name, value in hit.signals.items() if value},
+    )
+
+
+def _asks(document: Document | None) -> bool:
+    return document is not None and document.asks
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

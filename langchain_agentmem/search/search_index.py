@@ -1,0 +1,325 @@
+"""The index follows what is stored, in the transactions that write it.
+
+Whatever can be found is a document. Documents that belong together, such as the messages of a conversation, are a
+series, and stand in it in the order in which they came. The number of a document says where it stands:
+
+    26 bits: its scope, the documents of one kind in one namespace · 15 bits: its series · 22 bits: its place there
+
+So the neighbours of a document are those with the next numbers, and a namespace is a range of numbers, to which an
+index can skip: what others store costs a search nothing. A series or scope that is full is followed by another.
+
+SQLite's FTS5 pays for each transaction and hardly for each row, so there new documents wait, with their terms, and
+enter the index together. A search looks through those that wait as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+from zlib import crc32
+
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import BranchMoved
+from langchain_agentmem.search import analysis
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.queries import Query
+
+PLACE_BITS = 22
+SERIES_BITS = 15
+REBUILD_BATCH = 1_000
+ATTEMPTS = 4
+"""A series is looked for, its scope made, the series made, and then it is there."""
+
+
+class Series(NamedTuple):
+    """Where documents belong.
+
+    Attributes:
+        path: The path of a namespace.
+        kind: What they are: "message", "item" and so on.
+        name: What tells the series from the others of its kind there, such as a conversation's id.
+    """
+
+    path: str
+    kind: str
+    name: str = ""
+
+
+class Document(NamedTuple):
+    """What can be found.
+
+    Attributes:
+        text: What it is found by.
+        created_at: When it was said or made, in microseconds since 1970.
+        speaker: Who said it, by name.
+        role: Who said it, as models name it.
+    """
+
+    text: str
+    created_at: int
+    speaker: str | None = None
+    role: str | None = None
+
+
+class Placed(NamedTuple):
+    """Documents that have their places, and are about to be written.
+
+    Attributes:
+        numbers: Their numbers.
+        documents: The documents.
+        found: What is indexed of each.
+        embeds: Whether vectors are kept.
+        waiting: How many documents wait for the index.
+    """
+
+    numbers: list[int]
+    documents: Sequence[Document]
+    found: list[analysis.Analysed]
+    embeds: bool
+    waiting: int
+
+
+TextsOf: TypeAlias = Callable[[Sequence[int]], Steps[Mapping[int, Sequence[str]]]]
+"""Gives the passages of documents of one kind, by their owners."""
+
+
+def places(series: Series, documents: Sequence[Document]) -> Steps[Placed]:
+    """Make places for documents, whose rows are about to be written.
+
+    Args:
+        series: Where they belong; it is made if need be, and so is its namespace.
+        documents: The documents, in their order; at least one.
+    """
+    found = [analysis.analysed(document.text) for document in documents]
+    times = [document.created_at for document in documents]
+    for _ in range(ATTEMPTS):
+        rows = yield query.series_places(
+            **series._asdict(),
+            documents=len(found),
+            words=sum(each.length for each in found),
+            most=1 << PLACE_BITS,
+            first_at=min(times),
+            last_at=max(times),
+        )
+        if rows:
+            [row] = rows
+            end = (row["id"] << PLACE_BITS) + row["next"]
+            numbers = list(range(end - len(found), end))
+            return Placed(numbers, documents, found, row["dimensions"] is not None, row["waiting"])
+        yield from _open(series, min(times))
+    raise BranchMoved  # others take away what is made here: begin again
+
+
+def write(placed: Placed, owners: Sequence[int], *, tail: int) -> Steps[None]:
+    """Write documents at the places that were made for them, and index them.
+
+    Args:
+        placed: What `places` gave.
+        owners: The rows that they stand for.
+        tail: How many may wait for the index, 0 for none.
+    """
+    each = list(zip(placed.numbers, owners, placed.documents, placed.found, strict=True))
+    yield from _insert(query.insert_document, [_row(*one) for one in each])
+    if speakers := [one for number, _, document, _ in each for one in _speakers(number, document.speaker)]:
+        yield from _insert(query.insert_speaker, speakers)
+    if placed.embeds:
+        yield from _insert(query.want_vector, [{"id": number} for number in placed.numbers])
+    terms = [_terms(number, found.terms) for number, _, _, found in each]
+    if not tail:
+        yield from _insert(query.index_terms, terms)
+        return
+    yield from _insert(query.insert_waiting, terms)
+    if placed.waiting + len(terms) >= tail:
+        yield from absorb()
+
+
+def replace(number: int, old: str, owner: int, new: Document, *, tail: int) -> Steps[None]:
+    """Give a document another text.
+
+    Args:
+        number: The document.
+        old: The text that it had.
+        owner: The row that it stands for.
+        new: What it is now.
+        tail: How many may wait for the index, 0 for none.
+    """
+    yield from remove([(number, old)])
+    found = analysis.analysed(new.text)
+    yield query.series_grown(series=number >> PLACE_BITS, words=found.length)
+    [waiting] = yield query.count_waiting()
+    placed = Placed([number], [new], [found], embeds=True, waiting=waiting["documents"])
+    yield from write(placed, [owner], tail=tail)
+
+
+def remove(documents: Iterable[tuple[int, str]]) -> Steps[None]:
+    """Take documents out of the index.
+
+    Args:
+        documents: The number and the text of each.
+    """
+    rows = [_terms(number, analysis.terms(text)) for number, text in documents]
+    if rows:
+        ids = [{"id": row["id"]} for row in rows]
+        yield query.unindex_terms.many(rows)
+        yield query.series_shrunk.many(ids)
+        yield query.delete_document.many(ids)
+        yield query.delete_waiting.many(ids)
+        yield query.vectors_removed()
+
+
+def close(path: str, kind: str, name: str | None = None) -> Steps[None]:
+    """Take away series that have no documents any more, with what is known of their speakers.
+
+    Args:
+        path: The namespace.
+        kind: The kind.
+        name: The series; None for all of the kind.
+    """
+    yield query.delete_series(path=path, kind=kind, name=name)
+    yield query.delete_scopes(path=path, kind=kind)
+
+
+def absorb() -> Steps[None]:
+    """Put everything that waits into the index."""
+    rows = yield query.all_waiting()
+    if rows:
+        yield query.index_terms.many([{"id": row["document_id"], "terms": row["terms"], "scope": 0} for row in rows])
+        yield query.empty_waiting()
+
+
+def refresh(texts: Mapping[str, TextsOf]) -> Steps[int]:
+    """Index everything anew if another version of the analysis indexed it.
+
+    Args:
+        texts: How to read the texts of each kind.
+
+    Returns:
+        How many documents were indexed.
+    """
+    if not (yield from is_old()):
+        return 0
+    yield from emptied()
+    after: int | None = -1
+    total = 0
+    while after is not None:
+        indexed, after = yield from anew(texts, after)
+        total += indexed
+    return total
+
+
+def emptied() -> Steps[None]:
+    """Forget what is indexed, and keep the documents."""
+    yield query.empty_index()
+    yield query.empty_waiting()
+
+
+def anew(texts: Mapping[str, TextsOf], after: int) -> Steps[tuple[int, int | None]]:
+    """Index a page of documents that are not in the index.
+
+    Args:
+        texts: How to read the texts of each kind.
+        after: The document behind which to begin.
+
+    Returns:
+        How many were indexed, and behind which document to go on; None when all are.
+    """
+    page = yield query.documents_after(after=after, limit=REBUILD_BATCH)
+    for kind in sorted({row["kind"] for row in page}):
+        mine = [row for row in page if row["kind"] == kind]
+        found = yield from texts[kind]([row["owner"] for row in mine])
+        yield from _indexed_anew(mine, found)
+    if page:
+        return len(page), page[-1]["id"]
+    yield query.count_words()
+    yield query.set_search_state(analysis=analysis.VERSION)
+    return 0, None
+
+
+def last_indexed() -> Steps[int]:
+    """The last document that is indexed, where they were indexed in their order; -1 for none."""
+    [row] = yield query.last_indexed()
+    return int(row["document"])
+
+
+def counted() -> Steps[int]:
+    """How many documents there are."""
+    [row] = yield query.count_index()
+    return int(row["documents"])
+
+
+def is_old() -> Steps[bool]:
+    """Whether another version of the analysis indexed the database."""
+    [state] = yield query.search_state()
+    return bool(state["analysis"] != analysis.VERSION)
+
+
+def problems() -> Steps[list[str]]:
+    """What the index and its documents disagree on; empty when nothing."""
+    [counted] = yield query.count_index()
+    found = []
+    if counted["indexed"] + counted["waiting"] != counted["documents"]:
+        found.append(
+            f"the full-text index holds {counted['indexed']} documents and {counted['waiting']} wait for it, but there "
+            f"are {counted['documents']}"
+        )
+    rows = yield query.wrong_series()
+    found += [
+        f"the series {safe_repr(row['name'])} counts {row['documents']} documents, not {row['found']}" for row in rows
+    ]
+    rows = yield query.wrong_owners()
+    found += [f"nothing owns the document {row['id']} of the search" for row in rows]
+    return found
+
+
+def speaker_number(name: str) -> int:
+    """The number by which documents know a speaker."""
+    return crc32(name.casefold().encode("utf-8", "surrogatepass"))
+
+
+def _open(series: Series, first_at: int) -> Steps[None]:
+    """Make a series, or first the scope that it needs."""
+    rows = yield query.scope_series(path=series.path, kind=series.kind, most=1 << SERIES_BITS)
+    if rows:
+        [row] = rows
+        number = (row["id"] << SERIES_BITS) + row["series"] - 1
+        yield query.create_series(id=number, scope=row["id"], name=series.name, first_at=first_at)
+    else:
+        yield query.create_namespace(path=series.path)
+        yield query.create_scope(path=series.path, kind=series.kind)
+
+
+def _indexed_anew(rows: Sequence[Any], texts: Mapping[int, Sequence[str]]) -> Steps[None]:
+    changed, terms = [], []
+    for row in rows:
+        found = analysis.analysed("\n".join(texts.get(row["owner"], ())))
+        changed.append({"id": row["id"], "length": found.length, "features": found.features})
+        terms.append(_terms(row["id"], found.terms))
+    yield query.update_document.many(changed)
+    yield query.index_terms.many(terms)
+
+
+def _insert(statement: Query, rows: list[dict[str, Any]]) -> Steps[None]:
+    yield statement.many(rows) if len(rows) > 1 else statement(**rows[0])
+
+
+def _row(number: int, owner: int, document: Document, found: analysis.Analysed) -> dict[str, Any]:
+    return {
+        "id": number,
+        "owner": owner,
+        "created_at": document.created_at,
+        "speaker": None if document.speaker is None else speaker_number(document.speaker),
+        "role": document.role,
+        "length": found.length,
+        "features": found.features,
+    }
+
+
+def _terms(number: int, terms: Sequence[str]) -> dict[str, Any]:
+    return {"id": number, "terms": " ".join(analysis.different(terms)), "scope": number >> PLACE_BITS + SERIES_BITS}
+
+
+def _speakers(number: int, name: str | None) -> list[dict[str, Any]]:
+    if name is None:
+        return []
+    speaker = speaker_number(name)
+    return [{"word": word, "series": number >> PLACE_BITS, "speaker": speaker} for word in analysis.names(name)]

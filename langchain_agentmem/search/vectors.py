@@ -1,0 +1,389 @@
+"""Vectors of documents: which are wanted, which are kept, and which lie nearest to that of a question.
+
+A document is stored without its vector, and noted as waiting for it in the same transaction; whoever has the embeddings
+gives it one later (`embedding.py`). What waits is found by its words all the same. Where PostgreSQL has pgvector when
+vectors are first wanted, it compares them; else numpy does.
+
+Turns of a conversation are short, so the vector of a message is smoothed with its neighbours': the message before
+counts the more when it is a question. numpy is needed only here, and loaded when it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_agentmem.base import forks
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.search.search_index import PLACE_BITS
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.tracing.measures import Measures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+    Look = Callable[[Any, Floats], None]
+
+PAGE = 4_000
+CACHE = "vectors"
+"""What the measures call them."""
+_TOGETHER = 32  # ranges
+MOST_BYTES = 64 * 2**20
+"""Bytes of vectors that a process keeps in memory. Where there are more, they are read for each search."""
+
+Range = tuple[int, int]
+
+_MOST_OF_PGVECTOR = 16_000  # dimensions
+_NEXT, _BEFORE, _QUESTION_BEFORE, _SECOND = 0.4, 0.4, 0.9, 0.2
+
+
+class Waiting(NamedTuple):
+    """A document without a vector.
+
+    Attributes:
+        ticket: What it is known by until it changes.
+        document: Its number.
+        kind: What it is.
+        owner: The row that it stands for.
+    """
+
+    ticket: int
+    document: int
+    kind: str
+    owner: int
+
+
+def want(dimensions: int) -> Steps[None]:
+    """Have vectors of this many dimensions from now on, for what is there already too.
+
+    Args:
+        dimensions: Numbers of a vector.
+
+    Raises:
+        InvalidInput: The database has vectors of another size.
+    """
+    yield query.hold_writers()
+    [state] = yield query.vector_state()
+    if state["dimensions"] is None:
+        yield query.set_dimensions(dimensions=dimensions)
+        yield query.want_all_vectors()
+        yield from _begun(dimensions)
+    elif state["dimensions"] != dimensions:
+        raise InvalidInput(
+            f"The database has vectors of {state['dimensions']} dimensions, not {dimensions}: use the embeddings that "
+            "it was begun with."
+        )
+
+
+def begin_server_side() -> Steps[int | None]:
+    """Have pgvector compare the vectors that are there, if it can: 0, behind which `server_side` begins, or None."""
+    [state] = yield query.vector_state()
+    if state["dimensions"] is None:
+        return None
+    return 0 if state["pgvector"] or (yield from _begun(state["dimensions"])) else None
+
+
+def server_side(after: int) -> Steps[int | None]:
+    """Give pgvector a page of the vectors behind one, and say behind which to go on; None when it has all."""
+    rows = yield query.vectors_after(after=after, limit=PAGE)
+    if not rows:
+        return None
+    yield query.insert_pgvector.many(
+        [{"id": row["document_id"], "passage": row["passage"], "vector": _text(bytes(row["vector"]))} for row in rows]
+    )
+    return int(rows[-1]["id"])
+
+
+def server_side_emptied() -> Steps[None]:
+    """Take back what pgvector was given."""
+    [state] = yield query.vector_state()
+    if state["pgvector"]:
+        yield query.empty_pgvector()
+
+
+def _begun(dimensions: int) -> Steps[bool]:
+    """Whether pgvector compares vectors from now on."""
+    [found] = yield query.pgvector_available()
+    if not found["available"] or dimensions > _MOST_OF_PGVECTOR:
+        return False
+    yield query.begin_pgvector()
+    yield query.pgvector_begun()
+    return True
+
+
+def wanted() -> Steps[int | None]:
+    """How many dimensions the database's vectors have; None for no vectors."""
+    [state] = yield query.vector_state()
+    dimensions: int | None = state["dimensions"]
+    return dimensions
+
+
+def waiting(limit: int, *, after: int = -1) -> Steps[list[Waiting]]:
+    """The documents that have waited longest for their vectors, of those whose tickets come after one."""
+    rows = yield query.unembedded(after=after, limit=limit)
+    return [Waiting(row["ticket"], row["document_id"], row["kind"], row["owner"]) for row in rows]
+
+
+def count_waiting() -> Steps[int]:
+    """How many documents wait for their vectors."""
+    [row] = yield query.count_unembedded()
+    return int(row["documents"])
+
+
+def keep(vectors: Mapping[Waiting, Sequence[bytes]]) -> Steps[int]:
+    """Keep the vectors of documents, of those that have not changed since they were read.
+
+    Args:
+        vectors: For each document the vectors of its passages, as `packed` gives them.
+
+    Returns:
+        How many documents were kept.
+    """
+    rows: list[dict[str, Any]] = []
+    kept = 0
+    yield query.hold_vectors()
+    for document in sorted(vectors):
+        if (yield query.take_unembedded(ticket=document.ticket)):
+            kept += 1
+            rows += [
+                {"id": document.document, "passage": place, "vector": vector}
+                for place, vector in enumerate(vectors[document])
+            ]
+    if rows:
+        yield query.insert_vector.many(rows)
+        [state] = yield query.vector_state()
+        if state["pgvector"]:
+            yield query.insert_pgvector.many([{**row, "vector": _text(row["vector"])} for row in rows])
+    return kept
+
+
+def packed(vector: Sequence[float], dimensions: int) -> bytes:
+    """A vector of length one, as it is stored.
+
+    Args:
+        vector: The numbers.
+        dimensions: How many there must be.
+
+    Raises:
+        InvalidInput: There are others, or they are no numbers.
+    """
+    np = numpy()
+    try:
+        array = np.asarray(vector, dtype="<f4")
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"The embeddings gave {safe_repr(vector)} for a vector.") from error
+    if array.shape != (dimensions,) or not np.isfinite(array).all():
+        raise InvalidInput(f"The embeddings gave {array.shape} for a vector, not ({dimensions},), or no numbers.")
+    length = float(np.linalg.norm(array))
+    packed: bytes = (array / length if length else array).astype("<f4").tobytes()
+    return packed
+
+
+class Near(NamedTuple):
+    """The vector of a question, and what is known of the database's.
+
+    Attributes:
+        vector: The question's, as `packed` gives it.
+        shelf: Vectors that were read before.
+    """
+
+    vector: bytes
+    shelf: Shelf
+
+    def nearest(self, ranges: Sequence[Range], limit: int) -> Steps[list[int]]:
+        """The documents in some ranges that lie nearest to the question, the nearest first."""
+        [state] = yield query.vector_state()
+        if state["pgvector"]:
+            rows = yield query.nearest_pgvector(vector=_text(self.vector), ranges=json.dumps(ranges), limit=limit)
+            return [row["document_id"] for row in rows]
+        np = numpy()
+        wanted = np.frombuffer(self.vector, dtype="<f4")
+        best: dict[int, float] = {}
+
+        def look(numbers: Any, matrix: Floats) -> None:
+            scores = matrix @ wanted
+            top = np.argpartition(-scores, limit)[:limit] if len(scores) > limit else np.arange(len(scores))
+            for number, score in zip(numbers[top].tolist(), scores[top].tolist(), strict=True):
+                best[number] = max(score, best.get(number, -1.0))
+
+        yield from self.shelf.within(ranges, len(wanted), look)
+        return sorted(best, key=lambda number: (-best[number], -number))[:limit]
+
+    def closeness(
+        self, around: Collection[int], related: Collection[int], asks: Callable[[int], bool]
+    ) -> Steps[dict[int, float]]:
+        """How near some documents lie to the question, neighbours considered, as cosines.
+
+        Args:
+            around: The documents and their neighbours.
+            related: The series whose documents are neighbours of each other.
+            asks: Says whether a document is a question.
+        """
+        np = numpy()
+        rows = yield query.vectors_of(ids=json.dumps(sorted(around)))
+        wanted = np.frombuffer(self.vector, dtype="<f4")
+        vectors: dict[int, Floats] = {}
+        found: dict[int, float] = {}
+        for row in rows:  # of several passages the nearest one counts
+            number, vector = row["document_id"], np.frombuffer(bytes(row["vector"]), dtype="<f4")
+            vectors[number] = vector
+            found[number] = max(float(vector @ wanted), found.get(number, -1.0))
+        for number, vector in vectors.items():
+            if number >> PLACE_BITS in related:
+                smooth = vector
+                before = _QUESTION_BEFORE if asks(number - 1) else _BEFORE
+                for other, weight in (
+                    (number - 1, before),
+                    (number + 1, _NEXT),
+                    (number - 2, _SECOND),
+                    (number + 2, _SECOND),
+                ):
+                    if other >> PLACE_BITS == number >> PLACE_BITS and other in vectors:
+                        smooth = smooth + weight * vectors[other]
+                length = float(np.linalg.norm(smooth))
+                found[number] = float(smooth @ wanted) / length if length else 0.0
+        return found
+
+
+class _Block(NamedTuple):
+    """Vectors of one range of documents, and up to what they were read."""
+
+    newest: int
+    removed: int
+    ranges: int
+    numbers: Any
+    matrix: Any
+
+    @property
+    def size(self) -> int:
+        return int(self.matrix.nbytes + self.numbers.nbytes) + 200 * (self.ranges + 4)
+
+
+class _Found:
+    """Parts of what is looked at, as long as they may be kept."""
+
+    def __init__(self, look: Look) -> None:
+        self.parts: list[tuple[Any, Floats]] = []
+        self._look = look
+        self._size = 0
+
+    def add(self, numbers: Any, matrix: Floats) -> None:
+        self._look(numbers, matrix)
+        self._size += matrix.nbytes
+        if self._size <= MOST_BYTES:
+            self.parts.append((numbers, matrix))
+        else:
+            self.parts.clear()
+
+    def read(self, rows: Sequence[Any]) -> None:
+        """Add what was just read."""
+        if rows:
+            np = numpy()
+            numbers = np.fromiter((row["document_id"] for row in rows), dtype=np.int64, count=len(rows))
+            vectors = np.frombuffer(b"".join(bytes(row["vector"]) for row in rows), dtype="<f4")
+            self.add(numbers, vectors.reshape(len(rows), -1))
+
+
+class Shelf:
+    """Vectors that were read lately, up to `MOST_BYTES` of them. What was added since is read when it is needed.
+
+    Args:
+        measures: Is told how often they were there. Default: nobody is.
+    """
+
+    def __init__(self, measures: Measures | None = None) -> None:
+        self._measures = measures
+        self._blocks: OrderedDict[tuple[Range, ...], _Block] = OrderedDict()
+        self._changing = forks.lock()
+
+    def within(self, ranges: Sequence[Range], dimensions: int, look: Look) -> Steps[None]:
+        """Look at the numbers of the documents in some ranges with their vectors, part after part."""
+        np = numpy()
+        [state] = yield query.vector_state()
+        key = tuple(ranges)
+        with self._changing:
+            block = self._blocks.get(key)
+        found = _Found(look)
+        stale = (
+            block is None or block.removed != state["removed"] or state["newest"] > block.newest + _most_newer(block)
+        )
+        if self._measures is not None:
+            self._measures.cache(CACHE, not stale, stale)
+        if block is None or stale:
+            found.add(np.empty(0, dtype=np.int64), np.empty((0, dimensions), dtype="<f4"))
+            yield from _whole(ranges, found)
+        else:
+            found.add(block.numbers, block.matrix)
+            yield from _newer(block.newest, state["newest"], ranges, found)
+        if found.parts:
+            numbers, matrix = found.parts[0]
+            if len(found.parts) > 1:
+                numbers = np.concatenate([each for each, _ in found.parts])
+                matrix = np.concatenate([each for _, each in found.parts])
+            self._keep(key, _Block(state["newest"], state["removed"], len(key), numbers, matrix))
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._changing:
+            self._blocks.clear()
+
+    def _keep(self, key: tuple[Range, ...], block: _Block) -> None:
+        with self._changing:
+            self._blocks.pop(key, None)  # so that the one that was used last is forgotten last
+            self._blocks[key] = block
+            while sum(each.size for each in self._blocks.values()) > MOST_BYTES:
+                self._blocks.popitem(last=False)
+
+
+def numpy() -> Any:
+    """numpy, or an error that says how to get it.
+
+    Raises:
+        MissingExtra: It is not installed.
+    """
+    try:
+        import numpy as np  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtra("Search by vectors", "vectors") from error
+    return np
+
+
+def _text(vector: bytes) -> str:
+    """A vector as pgvector reads it."""
+    np = numpy()
+    return json.dumps(np.frombuffer(vector, dtype="<f4").tolist())
+
+
+def _whole(ranges: Sequence[Range], found: _Found) -> Steps[None]:
+    """Read every vector in some ranges; the database has them in the order of their documents."""
+    for at in range(0, len(ranges), _TOGETHER):
+        first = []
+        for low, end in ranges[at : at + _TOGETHER]:
+            first.append(((yield query.vectors_from.ahead(low=low, end=end, passage=-1, limit=PAGE)), end))
+        for start, end in first:
+            rows = start
+            found.read(rows)
+            while len(rows) == PAGE:
+                last = rows[-1]
+                rows = yield query.vectors_from(low=last["document_id"], end=end, passage=last["passage"], limit=PAGE)
+                found.read(rows)
+
+
+def _newer(after: int, newest: int, ranges: Sequence[Range], found: _Found) -> Steps[None]:
+    """Read what was added to some ranges after a vector."""
+    while after < newest:
+        rows = yield query.vectors_within(after=after, ranges=json.dumps(ranges), limit=PAGE)
+        found.read(rows)
+        after = rows[-1]["id"] if len(rows) == PAGE else newest
+
+
+def _most_newer(block: _Block) -> int:
+    """When more vectors than this were added anywhere, it is quicker to read those of the block again."""
+    return max(PAGE, 4 * len(block.numbers))

@@ -1,0 +1,407 @@
+"""One open database, with what every part of the memory shares: its clock, ids, hooks and traces.
+
+`AgentMemory` opens one and hands it to its parts. Parts that are built from a path share one among themselves, which
+closes when the last of them is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from langchain_agentmem.audit import audit_store as audit
+from langchain_agentmem.base import forks
+from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
+from langchain_agentmem.base.events import Event, Hook, Hooks
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
+from langchain_agentmem.rewinding.graph_runs import Runs
+from langchain_agentmem.rewinding.outlook import Outlook
+from langchain_agentmem.search import search_index
+from langchain_agentmem.search.embedding import Embedder
+from langchain_agentmem.search.memory_search import Inquiry, Recollection, Walls
+from langchain_agentmem.search.ranking import WEIGHTS, Weights
+from langchain_agentmem.search.search_registry import TEXTS, find
+from langchain_agentmem.search.vectors import Near
+from langchain_agentmem.storage import Engine, Operation, is_postgres, name_of, open_engine
+from langchain_agentmem.storage.job_worker import Worker
+from langchain_agentmem.storage.measuring import Keeper
+from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
+from langchain_agentmem.tracing.measures import Measures
+
+T = TypeVar("T")
+
+Outputs: TypeAlias = Callable[[Any], Mapping[str, Any]]
+
+
+class Remembering(Protocol):
+    """Something that remembers what it read."""
+
+    def forget(self) -> object:
+        """Forget it."""
+        ...
+
+
+class Writing(Protocol):
+    """Something that may have more to write."""
+
+    def close(self) -> object:
+        """Write it."""
+        ...
+
+
+class Parts(Generic[T]):
+    """Parts that are in use. Others may be made, in any thread, while somebody goes through them.
+
+    Args:
+        parts: The first of them.
+    """
+
+    def __init__(self, *parts: T) -> None:
+        self._parts = weakref.WeakSet(parts)
+        self._changing = forks.lock()
+
+    def add(self, part: T) -> None:
+        """Keep a part as long as somebody else does."""
+        with self._changing:
+            self._parts.add(part)
+
+    def __iter__(self) -> Iterator[T]:
+        with self._changing:
+            return iter(list(self._parts))
+
+
+class Database:
+    """An open database.
+
+    Attributes:
+        runs: The graph runs of this process, whose memory follows their threads.
+        worker: Does the jobs of its queue, see `jobs.py`.
+        measures: What was measured and is not written yet.
+        remembering: Whoever holds something that was read here, and has to `forget` it when something is erased.
+        writing: Whoever still has something to write, and does so when it is told to `close`.
+
+    Args:
+        url: A path, ":memory:" or a `postgresql://` URL.
+        hooks: Functions that are called with every event.
+        trace_content: How traces show what was said and remembered, see `Tracing`.
+        trace_checkpoints: Whether they show the checkpointer's reads and writes.
+        synchronous: SQLite's durability, "NORMAL" or "FULL".
+        busy_timeout: Seconds to wait for other writers.
+        clock: Gives the time.
+        new_id: Makes ids for messages that have none.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        hooks: Sequence[Hook] = (),
+        trace_content: Content = True,
+        trace_checkpoints: bool = False,
+        synchronous: str = "NORMAL",
+        busy_timeout: float = 60.0,
+        clock: Clock = utc_now,
+        new_id: NewId = new_uuid,
+    ) -> None:
+        if isinstance(busy_timeout, bool) or not isinstance(busy_timeout, int | float) or busy_timeout < 0:
+            raise InvalidInput(f"busy_timeout must be a number of seconds, not {safe_repr(busy_timeout)}.")
+        if not callable(clock) or not callable(new_id):
+            raise InvalidInput("clock and new_id must be functions.")
+        if not isinstance(hooks, Iterable):
+            raise InvalidInput(f"hooks must be a list of functions, not {safe_repr(hooks)}.")
+        self.measures = Measures()
+        self.hooks = Hooks(hooks)
+        self.clock = clock
+        self.new_id = new_id
+        self.tracing = Tracing(
+            self.hooks, measures=self.measures, content=trace_content, checkpoints=bool(trace_checkpoints)
+        )
+        self.engine: Engine = open_engine(url, synchronous=synchronous, busy_timeout=busy_timeout)
+        _bring_index_up_to_date(self.engine)
+        self.tracing.metadata["agentmem_database"] = self.engine.dialect
+        self.worker = Worker(self.engine)
+        self.runs = Runs()
+        self.remembering: Parts[Remembering] = Parts(self.runs)
+        self.writing: Parts[Writing] = Parts()
+        self._keeper = Keeper(self.engine, self.measures)
+        self._closes_itself = weakref.finalize(self, _close, self.worker, self._keeper, self.engine)
+        self.embedder: Embedder | None = None
+
+    @property
+    def tail(self) -> int:
+        """How many new entries may wait for the full-text index."""
+        return self.engine.index_tail
+
+    def now(self) -> int:
+        """The time, in microseconds since 1970."""
+        return micros(self.clock())
+
+    def close(self) -> None:
+        """Close the database; what runs is waited for."""
+        for each in self.writing:
+            each.close()
+        if self.embedder is not None:
+            self.embedder.close()
+        self._closes_itself()
+
+    def embed_with(self, embeddings: Any, dimensions: int) -> None:
+        """Give everything that can be found vectors too, from now on.
+
+        Args:
+            embeddings: LangChain `Embeddings`.
+            dimensions: Numbers of a vector.
+
+        Raises:
+            InvalidInput: The database has vectors of another size.
+            MissingExtra: numpy is not installed.
+        """
+        if self.embedder is None or self.embedder.dimensions != dimensions:
+            self.embedder = Embedder(self.engine, embeddings, dimensions, TEXTS, self.worker, self.measures)
+            weakref.finalize(self, self.embedder.close).atexit = False
+            self.remembering.add(self.embedder)
+            self.embedder.wake()
+
+    def find(
+        self,
+        asked: Inquiry,
+        walls: Walls,
+        *,
+        limit: int,
+        weights: Weights = WEIGHTS,
+        outlook: Outlook | None = None,
+    ) -> list[Recollection]:
+        """Find what answers a query best, by words, and by vectors where there are embeddings.
+
+        Args:
+            asked: The query, analysed.
+            walls: Where to look.
+            limit: Most results.
+            weights: How much each signal counts.
+            outlook: From where it looks. Default: from nowhere in particular.
+        """
+        if audit.KIND in (walls.kinds or ()) and self.engine.read(audit.waiting):
+            self._settle()
+        dense = self.near(asked, walls) if limit else None
+        return self.engine.read(lambda: find(asked, walls, limit=limit, weights=weights, dense=dense, outlook=outlook))
+
+    async def afind(
+        self,
+        asked: Inquiry,
+        walls: Walls,
+        *,
+        limit: int,
+        weights: Weights = WEIGHTS,
+        outlook: Outlook | None = None,
+    ) -> list[Recollection]:
+        """`find`, awaited."""
+        if audit.KIND in (walls.kinds or ()) and await self.engine.aread(audit.waiting):
+            await self.engine.in_thread(self._settle, write=True)
+        dense = await self.anear(asked, walls) if limit else None
+        return await self.engine.aread(
+            lambda: find(asked, walls, limit=limit, weights=weights, dense=dense, outlook=outlook)
+        )
+
+    def near(self, asked: Inquiry, walls: Walls) -> Near | None:
+        """What a search needs to go by vectors; None where there are no embeddings, or they fail."""
+        return None if self.embedder is None else self.embedder.near(asked, walls)
+
+    async def anear(self, asked: Inquiry, walls: Walls) -> Near | None:
+        """`near`, awaited."""
+        return None if self.embedder is None else await self.embedder.in_thread(self.embedder.near, asked, walls)
+
+    def emit(self, event: Callable[[], Event]) -> None:
+        """Tell the hooks what happened, if there are any."""
+        if self.hooks:
+            self.hooks.emit(event())
+
+    def read(
+        self,
+        name: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
+        """Run a reading operation as the step `memory.<name>`.
+
+        Args:
+            name: Part and verb, "conversation.add".
+            make: Makes the operation.
+            inputs: What a trace shows of it; called only when somebody looks.
+            outputs: What it shows of its value. Default: how much that is.
+            shown: Whether it is a step. If not, it is a detail of another, and only measured.
+        """
+        with self._step(name, inputs, shown=shown) as step:
+            value = self.engine.read(make)
+            step.finish(lambda: (outputs or _outcome)(value))
+        return value
+
+    def write(
+        self,
+        name: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
+        """Run a writing operation as the step `memory.<name>`; arguments as for `read`."""
+        with self._step(name, inputs, shown=shown) as step:
+            value = self.engine.write(make)
+            step.finish(lambda: (outputs or _outcome)(value))
+        self._written()
+        return value
+
+    async def aread(
+        self,
+        name: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
+        """`read`, awaited."""
+        async with self._step(name, inputs, shown=shown) as step:
+            value = await self.engine.aread(make)
+            step.finish(lambda: (outputs or _outcome)(value))
+        return value
+
+    async def awrite(
+        self,
+        name: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        shown: bool = True,
+    ) -> T:
+        """`write`, awaited."""
+        async with self._step(name, inputs, shown=shown) as step:
+            value = await self.engine.awrite(make)
+            step.finish(lambda: (outputs or _outcome)(value))
+        self._written()
+        return value
+
+    def run(self, name: str, function: Callable[[], T], *, shown: bool = True) -> T:
+        """Run blocking work on the engine that is no operation, such as a backup, as the step `memory.<name>`."""
+        with self._step(name, shown=shown) as step:
+            value = function()
+            step.finish(lambda: _outcome(value))
+        return value
+
+    async def arun(self, name: str, function: Callable[[], T], *, write: bool, shown: bool = True) -> T:
+        """`run`, awaited, in a thread of the engine."""
+        async with self._step(name, shown=shown) as step:
+            value: T = await self.engine.in_thread(function, write=write)
+            step.finish(lambda: _outcome(value))
+        return value
+
+    def _step(self, name: str, inputs: Thunk | None = None, *, shown: bool = True) -> Step:
+        whole = f"memory.{name}"
+        return self.tracing.step(whole, inputs=inputs) if shown else self.tracing.unheard(whole)
+
+    def _settle(self) -> None:
+        """Have what waits of the audit trail enter the index, where somebody looks for it; a file may be read only."""
+        with suppress(DatabaseReadOnly):
+            self.engine.write(audit.settle)
+
+    def _written(self) -> None:
+        if self.embedder is not None:
+            self.embedder.wake()
+
+
+_shared: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
+_sharing = forks.lock()
+
+
+def shared(url: str | os.PathLike[str]) -> Database:
+    """The database that parts of this process share by its path or URL, opened now if need be.
+
+    It is open as long as one of the parts that were built from the path is in use. An `AgentMemory` has a database of
+    its own. A database in memory is never shared: each call opens a new one.
+
+    Args:
+        url: A path, ":memory:" or a `postgresql://` URL.
+
+    Raises:
+        InvalidInput: It is neither a path nor a URL.
+        StorageError: The database cannot be opened.
+    """
+    text = name_of(url)
+    if text == ":memory:":
+        return Database(text)
+    key = text if is_postgres(text) or text.startswith("file:") else os.path.realpath(text)
+    if (database := _opened(key)) is not None:
+        return database
+    # Opening may take long, so others are not kept waiting for it; who opens the same second closes theirs again.
+    new = Database(text)
+    with _sharing:
+        database = _opened(key)
+        if database is None:
+            _shared[key] = new
+            return new
+    new.close()
+    return database
+
+
+def _opened(key: str) -> Database | None:
+    database = _shared.get(key)
+    return database if database is not None and database.engine.usable else None
+
+
+def database_of(memory: Any) -> Database:
+    """The database behind whatever a part was built from.
+
+    Args:
+        memory: An `AgentMemory`, a `Database`, or a path or URL.
+
+    Raises:
+        InvalidInput: It is none of these.
+    """
+    if isinstance(memory, Database):
+        return memory
+    if isinstance(memory, str | os.PathLike):
+        return shared(memory)
+    database = getattr(memory, "database", None)
+    if not isinstance(database, Database):
+        raise InvalidInput(f"memory must be an AgentMemory, a path or a URL, not {type(memory).__name__}.")
+    return database
+
+
+def _bring_index_up_to_date(engine: Engine) -> None:
+    """Index a database anew that an older version indexed; one in which that fails is closed again."""
+    try:
+        if engine.read(search_index.is_old):
+            engine.write(lambda: search_index.refresh(TEXTS))
+    except Exception as error:
+        engine.close()
+        if isinstance(error, StorageError):
+            raise
+        raise DatabaseUnreadable(f"{DatabaseUnreadable()} ({safe_repr(engine.path)}: {safe_repr(error)})") from error
+
+
+def _close(worker: Worker, keeper: Keeper, engine: Engine) -> None:
+    worker.close()
+    keeper.close()
+    engine.close()
+
+
+def _outcome(value: Any) -> dict[str, Any]:
+    """What a trace shows of a result: how much there was, not all of it."""
+    if hasattr(value, "_asdict"):
+        return {name: next(iter(_outcome(part).values())) for name, part in value._asdict().items()}
+    if isinstance(value, list | tuple | dict):
+        return {"count": len(value)}
+    if value is None or isinstance(value, bool | int | float):
+        return {"result": value}
+    return {"result": str(value)[:1000] if isinstance(value, str) else type(value).__name__}

@@ -1,0 +1,388 @@
+"""What is asked for in the queue is done: in the background by threads of this process, or at once by whoever settles.
+
+A kind of job has a handler, a function that does one job and raises if it cannot, and a thread of its own, so that none
+waits for another's. The thread begins when there is something to do for the first time. `wake` tells it of news in this
+process; what other processes ask for it sees within some seconds. An idle queue is read now and then, never written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from langchain_agentmem.base import forks
+from langchain_agentmem.errors import AgentMemoryError, MemoryClosed
+from langchain_agentmem.storage import Engine, Operation, Steps, job_queue
+from langchain_agentmem.storage.job_queue import Job, Outlook, Wanted
+
+logger = logging.getLogger(__name__)
+
+LEASE = 15.0
+"""Seconds after which the job of a process that died may be taken over."""
+RENEW = 5.0
+"""Seconds between two renewals of the leases on what is worked on."""
+LOOK = 5.0
+"""Seconds after which a thread looks again unasked: another process may have asked for something."""
+_SOON, _LATER = 0.02, 0.25  # seconds between two looks whether another has done its job
+_SECOND = 1_000_000
+_THREADS = "agentmem-"
+
+Handler = Callable[[Job], object]
+"""Does one job. What it raises makes the job wait and be tried again."""
+
+
+class Worker:
+    """Does the jobs of one open database.
+
+    Args:
+        engine: The database.
+        now: Gives the time in microseconds. Default: the system's.
+    """
+
+    def __init__(self, engine: Engine, *, now: Callable[[], int] = job_queue.now) -> None:
+        self._engine = engine
+        self._now = now
+        self._leases = _Leases(engine, now)
+        self._lanes: dict[str, _Lane] = {}
+
+    def register(self, kind: str, handler: Handler, *, find: Operation[Iterable[Wanted]] | None = None) -> None:
+        """Say how jobs of a kind are done, from now on. They are, once `wake` or `settle` is called.
+
+        Args:
+            kind: What kind of job.
+            handler: Does one, in any thread, as long as it takes. The worker's thread holds it, so what it holds is
+                kept. What it did it writes only if `jobs.holds` says in the same transaction that it is still wanted.
+            find: Finds what ought to be in the queue and is not; called whenever somebody looks. It only reads.
+        """
+        lane = self._lanes.get(kind)
+        if lane is None:
+            lane = self._lanes[kind] = _Lane(kind, self._engine, self._now, self._leases)
+        lane.handler, lane.find = handler, find
+
+    def wake(self, kind: str) -> None:
+        """There may be jobs of a kind: go to work in the background. Does nothing where nobody knows how."""
+        if (lane := self._lanes.get(kind)) is not None:
+            lane.wake()
+
+    def hurry(self, kind: str, patience: float) -> None:
+        """Have the jobs of a kind done now, also those that are not due yet, and wait a little for it.
+
+        Who waited in vain need not wait again before that work is done.
+
+        Args:
+            kind: What kind of jobs.
+            patience: Seconds to wait at most.
+        """
+        if (lane := self._lanes.get(kind)) is not None:
+            lane.hurry(patience)
+
+    def attempt(self, wanted: Wanted, handler: Handler) -> float | None:
+        """Do one job in this thread, unless it failed a moment ago or somebody else is at it.
+
+        Args:
+            wanted: The job. It is asked for, if it is not yet.
+            handler: Does it.
+
+        Returns:
+            None when it is done; else the seconds after which another attempt makes sense.
+
+        Raises:
+            BaseException: What the handler raised. The job waits to be tried again.
+        """
+        now = self._now()
+        there = self._engine.read(lambda: job_queue.find(wanted.path, wanted.kind, wanted.key))
+        if there is not None and there.owner is not None and (there.lease_until or 0) > now:
+            return _LATER
+        if there is not None and there.not_before > now:
+            return max((there.not_before - now) / _SECOND, _SOON)
+        job = self._leases.take(partial(self._take, wanted))
+        if job is None:  # another was quicker
+            return _SOON
+        lane = _Lane(wanted.kind, self._engine, self._now, self._leases)
+        lane.handler = handler
+        if (error := lane.do(job, background=False)) is not None:
+            raise error
+        return None
+
+    def _take(self, wanted: Wanted) -> Steps[Job | None]:
+        now = self._now()
+        yield from job_queue.enqueue(wanted, now=now)
+        return (yield from job_queue.claim_named(wanted, secrets.token_hex(16), now=now, lease=LEASE))
+
+    def settle(self, kinds: Iterable[str] | None = None) -> None:
+        """Do all jobs now, also those that are not due yet, and wait for those that others work on.
+
+        A handler that calls it does not wait for jobs of its own kind.
+
+        Args:
+            kinds: Jobs of which kinds. Default: of all that this process knows how to do.
+
+        Raises:
+            Exception: What the first handler that failed has raised, after all jobs were tried.
+        """
+        asked = dict.fromkeys(self._lanes if kinds is None else kinds)
+        lanes = [self._lanes[kind] for kind in asked if kind in self._lanes]
+        failed: dict[str, dict[int, BaseException]] = {lane.kind: {} for lane in lanes}
+        working = True
+        while working:  # one kind of job may ask for another
+            working = False
+            for lane in lanes:
+                working = lane.work(failed[lane.kind], early=True) or working
+        for errors in failed.values():
+            for error in errors.values():
+                raise error
+
+    async def asettle(self, kinds: Iterable[str] | None = None) -> None:
+        """`settle`, awaited."""
+        await asyncio.to_thread(self.settle, kinds)
+
+    def stop(self, kind: str) -> None:
+        """Do jobs of a kind no more in the background. One that is being done is not waited for."""
+        if (lane := self._lanes.get(kind)) is not None:
+            lane.stop()
+
+    def close(self) -> None:
+        """Work no more. Nothing is waited for: what is being done is given back to the queue, for another process."""
+        for lane in self._lanes.values():
+            lane.stop()
+        # The last user of a database may let go of it in one of its own threads, perhaps within a transaction.
+        inside = threading.current_thread().name.startswith(_THREADS)
+        for job in self._leases.close(wait=not inside):
+            with contextlib.suppress(AgentMemoryError):
+                self._engine.write(partial(job_queue.release, job))
+
+
+class _Lane:
+    """The jobs of one kind, with the thread that does them."""
+
+    handler: Handler
+    find: Operation[Iterable[Wanted]] | None
+
+    def __init__(self, kind: str, engine: Engine, now: Callable[[], int], leases: _Leases) -> None:
+        self.kind = kind
+        self._engine = engine
+        self._now = now
+        self._leases = leases
+        self._news = forks.condition()  # guards what follows
+        self._stopped = False
+        self.renew()
+        forks.renewed(self)
+
+    def renew(self) -> None:
+        """Begin without a thread."""
+        self._thread: threading.Thread | None = None
+        self._woken = False
+        self._hurried = False
+        self._begun = self._ended = 0  # rounds
+        self._behind = False  # somebody has waited in vain, so the next ones need not
+        self._at_work: set[int] = set()  # threads, whether the lane's own or not, that are doing a job
+
+    def wake(self) -> None:
+        with self._news:
+            self._woken = True
+            self._go_to_work()
+
+    def hurry(self, patience: float) -> None:
+        with self._news:
+            if self._stopped or self._behind or threading.get_ident() in self._at_work:
+                return
+            self._hurried = True
+            self._go_to_work()
+            mine = self._begun + 1
+            if not self._news.wait_for(lambda: self._stopped or self._ended >= mine, patience):
+                self._behind = True
+
+    def stop(self) -> None:
+        with self._news:
+            self._stopped = True
+            self._news.notify_all()
+
+    def work(self, failed: dict[int, BaseException], *, early: bool, background: bool = False) -> bool:
+        """Do jobs until there are none that may be done.
+
+        Args:
+            failed: What the handler raised, by the numbers of jobs; these are not tried again.
+            early: Whether to do those that are not due yet, and to wait for what others work on.
+            background: Whether this is the lane's thread, which ends when it is to.
+
+        Returns:
+            Whether anything was done.
+        """
+        done = False
+        delay = _SOON
+        if threading.get_ident() in self._at_work:
+            return done
+        while not (background and self._stopped):
+            wanted, outlook = self._engine.read(partial(self._look, failed))  # also says whether the database is open
+            at = outlook.free_at if early else outlook.due_at
+            job = None
+            if wanted or (at is not None and at <= self._now()):
+                job = self._leases.take(partial(self._take, wanted, failed, early=early))
+            if job is not None and background and self._stopped:  # meanwhile
+                with self._leases.on(job):
+                    self._engine.write(partial(job_queue.release, job))
+            elif job is not None:
+                error = self.do(job, background=background)
+                if error is None:
+                    done, delay = True, _SOON
+                else:
+                    failed[job.id] = error
+            elif early and (outlook.jobs or wanted):
+                with self._news:
+                    self._news.wait(delay)
+                delay = min(2 * delay, _LATER)
+            else:
+                break
+        return done
+
+    def _look(self, failed: Iterable[int]) -> Steps[tuple[list[Wanted], Outlook]]:
+        wanted = [] if self.find is None else list((yield from self.find()))
+        return wanted, (yield from job_queue.outlook(self.kind, failed=failed))
+
+    def _take(self, wanted: Iterable[Wanted], failed: Iterable[int], *, early: bool) -> Steps[Job | None]:
+        now = self._now()
+        for each in wanted:
+            yield from job_queue.enqueue(each, now=now)
+        owner = secrets.token_hex(16)
+        return (yield from job_queue.claim(self.kind, owner, now=now, lease=LEASE, early=early, failed=failed))
+
+    def do(self, job: Job, *, background: bool) -> BaseException | None:
+        """Do a job, and say what went wrong."""
+        failure: BaseException | None = None
+        with self._leases.on(job):
+            self._at_work.add(threading.get_ident())
+            try:
+                self.handler(job)
+            except BaseException as error:
+                if not (background or isinstance(error, Exception)):  # the caller was interrupted
+                    self._engine.write(partial(job_queue.release, job))
+                    raise
+                failure = error
+                retry_at = self._now() + int(job_queue.pause(job.attempts) * _SECOND)
+                self._engine.write(partial(job_queue.fail, job, error, retry_at=retry_at))
+            else:
+                self._engine.write(partial(job_queue.finish, job))
+            finally:
+                self._at_work.discard(threading.get_ident())
+        with self._news:
+            self._news.notify_all()
+        return failure
+
+    def _go_to_work(self) -> None:
+        if self._thread is None and not self._stopped:
+            self._thread = threading.Thread(target=self._run, name=_THREADS + self.kind, daemon=True)
+            self._thread.start()
+        self._news.notify_all()
+
+    def _run(self) -> None:
+        pause, hurried = 0.0, False
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._stopped or self._hurried or self._woken, pause)
+                hurried, self._woken, self._hurried = self._hurried, False, False
+                self._begun += 1
+                if self._stopped:
+                    break
+            try:
+                pause = self._round(early=hurried)
+            except Exception:  # the jobs wait on
+                if not self._engine.usable:
+                    break
+                pause = LOOK
+                logger.warning("The jobs of the kind %r cannot be looked at now.", self.kind, exc_info=True)
+            with self._news:
+                self._ended = self._begun
+                self._behind = False
+                self._news.notify_all()
+        self.stop()
+
+    def _round(self, *, early: bool) -> float:
+        """Do what there is to do. Returns how many seconds to wait before looking again."""
+        failed: dict[int, BaseException] = {}
+        self.work(failed, early=early, background=True)
+        for error in failed.values():
+            logger.warning("A job of the kind %r failed, and will be tried again.", self.kind, exc_info=error)
+        due_at = self._engine.read(lambda: job_queue.outlook(self.kind)).due_at
+        return LOOK if due_at is None else min(max((due_at - self._now()) / _SECOND, _SOON), LOOK)
+
+
+class _Leases:
+    """The leases on what this process works on, renewed by a thread as long as there are any."""
+
+    def __init__(self, engine: Engine, now: Callable[[], int]) -> None:
+        self._engine = engine
+        self._now = now
+        self._taking = forks.rlock()  # held from before a job is taken until it is known here
+        self._news = forks.condition()  # guards what follows
+        self._closed = False
+        self.renew()
+        forks.renewed(self)
+
+    def renew(self) -> None:
+        """Begin without a thread, and without jobs: they are the parent's."""
+        self._held: dict[str | None, Job] = {}  # by owner
+        self._thread: threading.Thread | None = None
+
+    def take(self, make: Operation[Job | None]) -> Job | None:
+        """Run an operation that takes a job, and renew its lease from now on.
+
+        Raises:
+            MemoryClosed: No more work is to begin.
+        """
+        with self._taking:
+            if self._closed:
+                raise MemoryClosed
+            job = self._engine.write(make)
+            if job is not None:
+                with self._news:
+                    self._held[job.owner] = job
+                    if self._thread is None:
+                        self._thread = threading.Thread(target=self._run, name=_THREADS + "lease", daemon=True)
+                        self._thread.start()
+                    self._news.notify_all()
+        return job
+
+    @contextlib.contextmanager
+    def on(self, job: Job) -> Iterator[None]:
+        """Let go of the lease on a job when the block ends."""
+        try:
+            yield
+        finally:
+            with self._news:
+                self._held.pop(job.owner, None)
+
+    def close(self, *, wait: bool) -> list[Job]:
+        """Renew no more.
+
+        Args:
+            wait: Whether to wait for a job that is just being taken.
+
+        Returns:
+            The jobs that were worked on; none without waiting.
+        """
+        with self._taking if wait else contextlib.nullcontext(), self._news:
+            self._closed = True
+            held = list(self._held.values()) if wait else []
+            self._held.clear()
+            self._news.notify_all()
+        return held
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._closed or self._held)
+                if self._closed or self._news.wait_for(lambda: self._closed, RENEW):
+                    return
+                held = list(self._held.values())
+            for job in held:
+                try:
+                    self._engine.write(partial(job_queue.renew, job, now=self._now(), lease=LEASE))
+                except Exception:  # the next time may be in time
+                    if not self._engine.usable:
+                        return
+                    logger.warning("The lease on a job of the kind %r was not renewed.", job.kind, exc_info=True)

@@ -1,0 +1,288 @@
+"""The operations on items: get, write, put off their end, sweep, erase.
+
+What has expired is gone for every reader from that moment on; a sweep only frees its room. The search index follows in
+the same transaction: what is overwritten, shrunk, no longer to be found, deleted or swept leaves nothing behind in it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.search.search_index import Document
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.stores import item_indexing
+from langchain_agentmem.stores.item_values import damaged, found_by, noted
+
+MINUTE = 60_000_000
+"""Microseconds."""
+PAGE = 500
+"""Items that go through memory together."""
+
+
+class Place(NamedTuple):
+    """Where an item is: the path of its namespace, and its key."""
+
+    path: str
+    key: str
+
+
+class Times(NamedTuple):
+    """When an item of another database was made and last written, and when it expires, if ever; in microseconds."""
+
+    created_at: int
+    updated_at: int
+    expires_at: int | None
+
+
+class Draft(NamedTuple):
+    """An item that is to be written.
+
+    Attributes:
+        value: As `values.written` gives it.
+        ttl: Minutes after which it expires when nobody reads or writes it; None for never.
+        text: What it is found by; empty for nothing.
+        named: The texts of the fields that were named for that; None where the whole value is meant.
+        times: Those that it keeps; None where it is written now.
+    """
+
+    value: bytes
+    ttl: float | None = None
+    text: str = ""
+    named: tuple[str, ...] | None = None
+    times: Times | None = None
+
+
+class Stored(NamedTuple):
+    """An item as it is stored."""
+
+    id: int
+    at: Place
+    value: bytes
+    created_at: int
+    updated_at: int
+    ttl: float | None
+
+
+Locked = dict[str, dict[str, Row]]
+"""Rows by the path of their namespace and their key."""
+
+
+def get(places: Iterable[Place], *, now: int) -> Steps[dict[Place, Stored]]:
+    """The items at some places, but for those that are not there or have expired."""
+    found: dict[Place, Stored] = {}
+    wanted = set(places)
+    for path, keys in _by_namespace(wanted) if len(wanted) > 1 else [(at.path, [at.key]) for at in wanted]:
+        if len(keys) == 1:
+            rows = yield query.find_item(path=path, key=keys[0], now=now)
+        else:
+            rows = yield query.find_items(path=path, keys=json.dumps(keys), now=now)
+        found.update((item.at, item) for item in (stored(row, path) for row in rows))
+    return found
+
+
+def lock(places: Iterable[Place]) -> Steps[Locked]:
+    """The rows at places that will be written, expired or not: until then nobody else writes over them.
+
+    Where there is none, a row that somebody else adds meanwhile has the transaction run again, as both would add one.
+    """
+    locked: Locked = {}
+    for path, keys in _by_namespace(places):
+        rows = yield query.items_to_write(path=path, keys=json.dumps(keys))
+        locked[path] = {row["key"]: row for row in rows}
+    return locked
+
+
+def write(changes: Mapping[Place, Draft | None], locked: Locked | None = None, *, now: int, tail: int) -> Steps[None]:
+    """Write items, or delete them where there is no draft.
+
+    An item that is there keeps the time at which it was made; one that has expired is made anew.
+
+    Args:
+        changes: What to write, by place.
+        locked: What `lock` gave of these places, earlier in this transaction. Default: they are locked now.
+        now: When.
+        tail: How many documents may wait for the search index.
+    """
+    locked = (yield from lock(changes)) if locked is None else locked
+    emptied = set()
+    for path, keys in _by_namespace(changes):
+        known = locked[path]
+        drafts = [(key, draft) for key in keys if (draft := changes[Place(path, key)]) is not None]
+        if drafts:
+            yield from _write(path, drafts, known, now=now, tail=tail)
+        if gone := [known[key] for key in keys if changes[Place(path, key)] is None and key in known]:
+            yield from _delete(gone)
+            emptied.add(path)
+    yield from _tidy(emptied)
+
+
+def touch(items: Iterable[Stored], *, now: int) -> Steps[None]:
+    """Put off the end of items that were read."""
+    rows = {
+        item.id: {"id": item.id, "updated_at": item.updated_at, "expires_at": _end(item.ttl, now), "now": now}
+        for item in items
+        if item.ttl is not None
+    }
+    if rows:
+        yield query.touch_item.many([row for _, row in sorted(rows.items())])
+
+
+def sweep(*, now: int, limit: int = PAGE) -> Steps[int]:
+    """Delete items that have expired.
+
+    Args:
+        now: When.
+        limit: Most items to delete at once.
+
+    Returns:
+        How many were deleted.
+    """
+    rows = yield query.expired_items(now=now, limit=limit)
+    if rows:
+        yield from _delete(rows)
+        yield from _tidy({row["path"] for row in rows})
+    return len(rows)
+
+
+def erase(low: str, high: str) -> Steps[int]:
+    """Delete every item of the namespaces in a range of paths. Returns how many there were."""
+    erased = 0
+    paths = set()
+    while rows := (yield query.items_within(path=low, key="", high=high, limit=PAGE)):
+        yield from _delete(rows)
+        erased += len(rows)
+        paths |= {row["path"] for row in rows}
+    yield from _tidy(paths)
+    return erased
+
+
+def problems(low: str, high: str) -> Steps[list[str]]:
+    """What is wrong with the items of the namespaces in a range of paths, in sentences."""
+    found: list[str] = []
+    path, key = low, ""
+    while rows := (yield query.items_within(path=path, key=key, high=high, limit=PAGE)):
+        found += [str(damaged(*_place(row))) for row in rows if zlib.crc32(bytes(row["value"])) != row["checksum"]]
+        path, key = _place(rows[-1])
+    rows = yield query.lost_items()
+    found += [
+        f"the item {safe_repr(row['key'])} in {safe_repr(namespace_of(row['path']))} is not in the index"
+        for row in rows
+    ]
+    return found
+
+
+def stored(row: Row, path: str) -> Stored:
+    """A row as an item of the namespace with this path."""
+    at = Place(path, row["key"])
+    return Stored(row["id"], at, bytes(row["value"]), row["created_at"], row["updated_at"], row["ttl"])
+
+
+def _write(
+    path: str, drafts: Sequence[tuple[str, Draft]], known: Mapping[str, Row], *, now: int, tail: int
+) -> Steps[None]:
+    """Write the drafts of one namespace, and put them into the index."""
+    entering = [key for key, draft in drafts if draft.text and _document(known.get(key)) is None]
+    texts = {key: Document(draft.text, _times(draft, known.get(key), now).created_at) for key, draft in drafts}
+    placed = yield from item_indexing.places(path, [texts[key] for key in entering])
+    if not known and placed is None:
+        yield query.create_namespace(path=path)
+    entered = dict(zip(entering, placed.numbers if placed else (), strict=True))
+    fresh, changed, leaving, other = [], [], [], []
+    for key, draft in drafts:
+        row = known.get(key)
+        number = entered.get(key, _document(row))
+        values = _values(draft, row, number if draft.text else None, now)
+        if row is None:
+            fresh.append({"path": path, "key": key, **values})
+            continue
+        changed.append({"id": row["id"], **values})
+        if number is not None and key not in entered:
+            old = found_by(row["value"], row["indexed"])
+            if not draft.text:
+                leaving.append((number, old))
+            elif old != draft.text or row["indexed"] != values["indexed"] or row["created_at"] != values["created_at"]:
+                other.append((number, old, row["id"], texts[key]))
+    ids = {key: row["id"] for key, row in known.items()}
+    ids |= yield from _insert(path, fresh)
+    if changed:
+        yield query.update_item.many(changed) if len(changed) > 1 else query.update_item(**changed[0])
+    if leaving:
+        yield from item_indexing.remove(leaving)
+    for number, old, owner, new in other:
+        yield from item_indexing.replace(number, old, owner, new, tail=tail)
+    yield from item_indexing.write(placed, [ids[key] for key in entering], tail=tail)
+
+
+def _insert(path: str, rows: list[dict[str, Any]]) -> Steps[dict[str, int]]:
+    """Insert items, and give their rows by their keys."""
+    if not rows:
+        return {}
+    if len(rows) == 1:
+        told = yield query.add_item(**rows[0])
+    else:
+        yield query.insert_item.many(rows)
+        told = yield query.item_ids(path=path, keys=json.dumps([row["key"] for row in rows]))
+    return {row["key"]: row["id"] for row in told}
+
+
+def _delete(rows: Sequence[Row]) -> Steps[None]:
+    documents = [
+        (row["document_id"], found_by(row["value"], row["indexed"])) for row in rows if row["document_id"] is not None
+    ]
+    if documents:
+        yield from item_indexing.remove(documents)
+    yield query.delete_item.many([{"id": row["id"]} for row in rows])
+
+
+def _tidy(paths: Iterable[str]) -> Steps[None]:
+    """Leave nothing of namespaces whose last item is gone."""
+    for path in sorted(paths):
+        if not (yield query.any_item(path=path)):
+            yield from item_indexing.close(path)
+            yield query.delete_empty_namespaces(path=path)
+
+
+def _by_namespace(places: Iterable[Place]) -> list[tuple[str, list[str]]]:
+    """Keys by the path of their namespace, both in order."""
+    return [(path, [at.key for at in group]) for path, group in groupby(sorted(set(places)), lambda at: at.path)]
+
+
+def _values(draft: Draft, row: Row | None, number: int | None, now: int) -> dict[str, Any]:
+    """The columns of an item that is written over another one, or as a new one."""
+    return {
+        **_times(draft, row, now)._asdict(),
+        "checksum": zlib.crc32(draft.value),
+        "ttl": draft.ttl,
+        "document": number,
+        "indexed": noted(draft.named) if number is not None else None,
+        "value": draft.value,
+    }
+
+
+def _times(draft: Draft, row: Row | None, now: int) -> Times:
+    """When an item was made and written, and when it ends; one that has expired is made anew."""
+    lives = row is not None and (row["expires_at"] is None or row["expires_at"] > now)
+    return draft.times or Times(
+        created_at=row["created_at"] if row is not None and lives else now,
+        updated_at=now,
+        expires_at=None if draft.ttl is None else _end(draft.ttl, now),
+    )
+
+
+def _document(row: Row | None) -> int | None:
+    return None if row is None else row["document_id"]
+
+
+def _end(ttl: float, now: int) -> int:
+    return now + round(ttl * MINUTE)
+
+
+def _place(row: Row) -> Place:
+    return Place(row["path"], row["key"])

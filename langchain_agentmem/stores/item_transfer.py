@@ -1,0 +1,112 @@
+"""Items as records, to leave one database and enter another."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langchain_agentmem.base.clock import is_time
+from langchain_agentmem.base.encoding import read_plain, write_plain
+from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.stores import item_rows
+from langchain_agentmem.stores.item_rows import Draft, Place, Times
+from langchain_agentmem.stores.item_values import damaged, found_by, key_of, noted, read, ttl_of
+
+Record = Mapping[str, Any]
+
+
+class Page(NamedTuple):
+    """Some records, and after which item the next page begins; None after the last."""
+
+    records: list[dict[str, Any]]
+    after: Place | None
+
+
+def dump(after: Place, high: str) -> Steps[Page]:
+    """A page of items as records that JSON can hold, by namespace and key.
+
+    Args:
+        after: Where to begin: behind this item. For the first page, the first path and an empty key.
+        high: The path behind the last.
+
+    Raises:
+        DatabaseUnreadable: An item is damaged.
+    """
+    rows = yield query.items_within(path=after.path, key=after.key, high=high, limit=item_rows.PAGE)
+    following = Place(rows[-1]["path"], rows[-1]["key"]) if len(rows) == item_rows.PAGE else None
+    return Page([_told(row) for row in rows], following)
+
+
+def restore(path: str, records: Sequence[Record], *, now: int, tail: int) -> Steps[int]:
+    """Write records into a namespace, but where a key has an item already, and without what has expired since.
+
+    Args:
+        path: The path of the namespace.
+        records: What `dump` gave.
+        now: When.
+        tail: How many documents may wait for the search index.
+
+    Returns:
+        How many were added.
+
+    Raises:
+        InvalidInput: A record is damaged.
+    """
+    drafts = dict(_read(path, record) for record in records)
+    there = yield from item_rows.get(drafts, now=now)
+    new: dict[Place, Draft | None] = {
+        at: draft
+        for at, draft in drafts.items()
+        if at not in there and (draft.times is None or draft.times.expires_at is None or draft.times.expires_at > now)
+    }
+    yield from item_rows.write(new, now=now, tail=tail)
+    return len(new)
+
+
+def _told(row: Row) -> dict[str, Any]:
+    value = bytes(row["value"])
+    if zlib.crc32(value) != row["checksum"]:
+        raise damaged(row["path"], row["key"])
+    return {
+        "record": "item",
+        "namespace": namespace_of(row["path"]),
+        "key": row["key"],
+        "value": read_plain(value),
+        "checksum": row["checksum"],
+        "created_at": row["created_at"],
+        "updated_at": row["updated_at"],
+        "ttl": row["ttl"],
+        "expires_at": row["expires_at"],
+        "found": row["document_id"] is not None,
+        "named": None if row["indexed"] is None else json.loads(row["indexed"]),
+    }
+
+
+def _read(path: str, record: Record) -> tuple[Place, Draft]:
+    try:
+        at, named = Place(path, key_of(record["key"])), record["named"]
+        value = write_plain(record["value"])
+        read(value, *at)
+        end = record["expires_at"]
+        times = Times(_whole(record["created_at"]), _whole(record["updated_at"]), None if end is None else _whole(end))
+        ttl, found, intact = ttl_of(record["ttl"]), record["found"], zlib.crc32(value) == record["checksum"]
+        good = named is None or (isinstance(named, list) and all(isinstance(text, str) for text in named))
+    except (KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
+        raise InvalidInput(f"A record of an item is damaged: {safe_repr(error)}.") from error
+    if not good or not intact:
+        raise InvalidInput(f"The record of the item {safe_repr(at.key)} is damaged.")
+    indexed = None if named is None else noted(tuple(named))
+    text = found_by(value, indexed) if found else ""
+    return at, Draft(value, ttl, text, None if named is None else tuple(named), times)
+
+
+def _whole(number: Any) -> int:
+    if not is_time(number):
+        raise TypeError(number)
+    return int(number)

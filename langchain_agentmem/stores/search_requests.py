@@ -1,0 +1,108 @@
+"""What `memory.search` is asked for, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from langchain_agentmem.base.clock import time_given
+from langchain_agentmem.base.namespaces import configurable_of, id_of, range_of, resolve, running_config
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations.log_entries import role_of
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.rewinding.outlook import Outlook
+from langchain_agentmem.rewinding.thread_memory import thread_point
+from langchain_agentmem.search.memory_search import Walls, inquiry
+from langchain_agentmem.search.ranking import Weights
+from langchain_agentmem.search.search_registry import KINDS, stored_as
+from langchain_agentmem.storage.database import Database
+
+MOST_HITS = 10_000
+
+
+class Asked(NamedTuple):
+    """What a search was asked for. The fields are arguments of `AgentMemory.search`, as they were given."""
+
+    query: str
+    namespace: Sequence[str] | None = None
+    limit: int = 10
+    kinds: Sequence[str] | None = None
+    conversation_id: str | None = None
+    roles: Sequence[str] | None = None
+    before: datetime | None = None
+    after: datetime | None = None
+
+
+def sought(database: Database, asked: Asked, config: Mapping[str, Any] | None, weights: Weights) -> dict[str, Any]:
+    """What to look for and where, as `Database.find` wants it.
+
+    Args:
+        database: Where.
+        asked: What was asked for.
+        config: The run on whose behalf to look. Default: the one this is called in.
+        weights: How much each signal counts.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
+    query, namespace, limit, kinds, conversation_id, roles, before, after = asked
+    if not isinstance(query, str):
+        raise InvalidInput(f"A query is text, not {type(query).__name__}.")
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
+        raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {safe_repr(limit)}.")
+    if unknown := [kind for kind in _listed("kinds", kinds) or () if kind not in KINDS]:
+        raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(KINDS)}.")
+    walls = Walls(
+        *range_of(resolve(namespace, config)),
+        kinds=stored_as(_listed("kinds", kinds)),
+        conversations=None if conversation_id is None else (id_of(conversation_id, "conversation"),),
+        roles=None if roles is None else tuple(str(role_of(role)) for role in _listed("roles", roles) or ()),
+        before=_micros("before", before),
+        after=_micros("after", after),
+    )
+    return {
+        "asked": inquiry(query, database.now()),
+        "walls": walls,
+        "limit": limit,
+        "weights": checked_weights(weights),
+        "outlook": outlook_of(database, config),
+    }
+
+
+def outlook_of(database: Database, config: Mapping[str, Any] | None) -> Outlook | None:
+    """From where a search looks: from the thread of the run, if there is one whose memory follows it.
+
+    Args:
+        database: Where.
+        config: The run on whose behalf to look. Default: the one this is called in.
+    """
+    config = config if config is not None else running_config()
+    if configurable_of(config).get("thread_id") is None:
+        return None
+    thread = thread_point(database.runs, config)
+    return Outlook(thread) if thread.follows else None
+
+
+def checked_weights(weights: Any) -> Weights:
+    """Weights that a user gave.
+
+    Raises:
+        InvalidInput: They are something else.
+    """
+    if not isinstance(weights, Weights):
+        raise InvalidInput(f"weights must be Weights, not {type(weights).__name__}.")
+    return weights
+
+
+def _listed(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
+    if values is None:
+        return None
+    found = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else (None,)
+    if not all(isinstance(value, str) for value in found):
+        raise InvalidInput(f"{name} must be a list of strings, not {safe_repr(values)}.")
+    return tuple(str(value) for value in found)
+
+
+def _micros(name: str, time: datetime | None) -> int | None:
+    return None if time is None else time_given(time, name)

@@ -1,0 +1,349 @@
+"""A batch of LangGraph's store operations: checked as a whole, run in one go, answered in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from langgraph.store.base import (
+    GetOp,
+    InvalidNamespaceError,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    NotProvided,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+    get_text_at_path,
+    tokenize_path,
+    validate_op_namespace,
+)
+
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, range_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.search.vectors import Near
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.stores import store_traces
+from langchain_agentmem.stores.item_filters import checked
+from langchain_agentmem.stores.item_rows import Draft, Place, Stored
+from langchain_agentmem.stores.item_search import Found, Look
+from langchain_agentmem.stores.item_values import key_of, plain_view, read, text_of, ttl_of, whole_text, written
+from langchain_agentmem.stores.shared_items import Items
+
+WHOLE = "$"
+"""The path of a whole value."""
+MOST = 2**31
+"""Results that may be asked for, or left out."""
+
+Fields = tuple[str, ...]
+
+
+class InvalidNamespace(InvalidInput, InvalidNamespaceError):
+    """A namespace that no item can be in. Both an error of ours and one of LangGraph's."""
+
+
+class Read(NamedTuple):
+    """What was read.
+
+    Attributes:
+        results: What each operation found, by its place in the batch: items, or namespaces.
+        touched: The items whose end a reading puts off.
+    """
+
+    results: dict[int, Any]
+    touched: list[Stored]
+
+
+class Batch:
+    """Operations that belong together.
+
+    Args:
+        ops: The operations.
+        ttl: The store's configuration of expiry.
+        fields: The paths whose texts items are found by, unless they name their own; None for the whole value.
+
+    Raises:
+        InvalidInput: One of them is wrong. None is run.
+    """
+
+    def __init__(self, ops: Iterable[Op], ttl: TTLConfig, fields: Fields | None) -> None:
+        self._ttl, self._fields = ttl, fields
+        self._gets: dict[int, tuple[Place, bool]] = {}
+        self._searches: dict[int, tuple[Look, bool]] = {}
+        self._lists: dict[int, tuple[ListNamespacesOp, str, str]] = {}
+        self._changes: dict[Place, Draft | None] = {}
+        self._ops: list[Op] = []
+        if not isinstance(ops, Iterable):
+            raise InvalidInput(f"Give a list of operations, not {safe_repr(ops)}.")
+        for number, op in enumerate(ops):
+            self._add(number, op)
+            self._ops.append(op)
+
+    @property
+    def writes(self) -> bool:
+        """Whether anything is to be written."""
+        return bool(self._changes)
+
+    @property
+    def verb(self) -> str:
+        """What a trace calls it."""
+        verbs = set(map(store_traces.verb_of, self._ops))
+        return verbs.pop() if len(verbs) == 1 else "batch"
+
+    def asked(self) -> Mapping[str, Any]:
+        """What a trace shows of it."""
+        return store_traces.inputs(self._ops)
+
+    def told(self, found: Read) -> Mapping[str, Any]:
+        """What a trace shows of what came of it."""
+        return store_traces.outputs(self._ops, found.results)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it looks for words."""
+        return any(look.question and look.limit for look, _ in self._searches.values())
+
+    def embed(self, near: Callable[[Look], Near | None]) -> None:
+        """Give the words that it looks for their vectors, before it is run."""
+        for number, (look, refresh) in self._searches.items():
+            if look.question and look.limit:
+                self._searches[number] = (look._replace(dense=near(look)), refresh)
+
+    def read(self, items: Items, now: int) -> Steps[Read]:
+        """Run what reads.
+
+        Args:
+            items: Where.
+            now: When.
+        """
+        results: dict[int, Any] = {}
+        touched: list[Stored] = []
+        if self._gets:
+            there = yield from items.get([at for at, _ in self._gets.values()], now=now)
+            for number, (at, refresh) in self._gets.items():
+                if (item := there.get(at)) is not None:
+                    results[number] = item
+                    touched += [item] if refresh and item.ttl is not None else []
+        for number, (look, refresh) in self._searches.items():
+            found = yield from items.find(look, now=now)
+            results[number] = found
+            touched += [each.item for each in found if refresh and each.item.ttl is not None]
+        for number, (op, low, high) in self._lists.items():
+            results[number] = yield from items.namespaces(
+                low, high, _matching(op), depth=op.max_depth, limit=op.limit, offset=op.offset, now=now
+            )
+        return Read(results, touched)
+
+    def run(self, items: Items, now: int, *, tail: int) -> Steps[Read]:
+        """Run everything: what reads sees what was there before.
+
+        Args:
+            items: Where.
+            now: When.
+            tail: How many documents may wait for the search index.
+        """
+        yield from items.lock(self._changes)
+        found = yield from self.read(items, now)
+        yield from items.touch(found.touched, now=now, tail=tail)
+        yield from items.write(self._changes, now=now, tail=tail)
+        return found
+
+    def answers(self, found: Read) -> list[Result]:
+        """The result of each operation, in their order. Every value is made anew for the caller."""
+        answers: list[Result] = [None] * len(self._ops)
+        for number in self._gets:
+            if number in found.results:
+                answers[number] = _item(found.results[number])
+        for number in self._searches:
+            answers[number] = [_search_item(each) for each in found.results[number]]
+        for number in self._lists:
+            answers[number] = found.results[number]
+        return answers
+
+    def _add(self, number: int, op: Op) -> None:
+        if isinstance(op, GetOp):
+            self._gets[number] = (Place(path_of_items(op.namespace), key_of(op.key)), self._refresh(op.refresh_ttl))
+        elif isinstance(op, SearchOp):
+            self._searches[number] = (_look(op), self._refresh(op.refresh_ttl))
+        elif isinstance(op, ListNamespacesOp):
+            self._lists[number] = (op, *_listed(op))
+        elif isinstance(op, PutOp):
+            place = Place(path_of_items(op.namespace), key_of(op.key))
+            self._changes[place] = None if op.value is None else self._draft(op)
+        else:
+            raise InvalidInput(f"Unknown operation {safe_repr(op)}: give GetOp, SearchOp, PutOp or ListNamespacesOp.")
+
+    def _refresh(self, given: bool | None) -> bool:  # noqa: FBT001 - as LangGraph has it
+        return self._ttl.get("refresh_on_read", True) if given is None else bool(given)
+
+    def _draft(self, op: PutOp) -> Draft:
+        if not op.namespace:
+            raise InvalidNamespace("An item cannot be in the empty namespace (): give it a label, as in ('users',).")
+        value = written(op.value)  # type: ignore[arg-type]  # a deletion has no draft
+        ttl = ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, NotProvided) else op.ttl)
+        if op.index is False:
+            return Draft(value, ttl)
+        fields = self._fields if op.index is None else checked_fields("index", op.index)
+        if fields is None:
+            return Draft(value, ttl, text_of(op.value, value))  # type: ignore[arg-type]
+        named = _texts(dict(op.value or {}), fields)
+        return Draft(value, ttl, "\n".join(named), named)
+
+
+def checked_fields(name: str, fields: Any) -> Fields | None:
+    """Check paths into values.
+
+    Args:
+        name: What they were given as, for the error.
+        fields: The paths, or one.
+
+    Returns:
+        The paths; None where the whole value is meant.
+
+    Raises:
+        InvalidInput: They are no list of text.
+    """
+    paths = (fields,) if isinstance(fields, str) else fields
+    if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
+        raise InvalidInput(
+            f"{name} must be a list of paths such as 'title' or 'parts[*].text', not {safe_repr(fields)}."
+        )
+    return None if tuple(paths) == (WHOLE,) else tuple(paths)
+
+
+def _texts(value: dict[str, Any], fields: Fields) -> Fields:
+    """The texts at some paths of a value, without those that are empty."""
+    view = plain_view(value)
+    found: list[str] = []
+    for path in fields:
+        found += [whole_text(view)] if path in {WHOLE, ""} else get_text_at_path(view, tokenize_path(path))
+    return tuple(text for text in found if text.strip())
+
+
+def path_of_items(namespace: Any) -> str:
+    """The path of a namespace in which items can be.
+
+    Raises:
+        InvalidNamespace: There can be none.
+    """
+    try:
+        return _checked_path(namespace)
+    except TypeError:  # a list, or what is no label: neither can be looked up
+        return _newly_checked_path(namespace)
+
+
+def _newly_checked_path(namespace: Any) -> str:
+    with _namespaces():
+        path = path_of(namespace)
+        validate_op_namespace(GetOp(namespace, ""))
+    return path
+
+
+def check_writable(namespace: Any) -> None:
+    """Check that items can be put in a namespace.
+
+    Raises:
+        InvalidNamespace: They cannot.
+    """
+    path_of_items(namespace)
+    if not namespace or namespace[0] == "langgraph":
+        raise InvalidNamespace(
+            f"An item cannot be in {safe_repr(namespace)}: a namespace has a label, and its first is not 'langgraph'."
+        )
+
+
+_checked_path = lru_cache(1024)(_newly_checked_path)
+_namespace_of = lru_cache(1024)(namespace_of)
+
+
+def _look(op: SearchOp) -> Look:
+    path_of_items(op.namespace_prefix)
+    if op.query is not None and not isinstance(op.query, str):
+        raise InvalidInput(f"A query is text, not {type(op.query).__name__}.")
+    limit, offset = _number("limit", op.limit), _number("offset", op.offset)
+    return Look(*range_of(op.namespace_prefix), checked(op.filter), op.query or "", limit, offset)
+
+
+def _listed(op: ListNamespacesOp) -> tuple[str, str]:
+    """Check what namespaces are asked for, and give the range of paths that they must be in."""
+    _number("limit", op.limit)
+    _number("offset", op.offset)
+    if op.max_depth is not None and _number("max_depth", op.max_depth) == 0:
+        raise InvalidInput("max_depth must be at least 1.")
+    low, high = range_of(())
+    if op.match_conditions is not None and not isinstance(op.match_conditions, Iterable):
+        raise InvalidInput(f"match_conditions must be a tuple, not {safe_repr(op.match_conditions)}.")
+    for condition in op.match_conditions or ():
+        if not isinstance(condition, MatchCondition) or condition.match_type not in ("prefix", "suffix"):
+            raise InvalidInput(f"Unsupported match {safe_repr(condition)}: match_type is 'prefix' or 'suffix'.")
+        with _namespaces():
+            path_of(condition.path)
+        if condition.match_type == "prefix":
+            within = range_of(_until_wildcard(condition.path))
+            low, high = max(low, within[0]), min(high, within[1])
+    with _namespaces():
+        validate_op_namespace(op)
+    return low, high
+
+
+def _until_wildcard(path: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(path[: path.index("*")] if "*" in path else path)
+
+
+def _matching(op: ListNamespacesOp) -> Callable[[Namespace], bool]:
+    conditions = op.match_conditions or ()
+    return lambda namespace: all(_matches(namespace, condition) for condition in conditions)
+
+
+def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
+    wanted = tuple(condition.path)
+    if len(namespace) < len(wanted):
+        return False
+    labels = namespace[: len(wanted)] if condition.match_type == "prefix" else namespace[len(namespace) - len(wanted) :]
+    return all(pattern in {"*", label} for label, pattern in zip(labels, wanted, strict=True))
+
+
+def _number(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+        raise InvalidInput(f"{name} must be a whole number from 0 to {MOST}, not {safe_repr(value)}.")
+    return value
+
+
+class _namespaces:  # noqa: N801 - it reads as a function
+    """A block whose errors are those of a namespace."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InvalidInput | InvalidNamespaceError) and not isinstance(error, InvalidNamespace):
+            raise InvalidNamespace(str(error)) from error
+
+
+def _item(item: Stored) -> Item:
+    return Item(
+        value=read(item.value, *item.at),
+        key=item.at.key,
+        namespace=_namespace_of(item.at.path),
+        created_at=moment(item.created_at),
+        updated_at=moment(item.updated_at),
+    )
+
+
+def _search_item(found: Found) -> SearchItem:
+    item = found.item
+    return SearchItem(
+        namespace=_namespace_of(item.at.path),
+        key=item.at.key,
+        value=found.value,
+        created_at=moment(item.created_at),
+        updated_at=moment(item.updated_at),
+        score=found.score,
+    )

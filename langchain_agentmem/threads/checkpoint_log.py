@@ -1,0 +1,445 @@
+"""The log of threads: operations on checkpoints, pending writes and whole threads.
+
+A thread has lines: its own, and one for each call of a subgraph. A line has checkpoints, each with a parent; what tasks
+write towards the next checkpoint is kept under the one before, and may come before it. Everything here is written as
+steps, does no I/O, and knows neither LangGraph nor the serializer: values are recipes, heads and metadata are bytes.
+
+Times are microseconds since 1970 in UTC.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.model import Retention
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.threads import checkpoint_head
+from langchain_agentmem.threads import value_store as shelves
+from langchain_agentmem.threads.thread_lifecycle import retain
+from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, ThreadAt, find, make_line, make_thread
+from langchain_agentmem.threads.value_recipe import Damaged, Recipe, unpack
+from langchain_agentmem.threads.value_store import Drafted, Held, Place, Recall, Shelved, nothing_known
+
+ANCESTORS = 200
+"""Ancestors that are read at once."""
+
+
+class Written(NamedTuple):
+    """What a task wrote towards the next checkpoint."""
+
+    task: str
+    place: int
+    path: str
+    channel: str
+    recipe: Recipe
+
+
+class Saved(NamedTuple):
+    """A checkpoint as it was found, with the parts that its values need.
+
+    Attributes:
+        path: The path of the thread's namespace.
+        place: The thread's shelf.
+        name: The checkpoint's id.
+        parent: Its parent's id.
+        versions: The channels' versions in their short form.
+        head: The rest of the checkpoint, as the serializer wrote it.
+        metadata: As the serializer wrote it.
+        values: The recipes of the channels' values.
+        writes: What was written towards the next checkpoint, in no order.
+        parts: The parts that the recipes need.
+    """
+
+    path: str
+    place: Place
+    name: str
+    parent: str | None
+    versions: dict[str, str]
+    head: bytes
+    metadata: bytes
+    values: dict[str, Recipe]
+    writes: list[Written]
+    parts: dict[int, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A checkpoint to be stored, without its values."""
+
+    name: str
+    parent: str | None
+    run_id: str | None
+    versions: dict[str, str]
+    head: bytes
+    metadata: bytes
+    delta: bool
+
+
+class Planned(NamedTuple):
+    """Rows to be stored, whose values were taken apart, and the recipes of these in the same order."""
+
+    draft: Drafted
+    rows: list[dict[str, object]]
+    recipes: list[Recipe]
+
+
+class Plan(NamedTuple):
+    """What is to be stored.
+
+    Attributes:
+        first: Planned when it was given, for the shelf as it was last seen.
+        again: Takes the values apart once more, as they are now, for a shelf that has lost what the first relied on.
+    """
+
+    first: Planned
+    again: Callable[[Place], Planned]
+
+
+class Key(NamedTuple):
+    """Where a checkpoint is, and its metadata."""
+
+    path: str
+    thread: str
+    ns: str
+    line: int
+    name: str
+    metadata: bytes
+
+
+class DeltaHistory(NamedTuple):
+    """What led to the values of some channels.
+
+    Attributes:
+        place: The thread's shelf.
+        seeds: The nearest stored value of each channel, where there is one.
+        writes: For each channel what was written since, a list for each checkpoint, oldest first.
+        parts: The parts that the recipes need.
+    """
+
+    place: Place
+    seeds: dict[str, Recipe]
+    writes: dict[str, list[list[Written]]]
+    parts: dict[int, Any]
+
+
+def put(
+    at: ThreadAt,
+    ns: str,
+    checkpoint: Checkpoint,
+    plan: Plan,
+    *,
+    retention: Retention | None,
+    now: int,
+    exact: bool = False,
+    then: Callable[[Thread], Steps[None]] | None = None,
+) -> Steps[tuple[Thread, Planned, Shelved]]:
+    """Store a checkpoint with the values that are new in it.
+
+    Args:
+        at: The thread; made if it is not there.
+        ns: Which of its lines.
+        checkpoint: The checkpoint.
+        plan: The new values, as rows with "channel" and "version".
+        retention: What to remove after it.
+        now: When.
+        exact: The empty path stands for the root.
+        then: Takes further steps when it is stored, while the checkpoints before it are still there.
+
+    Returns:
+        The thread, what was planned for its shelf, and where the parts are.
+    """
+    held = yield from _held(plan)
+    thread, line = yield from _line(at, ns, now, exact=exact)
+    planned, shelved = yield from _shelved(thread.place, plan, held)
+    if retention is not None and (retention.off or thread.delta or checkpoint.delta):
+        retention = None
+    if retention is not None and not shelved.held:
+        yield from shelves.hold(thread.place)  # before anything that others may wait for: see `whole`
+    rows = [{"line": line, **row, "recipe": each} for row, each in zip(planned.rows, shelved.recipes, strict=True)]
+    if rows:
+        yield query.insert_value.many(rows)
+    yield query.insert_checkpoint(
+        line=line,
+        name=checkpoint.name,
+        parent=checkpoint.parent,
+        run_id=checkpoint.run_id,
+        versions=checkpoint_head.written(checkpoint.versions),
+        head=checkpoint.head,
+        metadata=checkpoint.metadata,
+        now=now,
+    )
+    if checkpoint.delta and not thread.delta:
+        yield query.mark_delta(thread=thread.id)
+    thread = thread._replace(line=line)
+    if then is not None:
+        yield from then(thread)
+    if retention is not None:
+        yield from retain(thread, line, ns, checkpoint.name, retention, now)
+    return thread, planned, shelved
+
+
+def put_writes(
+    at: ThreadAt,
+    ns: str,
+    checkpoint: str,
+    plan: Plan,
+    *,
+    now: int,
+    run_id: str | None = None,
+    exact: bool = False,
+    before: Callable[[Thread], Steps[None]] | None = None,
+) -> Steps[tuple[Thread, Planned, Shelved]]:
+    """Store what a task wrote towards the next checkpoint.
+
+    Args:
+        at: The thread; made if it is not there.
+        ns: Which of its lines.
+        checkpoint: The id of the checkpoint, which may not be there yet.
+        plan: The values, as rows with "task", "place", "path" and "channel".
+        now: When.
+        run_id: The run that the task belongs to, if it has an id.
+        exact: The empty path stands for the root.
+        before: Takes steps before that is stored, while what other runs stored of the task can be told from it.
+
+    Returns:
+        As `put`.
+    """
+    held = yield from _held(plan)
+    thread, line = yield from _line(at, ns, now, exact=exact)
+    planned, shelved = yield from _shelved(thread.place, plan, held)
+    rows = [
+        {"line": line, "checkpoint": checkpoint, "run_id": run_id, **row, "recipe": each}
+        for row, each in zip(planned.rows, shelved.recipes, strict=True)
+    ]
+    thread = thread._replace(line=line)
+    if before is not None:
+        yield from before(thread)
+    if rows:
+        yield query.insert_write.many(rows)
+    return thread, planned, shelved
+
+
+def get(at: ThreadAt, ns: str, name: str | None, recall: Recall = nothing_known) -> Steps[Saved | None]:
+    """Read one checkpoint, whatever its history in a fixed number of queries.
+
+    Args:
+        at: The thread.
+        ns: Which of its lines.
+        name: The checkpoint's id; None for the newest.
+        recall: What is known of parts without reading them.
+    """
+    thread = yield from find(at, ns)
+    if thread is None or thread.line is None:
+        return None
+    found = yield from load(thread, thread.line, [name], recall)
+    return found[0] if found else None
+
+
+def load(thread: Thread, line: int, names: Sequence[str | None], recall: Recall = nothing_known) -> Steps[list[Saved]]:
+    """Read some checkpoints of a line, with the parts of all of them read once.
+
+    Args:
+        thread: The thread.
+        line: Its line.
+        names: The ids; None for the newest. What is not there is left out.
+        recall: What is known of parts without reading them.
+    """
+    found: list[Saved] = []
+    parts: dict[int, Any] = {}
+    for name in names:
+        rows = yield (
+            query.latest_checkpoint(line=line) if name is None else query.checkpoint_named(line=line, name=name)
+        )
+        for row in rows:
+            try:
+                found.append((yield from _saved(thread, line, row, parts)))
+            except Damaged as error:
+                error.checkpoint = row["name"]
+                raise
+    recipes = [recipe for each in found for recipe in each.values.values()]
+    recipes += [write.recipe for each in found for write in each.writes]
+    parts.update((yield from shelves.fetch(thread.place.shelf, recipes, recall)))
+    return found
+
+
+def _saved(thread: Thread, line: int, row: Row, parts: dict[int, Any]) -> Steps[Saved]:
+    versions = checkpoint_head.read(row["versions"])
+    values = yield query.values_at.ahead(line=line, versions=row["versions"])
+    writes = yield query.writes_at(line=line, checkpoint=row["name"])
+    return Saved(
+        thread.path,
+        thread.place,
+        row["name"],
+        row["parent"],
+        versions,
+        bytes(row["head"]),
+        bytes(row["metadata"]),
+        {each["channel"]: _recipe(each) for each in values},
+        [_written(each) for each in writes],
+        parts,
+    )
+
+
+def keys(
+    at: ThreadAt | None,
+    *,
+    low: str,
+    high: str,
+    ns: str | None = None,
+    name: str | None = None,
+    before: str | None = None,
+    after: Key | None = None,
+    limit: int,
+) -> Steps[list[Key]]:
+    """A page of checkpoints, newest first.
+
+    Args:
+        at: One thread; None for all.
+        low: Without a thread, the first namespace path.
+        high: Path after the last.
+        ns: One line; None for all.
+        name: One checkpoint.
+        before: Only those whose ids are smaller.
+        after: The last one of the page before.
+        limit: Most.
+    """
+    thread: Thread | None = None
+    if at is not None:
+        thread = yield from find(at, ns or OWN_LINE)
+        if thread is None:
+            return []
+    if thread is not None and ns is not None and name is None:
+        rows: Sequence[Row] = ()
+        if thread.line is not None:
+            edge = before if after is None else after.name
+            rows = yield query.line_keys(line=thread.line, before=edge, limit=limit)
+        return [_key(row, thread.path, thread.name, ns) for row in rows]
+    wanted = {
+        "ns": ns,
+        "name": name,
+        "before": before,
+        "after": None if after is None else after.name,
+        "after_line": None if after is None else after.line,
+        "limit": limit,
+    }
+    if thread is not None:
+        rows = yield query.thread_keys(thread=thread.id, **wanted)
+        return [
+            Key(thread.path, thread.name, row["ns"], row["line_id"], row["name"], bytes(row["metadata"]))
+            for row in rows
+        ]
+    rows = yield query.checkpoint_keys(low=low, high=high, **wanted)
+    return [
+        Key(row["path"], row["thread"], row["ns"], row["line_id"], row["name"], bytes(row["metadata"])) for row in rows
+    ]
+
+
+def load_keys(page: Sequence[Key], recall: Recall = nothing_known) -> Steps[list[tuple[Key, Saved]]]:
+    """Read the checkpoints of a page. What was removed meanwhile is left out."""
+    by_line: dict[int, list[Key]] = {}
+    for key in page:
+        by_line.setdefault(key.line, []).append(key)
+    loaded: dict[tuple[int, str], Saved] = {}
+    for line, group in by_line.items():
+        thread = yield from find(ThreadAt(group[0].path, group[0].thread), group[0].ns, exact=True)
+        if thread is not None and thread.line == line:
+            saved = yield from load(thread, line, [key.name for key in group], recall)
+            loaded.update(((line, each.name), each) for each in saved)
+    return [(key, loaded[key.line, key.name]) for key in page if (key.line, key.name) in loaded]
+
+
+def delta_history(
+    at: ThreadAt, ns: str, name: str | None, channels: Sequence[str], recall: Recall = nothing_known
+) -> Steps[DeltaHistory | None]:
+    """What led to the values that some channels have in a checkpoint.
+
+    Args:
+        at: The thread.
+        ns: Which of its lines.
+        name: The checkpoint's id; None for the newest.
+        channels: The channels.
+        recall: What is known of parts without reading them.
+    """
+    thread = yield from find(at, ns)
+    if thread is None or thread.line is None:
+        return None
+    line = thread.line
+    if name is None:
+        rows = yield query.latest_checkpoint(line=line)
+        name = rows[0]["name"] if rows else None
+    rows = yield query.valued_versions(line=line, channels=json.dumps(list(channels)))
+    valued = {(row["channel"], row["version"]) for row in rows}
+    paths: dict[str, list[str]] = {channel: [] for channel in channels}
+    seeds: dict[str, str] = {}
+    walked: set[str] = set() if name is None else {name}
+    while name is not None and len(seeds) < len(paths):
+        rows = yield query.ancestors(line=line, name=name, limit=ANCESTORS)
+        name = None
+        for row in rows:
+            if row["name"] in walked:  # it was put again with another parent, and is its own ancestor now
+                name = None
+                break
+            name = row["name"]
+            walked.add(name)
+            versions = checkpoint_head.read(row["versions"])
+            for channel in paths.keys() - seeds.keys():
+                paths[channel].append(name)
+                if (channel, versions.get(channel)) in valued:
+                    seeds[channel] = versions[channel]
+    values = yield query.values_at(line=line, versions=checkpoint_head.written(seeds))
+    names = sorted({name for path in paths.values() for name in path})
+    found = yield query.writes_of_channels(line=line, checkpoints=json.dumps(names), channels=json.dumps(list(paths)))
+    writes: dict[tuple[str, str], list[Written]] = {}
+    for row in found:
+        writes.setdefault((row["channel"], row["checkpoint"]), []).append(_written(row))
+    history = DeltaHistory(
+        thread.place,
+        {row["channel"]: _recipe(row) for row in values},
+        {channel: [writes.get((channel, each), []) for each in reversed(path)] for channel, path in paths.items()},
+        {},
+    )
+    recipes = [*history.seeds.values(), *(w.recipe for found in writes.values() for w in found)]
+    history.parts.update((yield from shelves.fetch(thread.place.shelf, recipes, recall)))
+    return history
+
+
+def _line(at: ThreadAt, ns: str, now: int, *, exact: bool) -> Steps[tuple[Thread, int]]:
+    thread = yield from find(at, ns, exact=exact)
+    if thread is None:
+        thread = yield from make_thread(at.path, at.name, now)
+    return thread, thread.line if thread.line is not None else (yield from make_line(thread, ns))
+
+
+def _held(plan: Plan) -> Steps[Held | None]:
+    """Hold the shelf that a plan was made for. It is nearly always the thread's, so this need not wait to know."""
+    draft = plan.first.draft
+    if draft.shelf is None or not shelves.needs_hold(plan.first.recipes):
+        return None
+    return (yield from shelves.hold_for(draft.shelf.shelf, draft.parts))
+
+
+def _shelved(place: Place, plan: Plan, held: Held | None) -> Steps[tuple[Planned, Shelved]]:
+    if (yield from shelves.fits(place, plan.first.draft)):
+        return plan.first, (yield from shelves.shelve(place, plan.first.draft, plan.first.recipes, held))
+    planned = plan.again(place)
+    return planned, (yield from shelves.shelve(place, planned.draft, planned.recipes))
+
+
+def _key(row: Row, path: str, thread: str, ns: str) -> Key:
+    return Key(path, thread, ns, row["line_id"], row["name"], bytes(row["metadata"]))
+
+
+def _written(row: Row) -> Written:
+    return Written(row["task"], row["place"], row["path"], row["channel"], _recipe(row))
+
+
+def _recipe(row: Row) -> Recipe:
+    try:
+        return unpack(row["recipe"])
+    except Damaged as error:
+        raise Damaged(f"the value of the channel {safe_repr(row['channel'])}: {error}") from error

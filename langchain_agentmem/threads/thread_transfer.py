@@ -1,0 +1,161 @@
+"""A thread as plain records, to leave one database and enter another.
+
+Parts, recipes, heads and metadata travel as the bytes that they are stored as, so that what is encrypted stays
+encrypted and nobody needs the serializer.
+"""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import CheckpointUnreadable, InvalidInput
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.threads import value_store as shelves
+from langchain_agentmem.threads.checkpoint_head import read, written
+from langchain_agentmem.threads.thread_lifecycle import add
+from langchain_agentmem.threads.thread_lines import ThreadAt, find, line_of, make_thread
+from langchain_agentmem.threads.value_recipe import Damaged, covered, moved, opened, pack, ranges_of, unpack
+from langchain_agentmem.threads.value_store import Part
+
+Record = Mapping[str, Any]
+
+_BYTES = ("head", "metadata", "recipe")
+
+
+def dump(at: ThreadAt) -> Steps[list[dict[str, Any]]]:
+    """A thread with everything in it, as records that JSON can hold."""
+    thread = yield from find(at, exact=True)
+    if thread is None:
+        return []
+    records: list[dict[str, Any]] = []
+    recipes = []
+    for line in (yield query.lines_of(thread=thread.id)):
+        checkpoints = yield query.line_checkpoints(line=line["id"])
+        values = yield query.line_values(line=line["id"])
+        writes = yield query.line_writes(line=line["id"])
+        recipes += [unpack(row["recipe"]) for row in (*values, *writes)]
+        for kind, rows in (("value", values), ("write", writes), ("checkpoint", checkpoints)):
+            records += [{"record": kind, "ns": line["ns"], **_told(row)} for row in rows]
+    parts = yield from shelves.fetch(thread.place.shelf, recipes, shelves.nothing_known)
+    needed = sum(high - low for low, high in covered(each for recipe in recipes for each in ranges_of(recipe)))
+    if len(parts) < needed or any(zlib.crc32(part.body) != part.checksum for part in parts.values()):
+        raise CheckpointUnreadable(
+            f"The thread {safe_repr(at.name)} is damaged and cannot be exported; verify() tells more."
+        )
+    return [
+        {"record": "thread", "namespace": namespace_of(at.path), "id": at.name, "delta": thread.delta},
+        *(
+            {
+                "record": "part",
+                "number": number,
+                "form": part.form,
+                "name": part.name,
+                "body": _text(part.body),
+                "checksum": part.checksum,
+            }
+            for number, part in sorted(parts.items())
+        ),
+        *records,
+    ]
+
+
+def restore(at: ThreadAt, delta: bool, records: Sequence[Record], *, now: int) -> Steps[int]:  # noqa: FBT001
+    """Write records into a thread, keeping what is there.
+
+    Args:
+        at: The thread; made if it is not there.
+        delta: Whether its checkpoints need their ancestors.
+        records: What `dump` gave, without the first.
+        now: When.
+
+    Returns:
+        How many checkpoints were added.
+
+    Raises:
+        InvalidInput: A record is damaged.
+    """
+    try:
+        parts = {record["number"]: _part(record) for record in records if record["record"] == "part"}
+        rows = [_row(record) for record in records if record["record"] != "part"]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidInput(f"A record of the thread {safe_repr(at.name)} is damaged: {safe_repr(error)}.") from error
+    thread = yield from find(at, exact=True)
+    if thread is None:
+        thread = yield from make_thread(at.path, at.name, now, delta=delta)
+    elif delta and not thread.delta:
+        yield query.mark_delta(thread=thread.id)
+    numbers = yield from shelves.adopt(thread.place, parts)
+    added = 0
+    for ns in dict.fromkeys(row["ns"] for row in rows):
+        line = yield from line_of(thread, ns)
+        added += yield from add(line, [_placed(row, line, numbers, at) for row in rows if row["ns"] == ns])
+    return added
+
+
+def _told(row: Any) -> dict[str, Any]:
+    told = {name: row[name] for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
+    for name in _BYTES:
+        if name in told:
+            told[name] = _text(told[name])
+    if "versions" in told:
+        told["versions"] = read(told["versions"])
+    return told
+
+
+def _part(record: Record) -> Part:
+    number, form, name = record["number"], record["form"], record["name"]
+    if not isinstance(number, int) or not isinstance(form, str) or not isinstance(name, str | None):
+        raise InvalidInput(f"The part {safe_repr(number)} is damaged.")
+    body = b64decode(record["body"], validate=True)
+    if zlib.crc32(body) != record["checksum"]:
+        raise InvalidInput(f"The part {number} is damaged.")
+    return Part(form=form, name=name, body=body, loose=number >= shelves.LOOSE)
+
+
+_FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "value": {"ns": str, "channel": str, "version": str, "recipe": bytes},
+    "write": {
+        "ns": str, "checkpoint": str, "task": str, "place": int, "path": str, "channel": str,
+        "run_id": (str, type(None)), "recipe": bytes,
+    },
+    "checkpoint": {
+        "ns": str, "name": str, "parent": (str, type(None)), "run_id": (str, type(None)), "versions": str,
+        "head": bytes, "metadata": bytes, "created_at": int,
+    },
+}  # fmt: skip
+
+
+def _row(record: Record) -> dict[str, Any]:
+    fields = _FIELDS[record["record"]]
+    if record["record"] == "write":
+        record = {"run_id": None, **record}  # older exports do not tell whose a write was
+    row = {name: record[name] for name in fields}
+    if "versions" in row:
+        row["versions"] = written(row["versions"])
+    for name in _BYTES:
+        if name in row:
+            row[name] = b64decode(row[name], validate=True)
+            opened(row[name], row["versions"] if name == "head" else "")
+    for name, kind in fields.items():
+        if not isinstance(row[name], kind) or (isinstance(row[name], str) and "\0" in row[name]):
+            raise InvalidInput(f"{name} cannot be {safe_repr(row[name])}")
+    return row
+
+
+def _placed(row: dict[str, Any], line: int, numbers: Mapping[int, int], at: ThreadAt) -> dict[str, Any]:
+    placed = {name: value for name, value in row.items() if name != "ns"} | {"line": line}
+    if "recipe" in placed:
+        try:
+            placed["recipe"] = pack(moved(unpack(placed["recipe"]), numbers.__getitem__))
+        except (Damaged, KeyError, TypeError, ValueError, IndexError) as error:
+            raise InvalidInput(f"A value of the thread {safe_repr(at.name)} is damaged: {safe_repr(error)}.") from error
+    return placed
+
+
+def _text(data: bytes) -> str:
+    return b64encode(data).decode("ascii")

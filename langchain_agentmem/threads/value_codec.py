@@ -1,0 +1,450 @@
+"""What a channel holds becomes a recipe and parts, and a value again.
+
+`Draft` takes values apart. A message becomes a part that shares its body with the conversation log and every other
+thread; a longer list or dictionary is cut into chunks whose ends depend on what is in them, so that an insertion or a
+removal changes the chunk it falls into and no other; everything else goes through LangGraph's serializer whole.
+
+How much can be shared depends on the serializer. LangGraph's own shares everything. Under encryption each message is
+encrypted by itself, once, and is shared within its thread; everything else is encrypted whole. What another serializer
+does with a value is unknown, so each value is stored as it wrote it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import ormsgpack
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Send
+
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.checkpoints.stamps import Stamp, Stamps, fingerprint
+from langchain_agentmem.messages.stored_messages import Prototype, body_of, message_of, prototype_of
+from langchain_agentmem.threads.prototypes import Prototypes
+from langchain_agentmem.threads.value_recipe import (
+    DICT,
+    FIELDS,
+    ITEMS,
+    LIST,
+    PART,
+    SEND,
+    SNAPSHOT,
+    WRITTEN,
+    Damaged,
+    Range,
+    Recipe,
+    has_parts,
+    merged,
+    read_ranges,
+    written_ranges,
+)
+from langchain_agentmem.threads.value_store import Part, PartRow, Place, Tidy
+
+MESSAGE = "message"
+ELEMENTS = "elements"
+ENTRIES = "entries"
+VALUE = "value:"
+"""The forms of a part: a message's body, a chunk of a list or dictionary, or what the serializer wrote of a type."""
+
+SMALL = 256
+"""Bytes up to which a value is written out in its recipe."""
+CHUNK = 512
+"""Bytes that a chunk has on the average."""
+OVERHEAD = 8
+FEW = 32
+"""Elements up to which a list or dictionary is looked into one by one instead of being cut into chunks."""
+DEEPEST = 12
+"""Containers within containers that are looked into."""
+
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+class Draft:
+    """Values taken apart, with the parts that are not known to be on the shelf yet.
+
+    Args:
+        serde: The serializer.
+        stamps: Which messages are known.
+        shelf: The shelf as it was last seen; None for a new one.
+        listing: Whether the values are those of channels, whose lists grow.
+
+    Attributes:
+        shelf: The shelf.
+        parts: What has to be put on it.
+        relied: Ranges of what lies there already.
+    """
+
+    def __init__(self, serde: SerializerProtocol, stamps: Stamps, shelf: Place | None, *, listing: bool) -> None:
+        self.shelf = shelf
+        self.parts: list[Part] = []
+        self.relied: list[Range] = []
+        self._serde = serde
+        self._stamps = stamps
+        self._sharing = sharing(serde)
+        self._listing = listing
+        self._loose = True
+        self._new: list[tuple[BaseMessage, int, int | None, Prototype | None]] = []
+        self._lists: list[list[Any]] = []
+
+    def recipe(self, value: Any) -> Recipe:
+        """Take a value apart. Until it is settled, lists hold ranges, and numbers below zero that stand for `parts`.
+
+        Raises:
+            TypeError: The serializer cannot write it.
+        """
+        self._loose = not (self._listing and (type(value) is list or (type(value) is dict and len(value) > FEW)))
+        return self._any(value, 0)
+
+    def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
+        """Give the parts the numbers they got.
+
+        Args:
+            recipe: What `recipe` gave.
+            numbers: The number of each of `parts`.
+            tidy: May give other ranges for the same parts, told whether they are a channel's whole value.
+        """
+
+        def settled(recipe: Recipe, *, top: bool = False) -> Recipe:
+            kind = recipe[0]
+            if kind == PART:
+                return [PART, recipe[1] if recipe[1] >= 0 else numbers[~recipe[1]]]
+            if kind in (LIST, DICT):
+                ranges = merged(
+                    each if type(each) is tuple else (numbers[~each], numbers[~each] + 1) for each in recipe[1]
+                )
+                return [kind, *written_ranges(tidy(ranges, top and self._listing))]
+            if kind == FIELDS:
+                return [FIELDS, recipe[1], [settled(inner) for inner in recipe[2]]]
+            if kind == ITEMS:
+                return [ITEMS, [settled(inner) for inner in recipe[1]]]
+            if kind == SEND:
+                return [SEND, recipe[1], settled(recipe[2]), recipe[3] and settled(recipe[3])]
+            return [SNAPSHOT, settled(recipe[1])] if kind == SNAPSHOT else recipe
+
+        return settled(recipe, top=True)
+
+    def counts(self) -> tuple[int, int]:
+        """How many messages were known to be on the shelf, and how many are new."""
+        return sum(stop - start for start, stop in self.relied), len(self._new)
+
+    def stamp(self, shelf: Place, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Prototypes) -> None:
+        """Remember where the messages lie, after the commit.
+
+        Args:
+            shelf: The shelf.
+            numbers: The number of each of `parts`.
+            moves: New numbers of parts that were known before.
+            prototypes: Where to keep those of the messages.
+        """
+        for message, index, mark, prototype in self._new:
+            number = moves.get(numbers[index], numbers[index])
+            if prototype is not None:
+                prototypes.put(shelf.shelf, number, prototype)
+            self._stamps.put(
+                message, shelf, number, prototype.fields if prototype is not None and prototype.flat else mark
+            )
+        if moves:
+            for value in self._lists:
+                for message in value:
+                    self._stamps.move(message, shelf, moves)
+
+    # -- taking apart ------------------------------------------------------------------------------------------
+
+    def _any(self, value: Any, depth: int) -> Recipe:
+        kind = type(value)
+        if self._sharing and depth < DEEPEST:
+            if kind is list and value:
+                return self._list(value, depth)
+            if isinstance(value, BaseMessage):
+                return [PART, self._message(value)]
+            if self._sharing == EVERYTHING:
+                return self._shared(value, kind, depth)
+        return self._whole(value)
+
+    def _shared(self, value: Any, kind: type, depth: int) -> Recipe:
+        recipe: Recipe | None = None
+        if kind is dict and value and all(map(_is_key, value)):
+            if len(value) > FEW and not any(map(_holds_messages, value.values())):
+                return self._entries(value)
+            if any(_is_deep(item) for item in value.values()):
+                recipe = [FIELDS, list(value), [self._any(item, depth + 1) for item in value.values()]]
+        elif kind is Send:
+            timeout = getattr(value, "timeout", None)
+            recipe = [
+                SEND,
+                value.node,
+                self._any(value.arg, depth + 1),
+                None if timeout is None else self._whole(timeout),
+            ]
+        elif kind is _DeltaSnapshot:
+            recipe = [SNAPSHOT, self._any(value.value, depth + 1)]
+        return recipe if recipe is not None and has_parts(recipe) else self._whole(value)
+
+    def _list(self, value: list[Any], depth: int) -> Recipe:
+        if any(isinstance(item, BaseMessage) for item in value):
+            if self._sharing == EVERYTHING or all(isinstance(item, BaseMessage) for item in value):
+                return self._messages(value)
+        elif self._sharing == EVERYTHING:
+            if len(value) > FEW and not any(map(_holds_messages, value)):
+                return self._elements(value)
+            if any(_is_deep(item) for item in value):
+                recipe = [ITEMS, [self._any(item, depth + 1) for item in value]]
+                if has_parts(recipe):
+                    return recipe
+        return self._whole(value)
+
+    def _messages(self, value: list[Any]) -> Recipe:
+        self._lists.append(value)
+        seen, ranges = (0, []) if self.shelf is None else self._stamps.head(value, self.shelf)
+        items: list[Range | int] = [*ranges]
+        self.relied += ranges
+        later = value[seen:]
+        known = itertools.repeat(None) if self.shelf is None else self._stamps.numbers(later, self.shelf)
+        rest: list[Any] = []  # neighbouring elements that are no messages
+        for item, number in zip(later, known, strict=False):
+            if number is None and not isinstance(item, BaseMessage):
+                rest.append(item)
+                continue
+            if rest:
+                items += self._chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
+                rest = []
+            items.append(self._new_message(item) if number is None else self._known(number))
+        if rest:
+            items += self._chunks(map(self._serde.dumps_typed, rest), ELEMENTS)
+        return [LIST, items]
+
+    def _message(self, message: BaseMessage) -> int:
+        number = self._stamps.number(message, self.shelf) if self.shelf is not None else None
+        return self._new_message(message) if number is None else self._known(number)[0]
+
+    def _known(self, number: int) -> Range:
+        self.relied.append((number, number + 1))
+        return self.relied[-1]
+
+    def _new_message(self, message: BaseMessage) -> int:
+        mark = fingerprint(message)  # before it is written: what changes in between is then noticed
+        prototype = None
+        written = body_of(message) if self._sharing == EVERYTHING else None
+        if written is not None and (message.id is None or _is_name(message.id)):
+            body, prototype = written
+            number = self._part(Part(form=MESSAGE, name=message.id, body=body, loose=self._loose))
+        else:
+            kind, body = self._serde.dumps_typed(message)
+            number = self._part(Part(form=VALUE + kind, name=None, body=body, loose=self._loose))
+        self._new.append((message, ~number, mark, prototype))
+        return number
+
+    def _elements(self, value: list[Any]) -> Recipe:
+        typed = [self._serde.dumps_typed(item) for item in value]
+        if sum(len(data) for _, data in typed) <= SMALL:
+            return self._whole(value)
+        return [LIST, self._chunks(typed, ELEMENTS)]
+
+    def _entries(self, value: dict[str, Any]) -> Recipe:
+        typed = [(key, *self._serde.dumps_typed(item)) for key, item in value.items()]
+        if sum(len(key) + len(data) for key, _, data in typed) <= SMALL:
+            return self._whole(value)
+        return [DICT, self._chunks(typed, ENTRIES)]
+
+    def _chunks(self, typed: Iterable[tuple[Any, ...]], form: str) -> list[int]:
+        """Cut what lies in a row into chunks that end where an element's own bytes say so."""
+        numbers: list[int] = []
+        chunk: list[Any] = []
+        size = 0
+
+        def close() -> None:
+            numbers.append(self._part(Part(form=form, name=None, body=_pack(chunk), loose=self._loose)))
+
+        for each in typed:
+            data: bytes = each[-1]
+            if chunk and len(data) >= CHUNK:
+                close()
+                chunk, size = [], 0
+            chunk += each
+            size += len(data)
+            if size >= 4 * CHUNK or len(data) >= CHUNK or zlib.crc32(data) % CHUNK < len(data) + OVERHEAD:
+                close()
+                chunk, size = [], 0
+        if chunk:
+            close()
+        return numbers
+
+    def _whole(self, value: Any) -> Recipe:
+        kind, data = self._serde.dumps_typed(value)
+        if len(data) <= SMALL:
+            return [WRITTEN, kind, bytes(data)]
+        return [PART, self._part(Part(form=VALUE + kind, name=None, body=bytes(data), loose=self._loose))]
+
+    def _part(self, part: Part) -> int:
+        self.parts.append(part)
+        return ~(len(self.parts) - 1)
+
+
+class Reading:
+    """Parts become values again.
+
+    Args:
+        serde: The serializer.
+        stamps: Where to remember the messages that are made.
+        shelf: The shelf that the parts lie on.
+        parts: The parts that are needed, by number: as they are stored, or what is known of them.
+        prototypes: Where to keep those of the messages.
+    """
+
+    def __init__(
+        self,
+        serde: SerializerProtocol,
+        stamps: Stamps,
+        shelf: Place,
+        parts: Mapping[int, PartRow | Prototype],
+        prototypes: Prototypes,
+    ) -> None:
+        self._serde = serde
+        self._stamps = stamps
+        self._shelf = shelf
+        self._parts = parts
+        self._prototypes = prototypes
+
+    def value(self, recipe: Recipe) -> Any:  # noqa: PLR0911 - one line for each kind
+        """Make the value that a recipe stands for.
+
+        Raises:
+            Damaged: A part is missing or is not what was stored.
+            Exception: Whatever the serializer raises about bytes that it cannot read.
+        """
+        kind = recipe[0]
+        if kind == WRITTEN:
+            return self._serde.loads_typed((recipe[1], recipe[2]))
+        if kind == PART:
+            [value] = self._part(recipe[1])
+            return value
+        if kind == LIST:
+            return self._list(recipe)
+        if kind == DICT:
+            return dict(item for a, b in read_ranges(recipe[1:]) for n in range(a, b) for item in self._part(n))
+        if kind == FIELDS:
+            return dict(zip(recipe[1], map(self.value, recipe[2]), strict=True))
+        if kind == ITEMS:
+            return [self.value(inner) for inner in recipe[1]]
+        if kind == SEND:
+            timeout = {} if recipe[3] is None else {"timeout": self.value(recipe[3])}
+            return Send(recipe[1], self.value(recipe[2]), **timeout)
+        if kind == SNAPSHOT:
+            return _DeltaSnapshot(self.value(recipe[1]))
+        raise Damaged(f"recipes of kind {safe_repr(kind)} are not known")
+
+    def _list(self, recipe: Recipe) -> list[Any]:
+        value: list[Any] = []
+        parts, shelf = self._parts, self._shelf
+        for start, stop in read_ranges(recipe[1:]):
+            for number in range(start, stop):
+                part = parts.get(number)
+                given = part.given if type(part) is Prototype else None
+                if type(given) is Stamp and given.shelf == shelf and given.number == number:
+                    value.append(part.copy())  # type: ignore[union-attr]  # the usual case, without further ado
+                else:
+                    value += self._part(number)
+        return value
+
+    def _part(self, number: int) -> Sequence[Any]:
+        part = self._parts.get(number)
+        if part is None:
+            raise Damaged(f"its part {number} is missing")
+        if type(part) is Prototype:
+            return (self._copy(part, number),)
+        form, name, checksum, body = part  # type: ignore[misc]  # a row, since it is no prototype
+        if zlib.crc32(body) != checksum:
+            raise Damaged(f"the checksum of its part {number} does not fit")
+        if form == MESSAGE:
+            if (prototype := prototype_of(body, name)) is not None:
+                self._prototypes.put(self._shelf.shelf, number, prototype)
+                return (self._copy(prototype, number),)
+            message = message_of(body, name)
+            self._stamps.put(message, self._shelf, number, fingerprint(message))
+            return (message,)
+        if form == ELEMENTS:
+            typed = ormsgpack.unpackb(body)
+            return [self._serde.loads_typed(each) for each in zip(typed[::2], typed[1::2], strict=True)]
+        if form == ENTRIES:
+            typed = ormsgpack.unpackb(body)
+            rows = zip(typed[::3], typed[1::3], typed[2::3], strict=True)
+            return [(key, self._serde.loads_typed((kind, data))) for key, kind, data in rows]
+        if not form.startswith(VALUE):
+            raise Damaged(f"parts of the form {safe_repr(form)} are not known")
+        value = self._serde.loads_typed((form.removeprefix(VALUE), body))
+        if isinstance(value, BaseMessage):
+            self._stamps.put(value, self._shelf, number, fingerprint(value))
+        return (value,)
+
+    def _copy(self, prototype: Prototype, number: int) -> BaseMessage:
+        self._stamps.put_on_copies(prototype, self._shelf, number)
+        return prototype.copy()
+
+
+@contextlib.contextmanager
+def collecting_later() -> Iterator[None]:
+    """A block that makes many objects, all of which are needed: Python looks for garbage after it.
+
+    A long list would otherwise be taken for old objects while it is still being made, and every few readings the whole
+    process would be searched for garbage. Where the collector is off already, it stays off.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+NOTHING, MESSAGES, EVERYTHING = range(3)
+"""What a serializer lets be shared."""
+
+
+def sharing(serde: SerializerProtocol) -> int:
+    """How much can be shared under a serializer."""
+    if type(serde) is JsonPlusSerializer:
+        return EVERYTHING
+    if type(serde) is EncryptedSerializer and type(serde.serde) is JsonPlusSerializer:
+        return MESSAGES
+    return NOTHING
+
+
+def _is_deep(value: Any) -> bool:
+    return isinstance(value, list | dict | Send | _DeltaSnapshot | BaseMessage) or (
+        isinstance(value, str | bytes) and len(value) > SMALL
+    )
+
+
+def _holds_messages(value: Any) -> bool:
+    """Whether a value has messages at hand, which its own recipe would share."""
+    if type(value) is dict:
+        return any(map(_holds_messages, value.values()))
+    if type(value) is list:
+        return any(isinstance(item, BaseMessage) for item in value)
+    return isinstance(value, BaseMessage | Send)
+
+
+def _is_key(key: Any) -> bool:
+    """Whether a key of a dictionary is written as it is; halves of characters are not, and two might become one."""
+    return type(key) is str and (key.isascii() or _HALVES.search(key) is None)
+
+
+def _is_name(text: Any) -> bool:
+    """Whether both databases can keep a text in a column."""
+    return type(text) is str and text.isprintable()
+
+
+def _pack(chunk: list[Any]) -> bytes:
+    return ormsgpack.packb(chunk, option=ormsgpack.OPT_REPLACE_SURROGATES)

@@ -1,0 +1,451 @@
+"""The shelf of a thread: parts of values, numbered in the order in which they came.
+
+There are two rows of numbers. The elements of channels that are lists stand in the first one, next to each other, so
+that a long list is one range. Everything else, such as what tasks write, stands in the second, from `LOOSE` on.
+
+Nothing on a shelf is ever changed or moved, and no number is given twice. What no value needs any more is swept away
+now and then; a count of the sweeps tells everybody who remembers where something lies to look again.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from langchain_agentmem.errors import BranchMoved
+from langchain_agentmem.storage import Steps, content, query
+from langchain_agentmem.storage.steps import Row, Rows
+from langchain_agentmem.threads.value_recipe import (
+    Range,
+    Recipe,
+    covered,
+    has_parts,
+    merged,
+    moved,
+    pack,
+    ranges_of,
+    unpack,
+    with_parts,
+)
+
+LOOSE = 2**40
+"""The first number of the second row."""
+MOST_RANGES = 64
+"""Ranges in one list. With more, neighbouring ones are put on the shelf once more, as one."""
+
+
+_Key: TypeAlias = tuple[bytes, str, str | None]
+"""What makes two parts equal: the digest of the body, the form and the name."""
+
+
+class Place(NamedTuple):
+    """A shelf as it was seen: its id, and how often it was swept."""
+
+    shelf: int
+    swept: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Something to be put on a shelf.
+
+    Attributes:
+        form: How its body is to be read.
+        name: A message's id, if it is a message that has one.
+        body: The bytes.
+        loose: Whether it belongs in the second row.
+    """
+
+    form: str
+    name: str | None
+    body: bytes
+    loose: bool
+
+
+Tidy: TypeAlias = Callable[[list[Range], bool], list[Range]]
+"""Given ranges, and whether they are the whole value of a channel: other ranges for the same parts."""
+
+
+class Drafted(Protocol):
+    """Values taken apart, before their parts have numbers: for a shelf as it was seen, where it relies on parts."""
+
+    shelf: Place | None
+    parts: list[Part]
+    relied: list[Range]
+
+    def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
+        """Give the parts of a recipe their numbers."""
+
+    def counts(self) -> tuple[int, int]:
+        """How many messages were known to be on the shelf, and how many are new."""
+
+    def stamp(self, shelf: Place, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Any) -> None:
+        """Remember where the messages lie, after the commit."""
+
+
+@dataclass(slots=True)
+class Shelved:
+    """Where parts were put.
+
+    Attributes:
+        recipes: The recipes, written, in the order in which they were given.
+        numbers: The numbers of the parts of the draft.
+        moves: The new numbers of parts that were put on the shelf once more.
+        held: Whether the shelf is held until the transaction ends.
+    """
+
+    recipes: list[bytes] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    moves: dict[int, int] = field(default_factory=dict)
+    held: bool = False
+
+
+class PartRow(NamedTuple):
+    """A part as it is read: how its body is to be read, a message's id, the body's checksum, and the body."""
+
+    form: str
+    name: str | None
+    checksum: int
+    body: bytes
+
+
+class Held(NamedTuple):
+    """A shelf that is held, for parts to be put there.
+
+    Attributes:
+        shelf: Its id.
+        keys: What makes each part equal to others.
+        row: The shelf as it is, if it is there.
+        known: The parts that are there already.
+    """
+
+    shelf: int
+    keys: list[_Key]
+    row: Rows
+    known: Rows
+
+
+Recall: TypeAlias = Callable[[int, list[Range]], tuple[dict[int, Any], list[Range]]]
+"""Given a shelf and ranges of its parts: what is known of them, and the ranges of those that must be read."""
+
+
+def nothing_known(shelf: int, ranges: list[Range]) -> tuple[dict[int, Any], list[Range]]:
+    """A `Recall` that reads everything."""
+    del shelf
+    return {}, ranges
+
+
+def fits(place: Place, draft: Drafted) -> Steps[bool]:
+    """Whether the parts that a draft relies on are on a shelf: none is ever changed, but they may be swept away.
+
+    Args:
+        place: The shelf as it is.
+        draft: Values taken apart for a shelf as it was.
+    """
+    if draft.shelf == place or not draft.relied:
+        return True
+    if draft.shelf is None or draft.shelf.shelf != place.shelf:
+        return False
+    for low, high in covered(draft.relied):
+        rows = yield query.part_hashes(shelf=place.shelf, low=low, high=high)
+        if len(rows) < high - low:
+            return False
+    return True
+
+
+def needs_hold(recipes: Iterable[Recipe]) -> bool:
+    """Whether values take anything from a shelf, which must then be held while they are stored."""
+    return any(map(has_parts, recipes))
+
+
+def hold_for(shelf: int, parts: Sequence[Part]) -> Steps[Held]:
+    """Keep others from a shelf until the transaction ends, to put parts there.
+
+    The shelf comes before the bodies of its parts, as it does wherever both are needed: nobody waits in a circle.
+
+    Args:
+        shelf: Its id; it need not be there.
+        parts: The parts.
+    """
+    digests = [content.digest(part.body) for part in parts]
+    keys = [(key, part.form, part.name) for key, part in zip(digests, parts, strict=True)]
+    row = yield query.lock_shelf.ahead(shelf=shelf)
+    known: Rows = ()
+    if keys:
+        asked = [(key.hex(), form, name) for key, form, name in dict.fromkeys(keys)]
+        known = yield query.known_parts.ahead(shelf=shelf, keys=json.dumps(asked))
+    return Held(shelf, keys, row, known)
+
+
+def shelve(place: Place, draft: Drafted, recipes: Sequence[Recipe], held: Held | None = None) -> Steps[Shelved]:
+    """Put the parts of a draft on a shelf, those that are not there already.
+
+    Args:
+        place: The shelf, which the draft fits.
+        draft: The values taken apart.
+        recipes: Their recipes.
+        held: The shelf, if it is held for the parts of this draft already.
+
+    Raises:
+        BranchMoved: The shelf was swept meanwhile; the operation begins again.
+    """
+    found = Shelved()
+    if not needs_hold(recipes):
+        found.recipes = [pack(recipe) for recipe in recipes]
+        return found
+    found.held = True
+    found.numbers, following = yield from _put(place, draft.parts, held)
+    copies = _Copies(following, found.moves)
+    found.recipes = [pack(draft.settle(recipe, found.numbers, copies.tidy)) for recipe in recipes]
+    if copies.made:
+        yield from hold(place, listed=copies.following - following)
+        for low, high, shift in copies.made:
+            yield query.copy_parts(shelf=place.shelf, target=place.shelf, low=low, high=high, shift=shift)
+    return found
+
+
+def hold(place: Place, *, listed: int = 0, loose: int = 0) -> Steps[tuple[int, int]]:
+    """Take numbers, and keep others from the shelf until the transaction ends.
+
+    Args:
+        place: The shelf as it was seen.
+        listed: How many in the first row.
+        loose: How many in the second.
+
+    Returns:
+        The first of each.
+
+    Raises:
+        BranchMoved: The shelf was swept meanwhile, or is gone; the operation begins again.
+    """
+    rows = yield query.take_numbers(shelf=place.shelf, listed=listed, loose=loose)
+    if not rows or rows[0]["swept"] != place.swept:
+        raise BranchMoved
+    return int(rows[0]["listed"]), int(rows[0]["loose"])
+
+
+class _Copies:
+    """Parts that are put in the first row once more, so that a list is a few ranges of it."""
+
+    def __init__(self, following: int, moves: dict[int, int]) -> None:
+        self.following = following
+        self.made: list[tuple[int, int, int]] = []
+        self._moves = moves
+
+    def tidy(self, ranges: list[Range], listed: bool) -> list[Range]:  # noqa: FBT001 - see Tidy
+        """Not too many ranges, and those of a list that is a channel's value all in the first row."""
+        if listed and any(high > LOOSE for _, high in ranges):
+            ranges = merged([self._again([each]) if each[1] > LOOSE else each for each in ranges])
+        while len(ranges) > MOST_RANGES:
+            width = MOST_RANGES // 2
+            at = _lightest(ranges, width)
+            ranges = [*ranges[:at], self._again(ranges[at : at + width]), *ranges[at + width :]]
+        return ranges
+
+    def _again(self, ranges: Iterable[Range]) -> Range:
+        start = self.following
+        for low, high in ranges:
+            shift = self.following - low
+            self.made.append((low, high, shift))
+            self._moves.update((number, number + shift) for number in range(low, high))
+            self.following += high - low
+        return start, self.following
+
+
+def fetch(shelf: int, recipes: Iterable[Recipe], recall: Recall) -> Steps[dict[int, Any]]:
+    """Read all the parts that some recipes need, each once.
+
+    Args:
+        shelf: The shelf's id.
+        recipes: The recipes.
+        recall: What is known of parts without reading them.
+
+    Returns:
+        A `PartRow` for each number, or what `recall` gave for it.
+    """
+    found, missing = recall(shelf, covered(each for recipe in recipes for each in ranges_of(recipe)))
+    if missing:
+        rows = yield query.parts_in(shelf=shelf, ranges=json.dumps(missing))
+        if rows and isinstance(rows[0], Mapping):
+            rows = [tuple(row.values()) for row in rows]
+        for number, form, name, checksum, body in rows:
+            found[number] = PartRow(form, name, checksum, bytes(body if body is not None else b""))
+    return found
+
+
+def resolved(shelf: int, recipe: Recipe) -> Steps[Recipe]:
+    """A recipe in which the parts themselves take the place of their numbers, to compare it with another's."""
+    parts = yield from fetch(shelf, [recipe], nothing_known)
+    return with_parts(recipe, parts.get)
+
+
+def transplant(source: int, target: Place, recipes: Sequence[bytes]) -> Steps[list[bytes]]:
+    """Put the parts that some recipes need on another shelf too. No content is copied.
+
+    Args:
+        source: The shelf that they lie on.
+        target: The other shelf.
+        recipes: Recipes, written.
+
+    Returns:
+        The recipes for the other shelf.
+    """
+    read = [unpack(recipe) for recipe in recipes]
+    needed = covered(each for recipe in read for each in ranges_of(recipe))
+    loose = sum(high - low for low, high in needed if low >= LOOSE)
+    listed = sum(high - low for low, high in needed if low < LOOSE)
+    following = list((yield from hold(target, listed=listed, loose=loose)))
+    places: list[tuple[int, int, int]] = []
+    for low, high in needed:
+        row = int(low >= LOOSE)
+        places.append((low, high, following[row] - low))
+        following[row] += high - low
+    for low, high, shift in places:
+        yield query.copy_parts(shelf=source, target=target.shelf, low=low, high=high, shift=shift)
+    return [pack(moved(recipe, _mover(places))) for recipe in read]
+
+
+def adopt(place: Place, parts: Mapping[int, Part]) -> Steps[dict[int, int]]:
+    """Put parts of another database on a shelf.
+
+    Args:
+        place: The shelf.
+        parts: The parts, by their numbers there.
+
+    Returns:
+        The number here of each.
+    """
+    numbers, _ = yield from _put(place, list(parts.values()))
+    return dict(zip(parts, numbers, strict=True))
+
+
+def sweep(shelf: int) -> Steps[None]:
+    """Take away the values that no checkpoint has any more, and the parts that no value needs."""
+    yield query.clear_litter(shelf=shelf)  # first, so that nobody puts anything on the shelf meanwhile
+    lines = yield query.shelf_lines(shelf=shelf)
+    needed: list[Range] = []
+    for line in lines:
+        needed += yield from _sweep_line(line["id"])
+    low = 0
+    hashes: set[bytes] = set()
+    for start, stop in [*covered(needed), (2**62, 2**62)]:
+        if low < start:
+            rows = yield query.part_hashes(shelf=shelf, low=low, high=start)
+            if rows:
+                hashes.update(bytes(row["hash"]) for row in rows)
+                yield query.delete_parts(shelf=shelf, low=low, high=start)
+        low = stop
+    if hashes:
+        yield query.note_sweep(shelf=shelf)
+        yield from content.collect(hashes)
+
+
+def drop_idle(shelf: int) -> Steps[None]:
+    """Take away a shelf that no thread has any more; else what its remaining threads do not need."""
+    yield from sweep(shelf)
+    yield query.delete_idle_shelf(shelf=shelf)
+
+
+def _put(place: Place, parts: Sequence[Part], held: Held | None = None) -> Steps[tuple[list[int], int]]:
+    """Put parts on a shelf, and hold it. What is written here waits for nothing, so that others wait shortly.
+
+    Returns:
+        The number of each part, and the next number of the first row.
+    """
+    if held is None or held.shelf != place.shelf:
+        held = yield from hold_for(place.shelf, parts)
+    if not held.row or held.row[0]["swept"] != place.swept:
+        raise BranchMoved
+    listed, first = int(held.row[0]["listed"]), int(held.row[0]["loose"])
+    keys = held.keys
+    known = {(bytes(row["hash"]), row["form"], row["name"]): set(json.loads(row["numbers"])) for row in held.known}
+    there = {key for key, _, _ in known}
+    yield from content.store({key[0]: part.body for key, part in zip(keys, parts, strict=True) if key[0] not in there})
+    found = _known_numbers(keys, parts, known)
+    loose = dict.fromkeys(
+        key for key, part, number in zip(keys, parts, found, strict=True) if number is None and part.loose
+    )
+    count = sum(number is None and not part.loose for part, number in zip(parts, found, strict=True))
+    if count or loose:
+        yield query.use_numbers(shelf=place.shelf, listed=listed + count, loose=first + len(loose))
+    assigned = {key: first + index for index, key in enumerate(loose)}
+    new: dict[int, dict[str, object]] = {}
+    numbers: list[int] = []
+    for key, part, number in zip(keys, parts, found, strict=True):
+        if number is None:
+            number = assigned[key] if part.loose else listed  # noqa: PLW2901 - it has its number now
+            listed += not part.loose
+            new[number] = {"shelf": place.shelf, "number": number, "form": part.form, "name": part.name}
+            new[number] |= {"hash": key[0], "checksum": zlib.crc32(part.body)}
+        numbers.append(number)
+    if new:
+        rows = list(new.values())
+        yield query.insert_part(**rows[0]) if len(rows) == 1 else query.insert_part.many(rows)
+    return numbers, listed
+
+
+def _known_numbers(keys: Sequence[_Key], parts: Sequence[Part], known: Mapping[_Key, set[int]]) -> list[int | None]:
+    """Where some parts lie already; None for those to be put there.
+
+    Equal elements of one list are parts of their own: a list that named one of them twice would be two ranges.
+    """
+    found: list[int | None] = []
+    last, used = -1, set()
+    for key, part in zip(keys, parts, strict=True):
+        number: int | None = None
+        numbers = known.get(key, set())
+        if part.loose:
+            number = min(numbers, default=None)
+        else:
+            listed = {each for each in numbers if each < LOOSE}
+            if last + 1 in listed:
+                number = last + 1
+            elif len(listed) == 1 and key not in used:
+                [number] = listed
+            else:
+                number = min((each for each in listed if each > last), default=None)
+            used.add(key)
+            last = LOOSE if number is None else number
+        found.append(number)
+    return found
+
+
+def _sweep_line(line: int) -> Steps[list[Range]]:
+    """Take away a line's values that are in no checkpoint; give the ranges that the others need."""
+    checkpoints = yield query.line_versions(line=line)
+    alive = {pair for row in checkpoints for pair in json.loads(row["versions"]).items()}
+    values = yield query.line_values(line=line)
+    dead = [row for row in values if (row["channel"], row["version"]) not in alive]
+    if dead:
+        yield query.delete_value.many(
+            [{"line": line, "channel": row["channel"], "version": row["version"]} for row in dead]
+        )
+    writes = yield query.line_writes(line=line)
+    return list(_needed(row for row in values if (row["channel"], row["version"]) in alive)) + list(_needed(writes))
+
+
+def _needed(rows: Iterable[Row]) -> Iterator[Range]:
+    for row in rows:
+        yield from ranges_of(unpack(row["recipe"]))
+
+
+def _lightest(ranges: Sequence[Range], width: int) -> int:
+    """Where so many neighbouring ranges have the fewest parts."""
+    weight = sum(high - low for low, high in ranges[:width])
+    best, at = weight, 0
+    for start in range(1, len(ranges) - width + 1):
+        (low, high), (next_low, next_high) = ranges[start - 1], ranges[start + width - 1]
+        weight += (next_high - next_low) - (high - low)
+        if weight < best:
+            best, at = weight, start
+    return at
+
+
+def _mover(places: Sequence[tuple[int, int, int]]) -> Callable[[int], int]:
+    def place(number: int) -> int:
+        return next(number + shift for low, high, shift in places if low <= number < high)
+
+    return place

@@ -1,0 +1,388 @@
+"""Steps: they begin, end, and tell whoever listens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from uuid import uuid4
+
+from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
+from langchain_agentmem.errors import leaves_the_node
+from langchain_agentmem.tracing import whereabouts
+from langchain_agentmem.tracing.langchain_runs import RunType, StepRun, unseen
+from langchain_agentmem.tracing.listening import may_be_traced, stream_writer
+from langchain_agentmem.tracing.measures import Measures
+from langchain_agentmem.tracing.shown_values import Content, Showing, Withheld, small
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+logger = logging.getLogger("langchain_agentmem.tracing")
+
+Values: TypeAlias = Mapping[str, Any]
+Thunk: TypeAlias = Callable[[], Values]
+
+STREAMED_AS = "agentmem"
+"""What the events of the custom stream are marked with, as their "type"."""
+
+_open: ContextVar[str | None] = ContextVar("agentmem_step", default=None)
+"""The step that this runs within."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _has_failed(error: BaseException | None) -> bool:
+    """Whether an operation failed, and was not only left: by `interrupt`, or because nobody waits for it any more."""
+    if error is None or isinstance(error, asyncio.CancelledError | GeneratorExit):
+        return False
+    return not leaves_the_node(error)
+
+
+class Step:
+    """One operation, as the block of `Tracing.step` holds it. This one serves while nobody listens."""
+
+    __slots__ = ("_begun", "_name", "_tracing")
+
+    def __init__(self, tracing: Tracing, name: str) -> None:
+        self._tracing = tracing
+        self._name = name
+        self._begun = 0.0
+
+    @property
+    def listening(self) -> bool:
+        """Whether anybody will see the outputs. Ask before gathering what would be costly to gather."""
+        return False
+
+    def finish(self, outputs: Thunk) -> None:
+        """Say what the operation gave back.
+
+        Args:
+            outputs: Called when the block ends without an error, if somebody listens.
+        """
+
+    def __enter__(self) -> Self:
+        self._begun = self._tracing.timer()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended(error)
+
+    async def __aenter__(self) -> Self:
+        self._begun = self._tracing.timer()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended(error)
+
+    def _ended(self, error: BaseException | None) -> float:
+        """Have it measured. Returns the seconds that it took."""
+        duration = self._tracing.timer() - self._begun
+        self._tracing.measures.ended(self._name, duration, failed=_has_failed(error))
+        return duration
+
+
+class Tracing:
+    """Makes the operations of one memory visible.
+
+    Args:
+        hooks: Who gets a `StepStarted` and a `StepFinished` for each operation.
+        metadata: What every step says about where it happened.
+        measures: Is told how long each operation took, heard or not. Default: its own.
+        content: How content is shown: True as it is, False not at all, else as this function from text to text gives
+            it. What is not content, such as ids, counts and kinds, is always shown.
+        checkpoints: Whether the checkpointer's reads and writes are steps too.
+        clock: The time of day, in UTC.
+        timer: Seconds that only go forward.
+
+    Raises:
+        InvalidInput: `content` is something else.
+    """
+
+    __slots__ = ("_failures", "_showing", "checkpoints", "clock", "hooks", "measures", "metadata", "timer")
+
+    def __init__(
+        self,
+        hooks: Hooks | None = None,
+        metadata: Values | None = None,
+        *,
+        measures: Measures | None = None,
+        content: Content = True,
+        checkpoints: bool = False,
+        clock: Callable[[], datetime] = _now,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.hooks = Hooks() if hooks is None else hooks
+        self.metadata = dict(metadata or {})
+        self.measures = Measures() if measures is None else measures
+        self.checkpoints = checkpoints
+        self.clock = clock
+        self.timer = timer
+        self._showing = Showing(content)
+        self._failures = FirstFailures(logger)
+
+    @property
+    def shows_content(self) -> bool:
+        """Whether content is shown as it is."""
+        return self._showing.everything
+
+    def step(
+        self,
+        name: str,
+        *,
+        run_type: RunType = "chain",
+        inputs: Thunk | None = None,
+        config: RunnableConfig | None = None,
+    ) -> Step:
+        """One operation, for `with` or `async with`.
+
+        Args:
+            name: `memory.<part>.<verb>`.
+            run_type: What LangChain takes it for. A "retriever" shows its input "query" and its output
+                "documents", a list of LangChain documents or of mappings with "page_content", "metadata" and
+                "id". Its other inputs show as metadata; its other outputs are for hooks only, because
+                LangChain has no room for them.
+            inputs: What the operation was given. Those that say where it happens ("namespace", "thread_id",
+                "conversation_id", "checkpoint_id", "branch") are in its metadata too.
+            config: The caller's config, where it has been handed one. Otherwise the surrounding one is found.
+
+        Returns:
+            A step to be entered once. It never raises on its own account, nor hides what the block raises.
+        """
+        traced = may_be_traced(config)
+        writer = stream_writer(config)
+        if not traced and writer is None and not self.hooks and not logger.isEnabledFor(logging.DEBUG):
+            return Step(self, name)
+        return _HeardStep(self, name, run_type, inputs, config, traced=traced, writer=writer)
+
+    def heard(self, config: RunnableConfig | None = None) -> bool:
+        """Whether somebody may listen to a step. Ask before reading what only a trace would show.
+
+        Args:
+            config: The caller's config, where it has been handed one.
+        """
+        heard_here = bool(self.hooks) or logger.isEnabledFor(logging.DEBUG)
+        return heard_here or may_be_traced(config) or stream_writer(config) is not None
+
+    def unheard(self, name: str) -> Step:
+        """An operation that is a detail of the step around it: measured, and shown to nobody."""
+        return Step(self, name)
+
+    def private(self) -> contextlib.AbstractContextManager[None]:
+        """For what LangChain itself would show, such as a model's call: where content is withheld, no tracer hears."""
+        return contextlib.nullcontext() if self.shows_content else unseen()
+
+    @contextlib.contextmanager
+    def unharmed(self, doing: str) -> Iterator[None]:
+        """Keep what goes wrong in the block away from the operation, and log it the first time."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - looking on may not break what is looked at
+            told = error if self.shows_content else Withheld(type(error).__name__).with_traceback(error.__traceback__)
+            self._failures.report(doing, "Tracing failed %s; memory goes on.", doing, error=told)
+
+    def evaluate(self, thunk: Thunk | None, doing: str) -> dict[str, Any]:
+        """What the function says, as it is to be shown; nothing if it fails."""
+        values: dict[str, Any] = {}
+        if thunk is not None:
+            with self.unharmed(doing):
+                values = self._showing.values(thunk())
+        return values
+
+    def shown_error(self, error: BaseException) -> BaseException:
+        """The error as it is to be shown."""
+        with self.unharmed("to show an error"):
+            return self._showing.error(error)
+        return Withheld(type(error).__name__)  # what should have masked its text has failed
+
+
+@dataclass(slots=True, eq=False)
+class _Telling:
+    """What is known of a step while it is open, for those who hear of it."""
+
+    started_at: datetime
+    step_id: str = ""
+    parent_id: str | None = None
+    inputs: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    inside: Token[str | None] | None = None
+
+
+class _HeardStep(Step):
+    """A step that somebody hears."""
+
+    __slots__ = ("_config", "_inputs", "_outputs", "_run", "_run_type", "_telling", "_traced", "_writer")
+
+    def __init__(
+        self,
+        tracing: Tracing,
+        name: str,
+        run_type: RunType,
+        inputs: Thunk | None,
+        config: RunnableConfig | None,
+        *,
+        traced: bool,
+        writer: Callable[[Any], object] | None,
+    ) -> None:
+        super().__init__(tracing, name)
+        self._run_type = run_type
+        self._inputs = inputs
+        self._outputs: Thunk | None = None
+        self._config = config
+        self._traced = traced
+        self._writer = writer
+        self._run: StepRun | None = None
+        self._telling = _Telling(tracing.clock())
+
+    @property
+    def listening(self) -> bool:
+        return self._run is not None or self._writer is not None or bool(self._tracing.hooks)
+
+    def finish(self, outputs: Thunk) -> None:
+        self._outputs = outputs
+
+    def __enter__(self) -> Self:
+        run = self._prepare(asynchronous=False)
+        if run is not None:
+            with self._tracing.unharmed(f"to open {self._name}"):
+                run.enter(run.start(self._name, self._telling.inputs, self._telling.metadata))
+        self._began()
+        return self
+
+    async def __aenter__(self) -> Self:
+        run = self._prepare(asynchronous=True)
+        if run is not None:
+            with self._tracing.unharmed(f"to open {self._name}"):
+                run.enter(await run.start(self._name, self._telling.inputs, self._telling.metadata))
+        self._began()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        duration, outputs, shown = self._result(error)
+        try:
+            if self._run is not None and self._run.leave():
+                with self._tracing.unharmed(f"to close {self._name}"):
+                    self._run.end(outputs, shown)
+        finally:
+            self._tell(duration, outputs, shown, error)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        duration, outputs, shown = self._result(error)
+        try:
+            if self._run is not None and self._run.leave():
+                with self._tracing.unharmed(f"to close {self._name}"):
+                    await self._run.end(outputs, shown)
+        finally:
+            # Also when the wait was cancelled: the operation itself is over and the hooks must hear of it.
+            self._tell(duration, outputs, shown, error)
+
+    def _prepare(self, *, asynchronous: bool) -> StepRun | None:
+        if self._traced:
+            with self._tracing.unharmed(f"to find who listens to {self._name}"):
+                self._run = StepRun.of(self._run_type, self._config, asynchronous=asynchronous)
+        if self.listening:
+            telling = self._telling
+            telling.inputs = self._tracing.evaluate(self._inputs, f"to read the inputs of {self._name}")
+            where = self._tracing.evaluate(
+                lambda: {**whereabouts.of_run(self._config), **whereabouts.of_inputs(telling.inputs)},
+                f"to see where {self._name} happens",
+            )
+            telling.metadata = {**self._tracing.metadata, **where}
+        return self._run
+
+    def _began(self) -> None:
+        if self.listening:
+            telling = self._telling
+            telling.step_id = (self._run and self._run.id) or str(uuid4())
+            telling.parent_id = _open.get()
+            telling.inside = _open.set(telling.step_id)
+            if self._tracing.hooks:
+                self._tracing.hooks.emit(
+                    StepStarted(
+                        step_id=telling.step_id,
+                        parent_id=telling.parent_id,
+                        name=self._name,
+                        started_at=telling.started_at,
+                        inputs=telling.inputs,
+                        metadata=telling.metadata,
+                    )
+                )
+            self._stream("started", inputs=telling.inputs)
+        self._begun = self._tracing.timer()
+
+    def _result(self, error: BaseException | None) -> tuple[float, dict[str, Any] | None, BaseException | None]:
+        """The seconds it took, what came of it, if it did not fail and somebody will see it, and why it failed."""
+        duration = self._ended(error)
+        if self._telling.inside is not None:
+            # ValueError: left in another context than it was entered in, see `StepRun.leave`.
+            with contextlib.suppress(ValueError):
+                _open.reset(self._telling.inside)
+        if error is not None:
+            return duration, None, self._tracing.shown_error(error)
+        if not self.listening:
+            return duration, {}, None
+        return duration, self._tracing.evaluate(self._outputs, f"to read the outputs of {self._name}"), None
+
+    def _tell(
+        self,
+        duration: float,
+        outputs: dict[str, Any] | None,
+        shown: BaseException | None,
+        error: BaseException | None,
+    ) -> None:
+        milliseconds = duration * 1000
+        if error is None:
+            logger.debug("%s %.1f ms", self._name, milliseconds)
+            self._stream("finished", duration=duration, outputs=outputs)
+        else:
+            # Only the type: the text of an error may quote what was to be remembered.
+            logger.debug("%s %.1f ms, failed with %s", self._name, milliseconds, type(error).__name__)
+            self._stream("failed", duration=duration, error=type(error).__name__)
+        if self._tracing.hooks:
+            telling = self._telling
+            self._tracing.hooks.emit(
+                StepFinished(
+                    step_id=telling.step_id,
+                    parent_id=telling.parent_id,
+                    name=self._name,
+                    started_at=telling.started_at,
+                    duration=duration,
+                    inputs=telling.inputs,
+                    outputs=outputs,
+                    error=shown,
+                    metadata=telling.metadata,
+                )
+            )
+
+    def _stream(self, event: str, **details: Any) -> None:
+        """Tell the custom stream of the surrounding graph, if somebody reads it."""
+        if self._writer is None:
+            return
+        with self._tracing.unharmed(f"to stream {self._name}"):
+            self._writer(
+                {
+                    "type": STREAMED_AS,
+                    "event": event,
+                    "name": self._name,
+                    "id": self._telling.step_id,
+                    "parent_id": self._telling.parent_id,
+                    **{name: small(value) for name, value in details.items()},
+                }
+            )

@@ -1,0 +1,357 @@
+"""A whole database is copied into another place, of the same engine or of the other one.
+
+Rows are copied as they are, table by table, in portions, each of which is one transaction. So a copy holds what its
+source holds, numbers, vectors, jobs and measures included; the index of words, which each engine makes for itself, is
+made anew. All is read as of one moment. The copy is made beside its place, in a file or schema of another name, and
+takes its place when it is whole, and every row of it was read again and found equal. Where something is stored already,
+it is only looked whether that is the whole copy.
+
+An interruption, of whatever kind, leaves what was made so far. Who begins again walks through both sides: rows that are
+there already are only compared, and those that have changed in the source meanwhile are brought up to date.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from langchain_agentmem.audit import audit_store as audit
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
+from langchain_agentmem.search import search_index, vectors
+from langchain_agentmem.search.search_index import TextsOf
+from langchain_agentmem.storage import Engine, is_postgres, name_of, open_engine
+from langchain_agentmem.storage.sqlite_tables import SqlitePlace
+from langchain_agentmem.storage.table_copy import (
+    ALWAYS,
+    MEASURES,
+    TABLES,
+    Occupied,
+    Place,
+    Reader,
+    Shape,
+    Values,
+    Writer,
+    reading,
+    writing,
+)
+
+PORTION_ROWS = 2_000
+PORTION_BYTES = 4 * 2**20
+"""A portion is complete when it has so many rows, or so many bytes of texts and values."""
+
+
+class CopyProgress(NamedTuple):
+    """How far a copy has come.
+
+    Attributes:
+        doing: What is done now: "copying", "checking" or "indexing".
+        done: How many rows were copied, checked or indexed so far.
+        total: How many there are to copy, check and index.
+    """
+
+    doing: str
+    done: int
+    total: int
+
+
+Progress: TypeAlias = Callable[[CopyProgress], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyReport:
+    """What a copy holds.
+
+    Attributes:
+        source: What was copied.
+        target: Where it is.
+        taken_at: As of when. What is written to the source later is not in the copy.
+        rows: How many rows each table has, on both sides.
+        digest: A BLAKE2b-160 over every row but those of what was measured, the same on both sides, in hexadecimal.
+        known: How many rows an interrupted copy had left, and are as they were.
+        documents: How many documents can be found.
+        was_complete: Whether everything was there already, so that nothing was written.
+    """
+
+    source: str
+    target: str
+    taken_at: datetime
+    rows: Mapping[str, int] = field(default_factory=dict)
+    digest: str
+    known: int = 0
+    documents: int = 0
+    was_complete: bool = False
+
+
+def place_of(target: str | os.PathLike[str]) -> Place:
+    """Where a copy goes.
+
+    Args:
+        target: The path of a file, or the URL or connection string of a PostgreSQL database.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    name = name_of(target)
+    if is_postgres(name):
+        from langchain_agentmem.storage.postgres_tables import PostgresPlace  # noqa: PLC0415 - an extra
+
+        return PostgresPlace(name)
+    return SqlitePlace(name)
+
+
+def copy(
+    source: Engine, target: str, texts: Mapping[str, TextsOf], *, force: bool = False, progress: Progress | None = None
+) -> CopyReport:
+    """Copy a whole database.
+
+    Args:
+        source: What is copied. It may be written to meanwhile.
+        target: Where to: the path of a file or a `postgresql://` URL, where nothing is stored yet, or the whole copy.
+        texts: How to read the texts of what is indexed, by kind.
+        force: Whether what is stored there is replaced.
+        progress: Is told how far it has come.
+
+    Raises:
+        InvalidInput: Something else is stored there, it is the source itself, or it cannot store a value.
+        StorageError: A database failed, or the source is damaged. What was copied is kept: the same call goes on.
+    """
+    place = place_of(target)
+    if place.is_of(source):
+        raise InvalidInput(f"{safe_repr(place.name)} is the database itself. Copy it to another place.")
+    try:
+        place.check(force=force)
+    except Occupied:
+        with contextlib.closing(open_engine(target)) as held:
+            complete = _compared(source, place, held, progress)
+        if complete is None:
+            raise
+        return complete
+    with place.alone():
+        try:
+            made = _made(source, place, texts, progress)
+        except _NotOne:  # what is there cannot be brought up to date
+            place.drop()
+            made = _made(source, place, texts, progress)
+        place.take(force=force)
+    return made
+
+
+class _NotOne(StorageError):
+    """What an interrupted copy left is in the way of what there is now."""
+
+
+class _Telling:
+    """Counts what was done."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+
+    def more(self, doing: str, count: int) -> None:
+        self._done += count
+        if self._progress is not None:
+            self._progress(CopyProgress(doing, min(self._done, self._total), self._total))
+
+
+class _Filled(NamedTuple):
+    rows: int
+    known: int
+    changed: int
+    digest: bytes
+
+
+def _made(source: Engine, place: Place, texts: Mapping[str, TextsOf], progress: Progress | None) -> CopyReport:
+    with contextlib.closing(place.open()) as made:
+        rows: dict[str, int] = {}
+        known = changed = 0
+        seen: dict[Shape, bytes] = {}
+        with reading(source) as theirs:
+            taken_at = datetime.now(UTC)
+            counts = {table.name: theirs.count(table) for table in TABLES}
+            telling = _Telling(progress, 2 * sum(counts.values()) + counts["search_document"])
+            try:
+                with reading(made) as ours:
+                    shapes = [theirs.shape(table) for table in TABLES]
+                    filled = any(ours.count(table) for table in TABLES if table.name not in ALWAYS)
+                    if filled:  # rows that are no longer there go first, the last tables before
+                        changed += sum(_cleared(theirs, ours, made, shape) for shape in reversed(shapes))
+                for shape in shapes:
+                    with reading(made) as ours, writing(made) as into:
+                        result = _filled(theirs, ours, into, shape, telling)
+                    rows[shape.table.name], seen[shape] = result.rows, result.digest
+                    known += result.known
+                    changed += result.changed
+            except InvalidInput:
+                raise
+            except StorageError as error:
+                if filled and "constraint" in str(error).lower():
+                    raise _NotOne from error
+                raise
+            numbers = theirs.numbers()
+        with writing(made) as into:
+            into.go_on_after(numbers)
+        with reading(made) as ours:
+            for shape, digest in seen.items():
+                if _digest(ours, shape, telling) != digest:
+                    raise StorageError(
+                        f"The table {shape.table.name} of {safe_repr(place.name)} is not as it was written."
+                    )
+        documents = _indexed(made, texts, telling, anew=bool(filled and changed))
+        if made.read(audit.waiting):  # an engine that lets nothing wait would not look for it
+            made.write(audit.settle)
+        if problems := made.read(search_index.problems):
+            raise StorageError(f"The copy at {safe_repr(place.name)} is not whole: {problems[0]}.")
+    return CopyReport(
+        source=source.path,
+        target=place.name,
+        taken_at=taken_at,
+        rows=rows,
+        digest=_digest_of_all(seen),
+        known=known if filled else 0,
+        documents=documents,
+    )
+
+
+def _compared(source: Engine, place: Place, held: Engine, progress: Progress | None) -> CopyReport | None:
+    """Tell of a copy that is complete; None where anything differs but what was measured."""
+    if source.read(audit.waiting):  # what waits there had entered the indexes of the copy
+        with contextlib.suppress(DatabaseReadOnly):
+            source.write(audit.settle)
+    with reading(source) as theirs, reading(held) as ours:
+        taken_at = datetime.now(UTC)
+        rows = {table.name: theirs.count(table) for table in TABLES}
+        shapes = [theirs.shape(table) for table in TABLES if table.name != MEASURES]
+        if any(rows[shape.table.name] != ours.count(shape.table) for shape in shapes):
+            return None
+        telling = _Telling(progress, sum(rows.values()))
+        seen = {}
+        for shape in shapes:
+            seen[shape] = _digest(theirs, shape, telling)
+            if _digest(ours, shape, _Telling(None, 0)) != seen[shape]:
+                return None
+    return CopyReport(
+        source=source.path,
+        target=place.name,
+        taken_at=taken_at,
+        rows=rows,
+        digest=_digest_of_all(seen),
+        known=sum(rows.values()),
+        documents=rows["search_document"],
+        was_complete=True,
+    )
+
+
+def _digest_of_all(seen: Mapping[Shape, bytes]) -> str:
+    several = (digest for shape, digest in seen.items() if shape.table.name != MEASURES)
+    return hashlib.blake2b(b"".join(several), digest_size=20).hexdigest()
+
+
+def _cleared(theirs: Reader, ours: Reader, made: Engine, shape: Shape) -> int:
+    """Delete what the source has no more."""
+    gone = 0
+    keys: list[Values] = []
+
+    def delete() -> None:
+        with writing(made) as into:
+            into.remove(shape, keys)
+        keys.clear()
+
+    for their, our in _merged(theirs.rows(shape), ours.rows(shape), shape):
+        if their is None and our is not None:
+            keys.append(shape.key(our))
+            gone += 1
+        if len(keys) >= PORTION_ROWS:
+            delete()
+    if keys:
+        delete()
+    return gone
+
+
+def _filled(theirs: Reader, ours: Reader, into: Writer, shape: Shape, telling: _Telling) -> _Filled:
+    """Copy a table."""
+    count = known = altered = size = told = 0
+    new: list[Values] = []
+    changed: list[Values] = []
+    digest = hashlib.blake2b(digest_size=20)
+    for their, our in _merged(theirs.rows(shape), ours.rows(shape), shape):
+        if their is None:
+            continue
+        count += 1
+        digest.update(_bytes(their))
+        if their == our:
+            known += 1
+        else:
+            (new if our is None else changed).append(their)
+            size += sum(len(value) for value in their if isinstance(value, str | bytes))
+        if len(new) + len(changed) >= PORTION_ROWS or size >= PORTION_BYTES or count - told >= PORTION_ROWS:
+            if new or changed:
+                into.put(shape, new, changed)
+            altered += len(new) + len(changed)
+            telling.more("copying", count - told)
+            new, changed, size, told = [], [], 0, count
+    if new or changed:
+        into.put(shape, new, changed)
+        altered += len(new) + len(changed)
+    telling.more("copying", count - told)
+    return _Filled(count, known, altered, digest.digest())
+
+
+def _digest(rows: Reader, shape: Shape, telling: _Telling) -> bytes:
+    digest = hashlib.blake2b(digest_size=20)
+    count = 0
+    for row in rows.rows(shape):
+        digest.update(_bytes(row))
+        count += 1
+        if count % PORTION_ROWS == 0:
+            telling.more("checking", PORTION_ROWS)
+    telling.more("checking", count % PORTION_ROWS)
+    return digest.digest()
+
+
+def _bytes(row: Values) -> bytes:
+    """A row as it is digested: as Python writes numbers, texts and bytes, the same for both engines."""
+    return repr(row).encode("utf-8", "surrogatepass")
+
+
+def _indexed(made: Engine, texts: Mapping[str, TextsOf], telling: _Telling, *, anew: bool) -> int:
+    """Index what can be found, from where an interrupted copy was; and how many documents there are."""
+    if anew:
+        made.write(search_index.emptied)
+        made.write(vectors.server_side_emptied)
+    after: int | None = made.read(search_index.last_indexed)
+    while after is not None:
+        try:
+            indexed, after = made.write(partial(search_index.anew, texts, after))
+        except InvalidInput as error:
+            raise DatabaseUnreadable(f"The source is damaged (see what `verify` says of it): {error}") from error
+        telling.more("indexing", indexed)
+    beside: int | None = made.write(vectors.begin_server_side)
+    while beside is not None:
+        beside = made.write(partial(vectors.server_side, beside))
+    return made.read(search_index.counted)
+
+
+def _merged(
+    theirs: Iterator[Values], ours: Iterator[Values], shape: Shape
+) -> Iterator[tuple[Values | None, Values | None]]:
+    """The rows of both sides with the same keys, one of them None where a side has none."""
+    their, our = next(theirs, None), next(ours, None)
+    while their is not None or our is not None:
+        if our is None or (their is not None and shape.key(their) < shape.key(our)):
+            yield their, None
+            their = next(theirs, None)
+        elif their is None or shape.key(our) < shape.key(their):
+            yield None, our
+            our = next(ours, None)
+        else:
+            yield their, our
+            their, our = next(theirs, None), next(ours, None)
+
+
+__all__ = ["CopyProgress", "CopyReport", "Progress", "copy", "place_of"]
