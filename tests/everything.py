@@ -14,10 +14,10 @@ from langchain_agentmem.experiences.experience_rows import Feedback
 from langchain_agentmem.messages import Message
 from langchain_agentmem.storage import job_queue
 from langchain_agentmem.testing import WordEmbeddings
+from tests.threads.filled import fill as fill_saver
+from tests.upkeep.test_integrity import fill as talk
 
 from .rewinding import test_care as remembered
-from .test_care import fill as talk
-from .threads.filled import fill as fill_saver
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 DIMS = 16

@@ -11,8 +11,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory, Message, MessageError, Retention, TokenCounter
-
-from ..tracing.trees import Collector  # noqa: TID252 - what tests share lies beside them
+from tests.tracing.trees import Collector
 
 AT = {"conversation_id": "chat", "namespace": ["ada"]}
 MARK = "xyzzy-content"

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from langchain_core.tools import BaseTool
 
 from langchain_agentmem import AgentMemory, errors
-from tests.fuzz import values
+
+from . import values
 
 OURS = "langchain_agentmem"
 LEFT_OUT = {"close", "aclose", "with_config", "from_conn_string", "start_ttl_sweeper", "stop_ttl_sweeper"}

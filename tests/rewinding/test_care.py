@@ -16,8 +16,8 @@ from langgraph.types import Command, interrupt
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.layers.layers_config import LayersConfig
+from tests.upkeep.test_integrity import stored_bytes
 
-from ..test_care import stored_bytes  # noqa: TID252 - what tests share lies beside them
 from .adapters import Real
 from .oracle import World
 from .worlds import random_script

@@ -8,8 +8,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.upkeep.database_report import MEASURED
-
-from ..emptying import GROWN  # noqa: TID252 - what tests share lies beside them
+from tests.emptying import GROWN
 
 
 def held(url):

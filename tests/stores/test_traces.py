@@ -11,8 +11,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.base import GetOp, PutOp, SearchOp
 
 from langchain_agentmem import AgentMemory, InvalidInput
-
-from ..tracing.trees import Collector, names  # noqa: TID252 - what tests share lies beside them
+from tests.tracing.trees import Collector, names
 
 NS = ("users", "ana")
 AT = {"namespace": ["users", "ana"]}

@@ -10,17 +10,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemorySaver
-
-from ..stores.graphs import (  # noqa: TID252 - what tests share lies beside them
-    NOTHING,
-    Line,
-    Log,
-    asking_graph,
-    at,
-    chat_graph,
-    comparable,
-    logging_graph,
-)
+from tests.checkpoints.graphs import NOTHING, Line, Log, asking_graph, at, chat_graph, comparable, logging_graph
 
 
 def collect(log, writes):

@@ -16,8 +16,8 @@ from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.errors import InvalidInput, StorageError
 from langchain_agentmem.messages.stored_messages import Prototype
 from langchain_agentmem.threads.value_store import LOOSE
+from tests.checkpoints.graphs import Line, at, chat_graph, everything, ids, logging_graph
 
-from ..stores.graphs import Line, at, chat_graph, everything, ids, logging_graph  # noqa: TID252
 from .filled import THREADS, delta_graph, fill, go_on, outer_graph, seen
 
 

@@ -18,8 +18,7 @@ from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, Retention
 from langchain_agentmem.threads.thread_lifecycle import BATCH, MOST_LITTER
-
-from ..stores.graphs import (  # noqa: TID252
+from tests.checkpoints.graphs import (
     Chat,
     Line,
     Log,
@@ -32,6 +31,7 @@ from ..stores.graphs import (  # noqa: TID252
     logging_graph,
     parallel_graph,
 )
+
 from .filled import delta_graph, fill, go_on, outer_graph, seen
 
 TABLES = ("checkpoint", "channel_value", "pending_write", "part", "checkpoint_line", "content")

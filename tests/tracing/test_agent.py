@@ -19,8 +19,8 @@ from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
 from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
+from tests.compaction.loopback import loopback
 
-from ..compaction.loopback import loopback  # noqa: TID252 - what tests share lies beside them
 from .agent import ANSWERS, GIFTS, TURNS, aconverse, agent, converse, said, scripted
 from .loopback import arrive
 from .trees import drawn, shape

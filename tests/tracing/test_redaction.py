@@ -15,8 +15,8 @@ from langchain_agentmem.base.events import Hooks
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
 from langchain_agentmem.tracing import Tracing
+from tests.conftest import CountingIds, SteppingClock
 
-from ..conftest import CountingIds, SteppingClock  # noqa: TID252 - what tests share lies above them
 from .agent import ANSWERS, CONFIG, OWN_WORDS, TURNS, aconverse, agent, converse, scripted
 from .loopback import arrive
 from .trees import Collector, shape, walk

@@ -1,0 +1,733 @@
+"""A handler that is given to a run writes every model call of it, and the run goes as it would have gone without it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import logging
+import operator
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+from uuid import UUID, uuid4
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import BaseCallbackHandler, CallbackManager
+from langchain_core.language_models import BaseChatModel, FakeListLLM, FakeStreamingListLLM
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import RetryPolicy, Send
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from langchain_agentmem.audit import handler as module
+from langchain_agentmem.audit.handler import CANCELLED, CROWDED_OUT, GIVEN_UP, UNFINISHED, AuditHandler
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
+from langchain_agentmem.tracing import Tracing
+from tests.compaction.loopback import calls, loopback
+
+CALL = {"name": "weather", "args": {"city": "Rome"}, "id": "c1", "type": "tool_call"}
+SETTINGS = {"api_key": "x", "model": "gpt-test", "max_retries": 0}
+
+
+class Scripted(BaseChatModel):
+    """Answers as a function of its messages does; a word at a time where it streams."""
+
+    script: Callable[[list[Any]], Any] = lambda messages: f"Well, {messages[-1].text}"
+    model: str = "scripted-1"
+    wait: float = 0.0
+    streamed: list[str] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self):
+        return "scripted"
+
+    def bind_tools(self, tools, **kwargs):
+        return self.bind(tools=[{"name": each.name} for each in tools], **kwargs)
+
+    def answer(self, messages):
+        said = self.script(messages)
+        if isinstance(said, BaseException):
+            raise said
+        return AIMessage(said) if isinstance(said, str) else said
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        self.streamed.append("whole")
+        said = self.answer(messages)
+        return ChatResult(
+            generations=[ChatGeneration(message=each) for each in (said if isinstance(said, list) else [said])]
+        )
+
+    async def _agenerate(self, messages, stop=None, run_manager=None, **kwargs):
+        await asyncio.sleep(self.wait)
+        return self._generate(messages)
+
+    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
+        self.streamed.append("stream")
+        said = self.answer(messages)
+        for word in re.findall(r"\S+\s*", said.text):
+            chunk = ChatGenerationChunk(message=AIMessageChunk(word))
+            if word.startswith("FAIL"):
+                raise ConnectionError("cut off")
+            if run_manager:
+                run_manager.on_llm_new_token(word, chunk=chunk)
+            yield chunk
+        if said.tool_calls:
+            chunks = [{"name": "weather", "args": '{"city": "Rome"}', "id": "c1", "index": 0}]
+            yield ChatGenerationChunk(message=AIMessageChunk("", tool_call_chunks=chunks))
+
+    async def _astream(self, messages, stop=None, run_manager=None, **kwargs):
+        for chunk in self._stream(messages):
+            await asyncio.sleep(self.wait)
+            if run_manager:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+
+class Trail(list):
+    """Entries as they were written, and the threads that they were written in."""
+
+    def __init__(self):
+        super().__init__()
+        self.threads = []
+
+    def __call__(self, entry):
+        self.threads.append(threading.current_thread())
+        self.append(entry)
+
+    @property
+    def said(self):
+        return [(each.prompt, each.reply) for each in self]
+
+
+@pytest.fixture
+def trail():
+    return Trail()
+
+
+@pytest.fixture
+def handler(trail, new_id, clock):
+    return AuditHandler(trail, new_id, clock)
+
+
+@pytest.fixture
+def heard(handler):
+    return {"callbacks": [handler]}
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_wrong(caplog):
+    """Nothing is logged that a test has not seen and cleared."""
+    yield
+    assert warnings(caplog.get_records("call")) == []
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"Sunny in {city}."
+
+
+def agent_script(messages):
+    """Asks for the weather once, then says it."""
+    if messages[-1].type == "tool":
+        return f"It is {messages[-1].text}"
+    return AIMessage("", tool_calls=[CALL])
+
+
+def chat_graph(model, **options):
+    async def acall(state):
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    def call(state):
+        return {"messages": [model.invoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("talk", RunnableLambda(call, acall), **options)
+    graph.add_edge(START, "talk")
+    return graph.compile(checkpointer=InMemorySaver())
+
+
+class TestEveryWayToCall:
+    """Each kind of call is one entry."""
+
+    def test_a_model_by_itself(self, trail, heard, new_id, clock):
+        begun = clock.now
+        Scripted().invoke("hello", {**heard, "tags": ["mine"], "metadata": {"thread_id": "t1"}, "run_name": "greet"})
+
+        (entry,) = trail
+        assert (entry.kind, entry.prompt, entry.reply, entry.model) == ("call", "hello", "Well, hello", "scripted-1")
+        assert (entry.id, entry.thread_id, entry.error) == ("id-1", "t1", None)
+        assert 0 < (entry.created_at - begun).total_seconds() <= 1
+        assert entry.duration >= 0
+        assert UUID(entry.run_id)
+        assert (entry.extra["tags"], entry.extra["name"], entry.extra["provider"]) == (["mine"], "greet", "scripted")
+
+    async def test_awaited(self, trail, heard):
+        await Scripted().ainvoke("hello", heard)
+
+        assert trail.said == [("hello", "Well, hello")]
+
+    def test_streamed(self, trail, heard):
+        words = [each.text for each in Scripted().stream("one two", heard)]
+
+        assert words[:3] == ["Well, ", "one ", "two"]
+        assert trail.said == [("one two", "Well, one two")]
+        assert trail[0].messages[-1].langchain is None or "type" not in trail[0].messages[-1].langchain
+
+    async def test_streamed_and_awaited(self, trail, heard):
+        assert [each.text async for each in Scripted().astream("one two", heard)][:2] == ["Well, ", "one "]
+        assert trail.said == [("one two", "Well, one two")]
+
+    async def test_as_events(self, trail, heard):
+        events = [each["event"] async for each in Scripted().astream_events("one", heard, version="v2")]
+
+        assert events.count("on_chat_model_stream") >= 2
+        assert trail.said == [("one", "Well, one")]
+
+    def test_in_a_batch(self, trail, heard):
+        Scripted().batch(["a", "b", "c"], heard)
+
+        assert sorted(trail.said) == [(each, f"Well, {each}") for each in "abc"]
+        assert len({each.run_id for each in trail}) == 3
+
+    def test_several_prompts_of_one_call(self, trail, handler):
+        Scripted().generate([[HumanMessage("a")], [HumanMessage("b")]], callbacks=[handler])
+
+        assert trail.said == [("a", "Well, a"), ("b", "Well, b")]
+
+    def test_several_answers(self, trail, heard):
+        Scripted(script=lambda messages: [AIMessage("One."), AIMessage("Two.")]).invoke("hi", heard)
+
+        assert [each.text for each in trail[0].messages] == ["hi", "One.", "Two."]
+        assert trail[0].extra["answers"] == 2
+
+    @pytest.mark.parametrize("bind", ["model", "config", "both"])
+    def test_however_the_handler_is_given_it_hears_once(self, trail, handler, heard, bind):
+        model = Scripted(callbacks=[handler]) if bind != "config" else Scripted()
+        (model.with_config(heard) if bind != "model" else model).invoke("hi", heard if bind == "both" else None)
+
+        assert trail.said == [("hi", "Well, hi")]
+
+    def test_in_a_chain_whose_config_names_thread_and_namespace(self, trail, heard):
+        chain = ChatPromptTemplate.from_messages([("system", "Be brief."), ("user", "{q}")]) | Scripted()
+        place = {"thread_id": "t1", "agentmem_namespace": ("acme", "ann")}
+
+        chain.invoke({"q": "hi"}, {**heard, "configurable": place})
+
+        (entry,) = trail
+        assert (entry.thread_id, entry.conversation_id, entry.namespace) == ("t1", "t1", ("acme", "ann"))
+        assert entry.parent_run_id != entry.run_id
+        assert [each.role for each in entry.messages] == ["system", "user", "assistant"]
+
+    def test_a_plain_model(self, trail, heard):
+        model = FakeListLLM(responses=["there was a king."])
+
+        model.invoke("Once upon a time", heard)
+        list(FakeStreamingListLLM(responses=["abc"]).stream("letters", heard))
+
+        assert trail.said == [("Once upon a time", "there was a king."), ("letters", "abc")]
+
+    def test_an_answer_out_of_the_cache_is_marked(self, trail, heard):
+        model = Scripted(cache=InMemoryCache())
+
+        for _ in range(2):
+            model.invoke("hi", heard)
+
+        assert trail.said == [("hi", "Well, hi")] * 2
+        assert [each.extra.get("cached") for each in trail] == [None, True]
+        assert (trail[1].input_tokens, trail[1].output_tokens) == (0, 0)
+
+    def test_each_attempt_of_a_retry_is_a_call(self, trail, heard):
+        answers = iter([ValueError("busy"), "Done."])
+        model = Scripted(script=lambda messages: next(answers)).with_retry(wait_exponential_jitter=False)
+
+        model.invoke("hi", heard)
+
+        assert [(each.error, each.reply) for each in trail] == [("ValueError: busy", ""), (None, "Done.")]
+
+    def test_the_models_that_memory_asks_are_told_by_their_names_and_tags(self, trail, heard):
+        def work():
+            return (yield Ask(Scripted(), [HumanMessage("Shorten this.")], "compaction.summarize"))
+
+        RunnableLambda(lambda _: perform(work())).invoke(None, heard)
+        asyncio.run(RunnableLambda(lambda _: None, lambda _: aperform(work())).ainvoke(None, heard))
+
+        assert trail.said == [("Shorten this.", "Well, Shorten this.")] * 2
+        assert {each.extra["name"] for each in trail} == {"memory.compaction.summarize"}
+        assert all("nostream" in each.extra["tags"] and "metadata" not in each.extra for each in trail)
+
+
+class TestGraphs:
+    def test_a_graph_with_a_checkpointer(self, trail, heard):
+        graph = chat_graph(Scripted())
+        place = {"thread_id": "t1", "agentmem_namespace": ("acme",)}
+
+        for text in ("one", "two"):
+            graph.invoke({"messages": [("user", text)]}, {**heard, "configurable": place})
+
+        assert trail.said == [("one", "Well, one"), ("two", "Well, two")]
+        for entry in trail:
+            assert (entry.thread_id, entry.conversation_id, entry.namespace) == ("t1", "t1", ("acme",))
+            assert entry.extra["node"] == "talk"
+            assert entry.extra["checkpoint_ns"].startswith("talk:")
+            assert "tags" not in entry.extra  # LangGraph counts steps by tags; the user gave none
+        given, answered = trail[0].messages
+        assert [each.text for each in trail[1].messages[:2]] == ["one", "Well, one"]
+        assert trail[1].messages[:2] == (given, answered)  # known again, ids and all
+
+    async def test_the_same_awaited(self, trail, heard):
+        graph = chat_graph(Scripted())
+
+        await graph.ainvoke({"messages": [("user", "one")]}, {**heard, "configurable": {"thread_id": "t1"}})
+
+        assert trail.said == [("one", "Well, one")]
+        assert trail[0].thread_id == "t1"
+
+    def test_an_agent_with_tools(self, trail, heard):
+        agent = create_agent(Scripted(script=agent_script), [weather], name="clerk", checkpointer=InMemorySaver())
+
+        agent.invoke({"messages": [("user", "Weather in Rome?")]}, {**heard, "configurable": {"thread_id": "t1"}})
+
+        asked, answered = trail
+        assert asked.prompt == answered.prompt == "Weather in Rome?"
+        assert asked.reply == ""
+        assert asked.messages[-1].tool_calls[0].name == "weather"
+        assert [each.role for each in answered.messages] == ["user", "assistant", "tool", "assistant"]
+        assert answered.reply == "It is Sunny in Rome."
+        assert answered.extra["tools"] == ["weather"]
+        assert answered.extra["agent"] == "clerk"
+
+    def test_tools_that_call_models_and_graphs_within_graphs(self, trail, heard):
+        inner = chat_graph(Scripted(model="inner"))
+
+        @tool(name_or_callable="weather")
+        def asking(city: str) -> str:
+            """The weather in a city."""
+            return inner.invoke({"messages": [("user", city)]})["messages"][-1].text
+
+        agent = create_agent(Scripted(script=agent_script, model="outer"), [asking], checkpointer=InMemorySaver())
+        agent.invoke({"messages": [("user", "Weather?")]}, {**heard, "configurable": {"thread_id": "t1"}})
+
+        assert [(each.model, each.prompt, each.reply) for each in trail] == [
+            ("outer", "Weather?", ""),
+            ("inner", "Rome", "Well, Rome"),
+            ("outer", "Weather?", "It is Well, Rome"),
+        ]
+        assert {each.thread_id for each in trail} == {"t1"}
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    def test_what_a_graph_streams_is_the_same_with_and_without(self, trail, handler, asynchronous):
+        def stream(callbacks):
+            model = Scripted(script=lambda messages: "one two three", streamed=[])
+            graph = chat_graph(model)
+            config = {"callbacks": callbacks, "configurable": {"thread_id": "t1"}}
+            given = {"messages": [("user", "count")]}
+
+            async def gather():
+                return [each async for each in graph.astream(given, config, stream_mode=["messages", "updates"])]
+
+            parts = (
+                asyncio.run(gather())
+                if asynchronous
+                else list(graph.stream(given, config, stream_mode=["messages", "updates"]))
+            )
+            told = [(mode, part[0].text if mode == "messages" else list(part)) for mode, part in parts]
+            graph.invoke(given, config)
+            return told, model.streamed
+
+        alone, listened = stream([]), stream([handler])
+
+        assert listened == alone
+        assert alone[1] == ["stream", "whole"]
+        assert trail.said == [("count", "one two three")] * 2
+
+    def test_nodes_that_are_tried_again(self, trail, heard):
+        answers = iter([ConnectionError("down"), "Up."])
+        model = Scripted(script=lambda messages: next(answers))
+        graph = chat_graph(model, retry_policy=RetryPolicy(initial_interval=0.001, jitter=False))
+
+        graph.invoke({"messages": [("user", "hi")]}, {**heard, "configurable": {"thread_id": "t1"}})
+
+        assert [each.error for each in trail] == ["ConnectionError: down", None]
+        assert len({each.run_id for each in trail}) == 2
+
+    def test_one_handler_in_many_threads_and_graphs(self, trail, handler):
+        graphs = [chat_graph(Scripted(model=f"model-{n}")) for n in range(2)]
+
+        def run(number):
+            config = {"callbacks": [handler], "configurable": {"thread_id": f"t{number}"}}
+            graphs[number % 2].invoke({"messages": [("user", f"n{number}")]}, config)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(run, range(40)))
+
+        assert {(each.thread_id, each.model, each.prompt) for each in trail} == {
+            (f"t{n}", f"model-{n % 2}", f"n{n}") for n in range(40)
+        }
+        assert len(trail) == 40
+
+    def test_parallel_nodes(self, trail, heard):
+        class State(TypedDict):
+            replies: Annotated[list, operator.add]
+
+        graph = StateGraph(State)
+        graph.add_node("one", lambda state: {"replies": [Scripted().invoke(state["q"]).text]})
+        graph.add_conditional_edges(START, lambda state: [Send("one", {"q": f"q{n}"}) for n in range(5)])
+        graph.add_edge("one", END)
+
+        graph.compile().invoke({"replies": []}, heard)
+
+        assert sorted(trail.said) == [(f"q{n}", f"Well, q{n}") for n in range(5)]
+
+
+class TestOpenAI:
+    """The real client, and a server on this machine."""
+
+    def test_a_completion(self, trail, heard):
+        with loopback(script=lambda request: "Hello there.") as server:
+            ChatOpenAI(base_url=server.url, **SETTINGS).invoke("Hi", heard)
+
+        (entry,) = trail
+        assert (entry.prompt, entry.reply, entry.model) == ("Hi", "Hello there.", "gpt-test")
+        assert (entry.extra["provider"], entry.extra["stop_reason"]) == ("openai", "stop")
+        assert entry.input_tokens == server.sizes[0] > 0
+        assert entry.output_tokens > 0
+
+    async def test_a_stream(self, trail, heard):
+        with loopback(script=lambda request: "Hello there.") as server:
+            model = ChatOpenAI(base_url=server.url, stream_usage=True, **SETTINGS)
+            chunks = [each.text async for each in model.astream("Hi", heard)]
+            list(model.stream("Hi", heard))
+
+        assert "there." in chunks
+        assert trail.said == [("Hi", "Hello there.")] * 2
+        assert {each.model for each in trail} == {"gpt-test"}
+        assert {each.input_tokens for each in trail} == {server.sizes[0]}
+        assert {each.extra["stop_reason"] for each in trail} == {"stop"}
+
+    def test_an_agent_that_streams_calls_of_tools(self, trail, heard):
+        def script(request):
+            last = request["messages"][-1]
+            return last["content"] if last["role"] == "tool" else calls(("c1", "weather", {"city": "Rome"}))
+
+        with loopback(script=script) as server:
+            agent = create_agent(ChatOpenAI(base_url=server.url, streaming=True, **SETTINGS), [weather])
+            agent.invoke({"messages": [("user", "Weather?")]}, heard)
+
+        asked, answered = trail
+        assert asked.messages[-1].tool_calls[0].arguments == '{"city": "Rome"}'
+        assert asked.extra["stop_reason"] == "tool_calls"
+        assert answered.reply == "Sunny in Rome."
+        assert asked.messages[-1] == answered.messages[1]
+
+    def test_a_failure_of_the_server(self, trail, heard):
+        with loopback(script=lambda request: 1 / 0) as server:
+            with pytest.raises(Exception, match="Error code: 500"):
+                ChatOpenAI(base_url=server.url, **SETTINGS).invoke("Hi", heard)
+            server.failures.clear()
+
+        (entry,) = trail
+        assert re.match(r"\w+Error: Error code: 500 - ", entry.error)
+        assert (entry.reply, entry.model, entry.extra["status_code"]) == ("", "gpt-test", 500)
+        assert (entry.input_tokens, entry.output_tokens) == (None, None)
+
+
+class TestCallsThatDoNotEndWell:
+    def test_a_stream_that_breaks_keeps_what_had_come(self, trail, heard):
+        with pytest.raises(ConnectionError):
+            list(Scripted(script=lambda messages: "The answer is FAIL").stream("hi", heard))
+
+        assert (trail[0].reply, trail[0].error) == ("The answer is ", "ConnectionError: cut off")
+        assert trail[0].extra["partial"] is True
+
+    def test_a_stream_that_is_left(self, trail, heard):
+        stream = Scripted(script=lambda messages: "one two three").stream("hi", heard)
+        next(stream)
+        stream.close()
+
+        assert (trail[0].reply, trail[0].error) == ("one ", "GeneratorExit")
+
+    async def test_a_stream_that_is_cancelled(self, trail, heard):
+        async def read():
+            async for _ in Scripted(script=lambda messages: "one two", wait=0.02).astream("hi", heard):
+                first.set()
+
+        first = asyncio.Event()
+        task = asyncio.create_task(read())
+        await first.wait()
+        task.cancel()
+        await asyncio.wait([task])
+
+        assert [(each.reply, each.error) for each in trail] == [("one ", "CancelledError")]
+
+    async def test_a_cancelled_call_is_told_once_it_is_gone(self, trail, handler, heard):
+        task = asyncio.create_task(Scripted(wait=60).ainvoke("hi", heard))
+        await until(lambda: handler._open)
+        task.cancel()
+        await asyncio.wait([task])
+        del task
+        await collected()
+
+        await Scripted().ainvoke("next", heard)
+
+        assert sorted((each.prompt, each.error, each.duration is None) for each in trail if each.error) == [
+            ("hi", GIVEN_UP, True)
+        ]
+        assert len(trail) == 2
+        assert not handler._open
+
+    async def test_a_call_in_a_cancelled_graph_is_told_as_cancelled(self, trail, handler, heard):
+        graph = chat_graph(Scripted(wait=60))
+        config = {**heard, "configurable": {"thread_id": "t1"}}
+        task = asyncio.create_task(graph.ainvoke({"messages": [("user", "hi")]}, config))
+        await until(lambda: handler._open)
+        task.cancel()
+        await asyncio.wait([task])
+        del task
+        await collected()
+
+        handler.close()
+
+        assert [(each.prompt, each.error, each.thread_id) for each in trail] == [("hi", CANCELLED, "t1")]
+        assert not handler._open
+        assert not handler._cancelled
+
+    async def test_a_call_that_goes_on_in_a_cancelled_graph_ends_as_it_ends(self, trail, handler, heard):
+        going_on = []
+
+        async def node(state):
+            going_on.append(asyncio.create_task(Scripted(wait=0.05).ainvoke(state["messages"])))
+            await asyncio.shield(going_on[0])
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("talk", node)
+        graph.add_edge(START, "talk")
+        task = asyncio.create_task(graph.compile().ainvoke({"messages": [("user", "hi")]}, heard))
+        await until(lambda: handler._open)
+        task.cancel()
+        await asyncio.wait([task])
+        await going_on[0]
+
+        assert [(each.reply, each.error) for each in trail] == [("Well, hi", None)]
+        assert not handler._cancelled
+
+    def test_what_has_not_ended_is_told_at_the_close_and_not_again(self, trail, handler, heard):
+        run = uuid4()
+        handler.on_chat_model_start({}, [[HumanMessage("hi")]], run_id=run)
+        assert trail == []
+
+        handler.close()
+        handler.close()
+        handler.on_llm_end(result("late"), run_id=run)
+
+        assert [(each.prompt, each.reply, each.error) for each in trail] == [("hi", "", UNFINISHED)]
+        Scripted().invoke("after", heard)
+        assert trail.said[-1] == ("after", "Well, after")
+
+    def test_there_is_an_end_to_what_is_kept_in_mind(self, trail):
+        handler = AuditHandler(trail, most_open=3)
+        runs = [uuid4() for _ in range(10)]
+        for number, run in enumerate(runs):
+            handler.on_chat_model_start({}, [[HumanMessage(f"n{number}")]], run_id=run)
+
+        assert [(each.prompt, each.error) for each in trail] == [(f"n{n}", CROWDED_OUT) for n in range(7)]
+        assert len(handler._open) == 3
+
+    def test_an_end_without_a_beginning_is_nobodys(self, trail, handler):
+        handler.on_llm_end(result("x"), run_id=uuid4())
+        handler.on_llm_error(ValueError(), run_id=uuid4())
+        handler.on_chain_error(asyncio.CancelledError(), run_id=uuid4())
+
+        assert trail == []
+
+
+class TestNothingBreaks:
+    def test_what_fails_in_record_is_logged_once_and_the_run_goes_on(self, caplog):
+        def record(entry):
+            raise OSError("disk full")
+
+        model = Scripted()
+        config = {"callbacks": [AuditHandler(record)]}
+
+        assert [model.invoke("hi", config).text for _ in range(3)] == ["Well, hi"] * 3
+        assert asyncio.run(model.ainvoke("hi", config)).text == "Well, hi"
+        assert {each.name for each in caplog.records if each.levelno >= logging.WARNING} == {module.__name__}
+        assert len(warnings(caplog.records)) == 1
+        assert "disk full" in caplog.text
+        caplog.clear()
+
+    @pytest.mark.parametrize("broken", ["new_id", "clock", "timer"])
+    def test_what_fails_besides_is_logged_once_too(self, trail, broken, caplog):
+        def fail():
+            raise RuntimeError("broken")
+
+        config = {"callbacks": [AuditHandler(trail, **{broken: fail})]}
+
+        assert [Scripted().invoke("hi", config).text for _ in range(2)] == ["Well, hi"] * 2
+        assert len(warnings(caplog.records)) == 1
+        caplog.clear()
+
+    def test_hostile_calls_are_told_as_far_as_they_go(self, trail, handler):
+        for given in (None, [], [[]], [[None, 7, object()]], [["text"]]):
+            run = uuid4()
+            handler.on_chat_model_start(None, given, run_id=run, tags=7, metadata=[1], name=object())
+            handler.on_llm_end(object(), run_id=run)
+        for given in (None, [], [None], ["text"]):
+            run = uuid4()
+            handler.on_llm_start(None, given, run_id=run)
+            handler.on_llm_end(None, run_id=run)
+
+        assert len(trail) == 9
+
+    def test_a_huge_prompt_passes(self, trail, heard):
+        text = "\x00\ud800 🙂" * 1_000_000
+        Scripted(script=lambda messages: "ok").invoke(text, heard)
+
+        assert trail[0].prompt == text
+
+    def test_other_handlers_are_not_disturbed(self, trail, handler):
+        class Other(BaseCallbackHandler):
+            def __init__(self):
+                self.tokens = []
+
+            def on_llm_new_token(self, token, **kwargs):
+                self.tokens.append(token)
+
+        other = Other()
+        list(Scripted(script=lambda messages: "one two").stream("hi", {"callbacks": [handler, other]}))
+
+        assert [each for each in other.tokens if each] == ["one ", "two"]
+
+    def test_tokens_cost_no_thread_and_no_loop(self, handler):
+        """LangChain would hand a plain callback to a thread for each token, and run a coroutine in a new loop."""
+
+        async def read():
+            loop = asyncio.get_running_loop()
+            hand_over, handed = loop.run_in_executor, []
+            loop.run_in_executor = lambda *given: handed.append(given) or hand_over(*given)
+            model = Scripted(script=lambda messages: "word " * 200)
+            words = [each async for each in model.astream("hi", {"callbacks": [handler]})]
+            return len(words), len(handed)
+
+        words, handed = asyncio.run(read())
+
+        assert words >= 200
+        assert handed == 2  # as it begins and as it ends
+        assert asyncio.iscoroutine(handler.on_llm_new_token("x", run_id=uuid4())) is False
+
+    async def test_the_loop_is_not_held_up_while_an_entry_is_written(self, trail):
+        written = threading.Event()
+
+        def record(entry):
+            # The loop has to run for this to be set: on the loop's own thread it never would.
+            assert written.wait(120)
+            trail(entry)
+
+        model = Scripted()
+        call = asyncio.create_task(model.ainvoke("hi", {"callbacks": [AuditHandler(record)]}))
+        await asyncio.sleep(0.05)
+        assert not call.done()  # what has returned has been written
+        written.set()
+        await call
+
+        assert trail.said == [("hi", "Well, hi")]
+        assert threading.main_thread() not in trail.threads
+
+    async def test_many_calls_at_once(self, trail, handler, heard):
+        model = Scripted(wait=0.01)
+
+        await asyncio.gather(*(model.ainvoke(f"n{n}", heard) for n in range(200)))
+
+        assert sorted(trail.said) == sorted((f"n{n}", f"Well, n{n}") for n in range(200))
+        assert len({each.id for each in trail}) == 200
+        assert not handler._open
+
+    def test_steps_of_memory_are_not_traced_for_its_sake(self, handler):
+        def remember(_):
+            with Tracing().step("memory.conversation.add") as step:
+                return step.listening
+
+        assert RunnableLambda(remember).invoke(None, {"callbacks": [handler]}) is False
+
+    def test_copies_of_a_config_hold_the_same_handler(self, handler):
+        assert copy.copy(handler) is handler
+        assert copy.deepcopy({"callbacks": [handler]})["callbacks"][0] is handler
+        manager = CallbackManager([handler])
+        manager.add_handler(handler)
+        assert manager.handlers == [handler]
+
+    @pytest.mark.parametrize("wrong", [{"record": None}, {"redact": "yes"}, {"most_open": 0}, {"most_open": True}])
+    def test_what_cannot_work_is_refused_at_once(self, wrong):
+        with pytest.raises(InvalidInput):
+            AuditHandler(**{"record": print, **wrong})
+
+
+class TestSecrets:
+    KEY = "sk-proj-Abc123def456Ghi789jkl012Mno345"
+
+    def test_they_are_kept_unless_somebody_wants_them_out(self, trail, heard):
+        Scripted().invoke(f"key: {self.KEY}", heard)
+
+        assert self.KEY in trail[0].reply
+
+    def test_they_are_taken_out(self, trail):
+        Scripted().invoke(f"My key is {self.KEY}", {"callbacks": [AuditHandler(trail, redact=True)]})
+
+        assert self.KEY not in repr(trail[0])
+        assert trail[0].prompt == "My key is ***"
+
+    def test_by_a_function_too(self, trail):
+        hide = AuditHandler(trail, redact=lambda text: text.replace("Ann", "X"))
+        Scripted(script=agent_script).invoke("Ann asks", {"callbacks": [hide], "metadata": {"users": ["Ann"]}})
+
+        assert trail[0].prompt == trail[0].messages[0].text == "X asks"
+        assert trail[0].extra["metadata"] == {"users": ["X"]}
+        assert trail[0].messages[-1].tool_calls[0].name == "weather"
+
+    @pytest.mark.parametrize("redact", [lambda text: 1 / 0, lambda text: None])
+    def test_where_that_fails_nothing_that_was_said_is_written(self, trail, redact, caplog):
+        with pytest.raises(ValueError, match="Ann"):
+            Scripted(script=lambda messages: ValueError("Ann")).invoke(
+                "Ann", {"callbacks": [AuditHandler(trail, redact=redact)]}
+            )
+
+        (entry,) = trail
+        assert "Ann" not in repr(entry)
+        assert (entry.error, entry.model) == ("ValueError", "scripted-1")
+        assert entry.extra["withheld"]
+        assert len(warnings(caplog.records)) == 1
+        assert "ValueError: Ann" not in caplog.text
+        caplog.clear()
+
+
+def warnings(records):
+    return [each.getMessage() for each in records if each.levelno >= logging.WARNING]
+
+
+def result(text):
+    return LLMResult(generations=[[ChatGeneration(message=AIMessage(text))]])
+
+
+async def until(holds):
+    while not holds():  # noqa: ASYNC110 - what is waited for knows no events
+        await asyncio.sleep(0.001)
+
+
+async def collected():
+    """The loop lets go of what was cancelled, and garbage is collected."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    gc.collect()

@@ -1,0 +1,580 @@
+"""What the audit trail keeps comes back as it was, in order, and costs what it is worth."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.audit import audit_check, audit_store, keeping, model_messages, reading
+from langchain_agentmem.audit.audit_entry import KINDS, AuditEntry
+from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.base.clock import micros
+from langchain_agentmem.base.namespaces import range_of
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.messages import Message
+from langchain_agentmem.search.search_registry import KINDS as KINDS_OF_SEARCH
+from langchain_agentmem.search.search_registry import TEXTS, USUAL_KINDS, stored_as
+
+from .entries import BEGIN, add, call, entry, hide, read, todo, versions, write
+
+EVERYWHERE = range_of(())
+ALL_KINDS = {
+    "exchange": {},
+    "call": {"model": "m-1", "input_tokens": 12, "output_tokens": 3, "duration": 0.25, "run_id": "r", "thread_id": "t"},
+    "todo": {"status": "open"},
+    "reflection": {"conversation_id": "self-reflection"},
+    "reference": {"title": "Rules"},
+    "digest": {"extra": {"of": ["a", "b"], "share": 0.5, "when": BEGIN, "raw": b"\x00\xff", "pair": (1, 2)}},
+}
+
+
+def ids(entries):
+    return [each.id for each in entries]
+
+
+def settle(memory):
+    write(memory, audit_store.settle)
+
+
+@pytest.fixture(params=[False, True], ids=["waiting", "settled"])
+def settled(request):
+    """What was just added is read alike, whether it waits for the indexes or has entered them."""
+    return request.param
+
+
+@pytest.mark.sqlite_suffices
+class TestWhatIsKept:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_every_field_of_every_kind_comes_back(self, memory, kind):
+        fields = {"parent_run_id": "p", "error": "none", "junk": ("rule", "other"), **ALL_KINDS[kind]}
+        kept = entry(kind=kind, namespace=("team", "ana"), **fields)
+        add(memory, kept, path="team\x1fana\x1f")
+        assert read(memory, reading.get, "team\x1fana\x1f", [kept.id]) == {kept.id: kept}
+
+    def test_text_comes_back_whatever_it_is(self, memory):
+        texts = ["", "\0", "\ud800 alone", "e\u0301", "x" * 300_000, '{"said": 1}', "\x1f\x00\x7f", "👍"]
+        kept = add(memory, *(entry(text, text[::-1]) for text in texts))
+        assert read(memory, reading.last, "", 100) == kept
+
+    def test_times_are_in_utc_whatever_zone_they_came_in(self, memory):
+        at = datetime(2026, 5, 1, 12, 0, tzinfo=timezone(timedelta(hours=2)))
+        [kept] = add(memory, entry(created_at=at))
+        [found] = read(memory, reading.last, "", 1)
+        assert (found.created_at, found.created_at.tzinfo, kept.created_at.hour) == (at, UTC, 10)
+        assert entry(created_at=datetime(2026, 5, 1)).created_at == datetime(2026, 5, 1, tzinfo=UTC)
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"kind": "message"}, {"kind": "todo"}, {"status": "open"}, {"kind": "todo", "status": "later"},
+            {"prompt": None}, {"reply": b"x"}, {"created_at": 5}, {"conversation_id": 7}, {"model": 1},
+        ],
+    )  # fmt: skip
+    def test_what_no_entry_can_be_is_refused(self, fields):
+        with pytest.raises(InvalidInput):
+            AuditEntry(**{"id": "a", "kind": "exchange", "prompt": "", "reply": "", "created_at": BEGIN, **fields})
+
+    def test_what_cannot_be_stored_adds_nothing(self, memory):
+        with pytest.raises(InvalidInput, match="object"):
+            write(memory, audit_store.add, "", [Draft(entry()), Draft(entry(extra={"it": object()}))])
+        assert (read(memory, reading.head).sequence, memory.stats()["audit"], memory.stats()["namespaces"]) == (0, 0, 0)
+
+    def test_none_and_damage_are_told_apart(self, memory, raw):
+        [kept] = add(memory, entry())
+        assert read(memory, reading.get, "", ["nobody"]) == {}
+        raw(memory, "update audit set body = :body", body=b"\x01")
+        with pytest.raises(DatabaseUnreadable, match=kept.id):
+            read(memory, reading.last, "", 1)
+
+
+@pytest.mark.sqlite_suffices
+class TestLastAndPages:
+    @pytest.fixture
+    def filled(self, memory, settled):
+        made = [entry(f"q{n}", "a", conversation_id=f"c{n % 3}") for n in range(9)]
+        made[4] = replace(made[4], junk=("filler",))
+        made[7] = todo("fix it", conversation_id="c1")
+        add(memory, *made)
+        add(memory, entry("elsewhere", "b"), path="other\x1f")
+        if settled:
+            settle(memory)
+        return made
+
+    def test_the_last_come_from_the_oldest_to_the_newest(self, memory, filled):
+        shown = [each for each in filled if not each.junk]
+        for n in (1, 3, 5, 100):
+            assert read(memory, reading.last, "", n) == shown[-n:]
+        assert read(memory, reading.last, "", 0) == read(memory, reading.last, "", -3) == []
+
+    def test_a_conversation_a_kind_and_junk_are_chosen(self, memory, filled):
+        assert read(memory, reading.last, "", 2, conversation="c0") == [filled[3], filled[6]]
+        assert read(memory, reading.last, "", 9, conversation="c1") == [filled[1], filled[7]]
+        assert read(memory, reading.last, "", 9, conversation="c1", include_junk=True) == [filled[n] for n in (1, 4, 7)]
+        assert read(memory, reading.last, "", 9, kinds=["todo"]) == [filled[7]]
+        assert read(memory, reading.last, "", 2, kinds=["exchange"], conversation="c2") == [filled[5], filled[8]]
+        assert read(memory, reading.last, "", 9, kinds=[]) == read(memory, reading.last, "none", 9) == []
+
+    def test_pages_hold_everything_once_in_order(self, memory, filled):
+        found, after = [], 0
+        while after is not None:
+            page = read(memory, reading.page, "", after, limit=4, include_junk=True)
+            found += page.entries
+            after = page.after
+        assert found == filled
+
+    def test_what_waits_and_what_is_settled_are_one_list(self, memory):
+        old = add(memory, *(entry(f"old {n}", "a") for n in range(4)))
+        settle(memory)
+        new = add(memory, *(entry(f"new {n}", "a") for n in range(3)))
+        assert read(memory, reading.last, "", 5) == [*old[-2:], *new]
+        assert read(memory, reading.page, "", 0, limit=6).entries == [*old, *new][:6]
+
+    def test_the_last_of_very_many_are_found_through_an_index(self, memory, raw):
+        if memory.database.engine.dialect != "sqlite":
+            return
+        sql = memory.database.engine._sql
+        for name in ("audit_newest", "audit_newest_in", "audit_following", "audit_following_in"):
+            plan = raw(
+                memory, f"explain query plan {sql[name]}",
+                path="", kind="call", hidden=0, before=9, after=0, limit=5, conversation="c",
+            )  # fmt: skip
+            told = " ".join(row["detail"] for row in plan)
+            assert "USING INDEX audit_" in told, told
+            assert not re.search("TEMP B-TREE|SCAN", told), told
+
+
+@pytest.mark.sqlite_suffices
+class TestManyWriters:
+    def test_threads_lose_nothing_and_the_chain_is_whole(self, url):
+        with AgentMemory(url) as memory:
+
+            def work(number):
+                for n in range(20):
+                    add(memory, entry(f"{number} {n}", "a", id=f"{number}-{n}"))
+
+            threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            found = read(memory, reading.last, "", 1000)
+            assert len(set(ids(found))) == 80
+            for number in range(4):
+                mine = [each.id for each in found if each.id.startswith(f"{number}-")]
+                assert mine == [f"{number}-{n}" for n in range(20)]
+            report = read(memory, audit_check.verify)
+            assert (report.problems, report.entries) == ((), 80)
+
+    def test_two_processes_lose_nothing(self, url):
+        program = (
+            "import sys\nfrom datetime import datetime, UTC\nfrom langchain_agentmem import AgentMemory\n"
+            "from langchain_agentmem.audit import audit_store\n"
+            "from langchain_agentmem.audit.audit_entry import AuditEntry\n"
+            "from langchain_agentmem.audit.audit_rows import Draft\n"
+            "with AgentMemory(sys.argv[1]) as memory:\n"
+            "    for n in range(80):\n"
+            "        one = AuditEntry(id=f'{sys.argv[2]}-{n}', kind='exchange', prompt='p', reply='r',"
+            " created_at=datetime.now(UTC))\n"
+            "        memory.database.engine.write(lambda: audit_store.add('', [Draft(one)]))\n"
+        )
+        running = [subprocess.Popen([sys.executable, "-c", program, url, name]) for name in ("a", "b")]
+        assert [each.wait(120) for each in running] == [0, 0]
+        with AgentMemory(url) as memory:
+            assert len(set(ids(read(memory, reading.last, "", 1000)))) == 160
+            assert memory.verify().ok
+
+
+@pytest.mark.sqlite_suffices
+class TestJunk:
+    def test_junk_is_hidden_with_its_reasons_and_returns(self, memory, settled):
+        kept, other = add(memory, entry("the heron", "nests"), entry("the other", "one"))
+        if settled:
+            settle(memory)
+        assert hide(memory, "the heron", "filler", "short") == 1
+        assert read(memory, reading.last, "", 5) == [other]
+        hidden = replace(kept, junk=("filler", "short"))
+        assert read(memory, reading.last, "", 5, include_junk=True) == [hidden, other]
+        assert memory.search("heron", kinds=["audit"]) == []
+        assert hide(memory, "the heron") == 1
+        assert hide(memory, "the heron") == 0
+        assert read(memory, reading.last, "", 5) == [kept, other]
+        assert [each.value for each in memory.search("heron", kinds=["audit"])] == [kept]
+        assert memory.verify().ok
+
+    def test_all_are_judged_a_page_at_a_time(self, memory):
+        made = add(memory, *(entry(f"q{n}", "ok" if n % 2 else "an answer") for n in range(7)))
+        after, changed = 0, 0
+        while after is not None:
+            page = write(
+                memory,
+                audit_store.judge,
+                "",
+                lambda kind, prompt, reply: ["ok"] * (reply == "ok"),
+                after=after,
+                limit=2,
+            )
+            after, changed = page.after, changed + page.changed
+        assert changed == 3
+        assert read(memory, reading.last, "", 9) == made[::2]
+        assert memory.verify().ok
+
+
+@pytest.mark.sqlite_suffices
+class TestTodosAndReferences:
+    def test_a_todo_is_open_until_it_is_done(self, memory, settled):
+        first, second = add(memory, todo("fix the build"), todo("write the docs"))
+        if settled:
+            settle(memory)
+        assert read(memory, reading.of_status, "", "open") == [first, second]
+        assert write(memory, audit_store.set_status, "", [first.id, "nobody"], "done") == 1
+        assert read(memory, reading.of_status, "", "open") == [second]
+        assert read(memory, reading.of_status, "", "done") == [replace(first, status="done")]
+        assert write(memory, audit_store.set_status, "", [first.id], "open") == 1
+        assert read(memory, reading.of_status, "", "open") == [first, second]
+        assert memory.verify().ok
+        with pytest.raises(InvalidInput):
+            write(memory, audit_store.set_status, "", [first.id], "later")
+
+    def test_nothing_but_a_todo_has_a_status(self, memory):
+        [kept] = add(memory, entry())
+        assert write(memory, audit_store.set_status, "", [kept.id], "done") == 0
+
+    def test_a_todo_is_there_once(self, memory):
+        def once(*texts, **options):
+            drafts = [Draft(todo(text), text.casefold()) for text in texts]
+            return [each.prompt for each in write(memory, audit_store.add_once, "", drafts, **options)]
+
+        assert once("Fix it", "fix it", "write") == ["[TODO] Fix it", "[TODO] write"]
+        assert once("FIX IT", "read") == ["[TODO] read"]
+        there = read(memory, reading.marked, "", "todo", "fix it")
+        assert there.prompt == "[TODO] Fix it"
+        write(memory, audit_store.set_status, "", [there.id], "done")
+        assert once("fix it") == []
+        assert once("fix it", statuses=["open"]) == ["[TODO] fix it"]
+        assert read(memory, reading.marked, "", "todo", "nothing") is None
+
+    def test_two_who_add_one_todo_at_once_add_one(self, url):
+        with AgentMemory(url) as memory:
+
+            def work():
+                for n in range(15):
+                    write(memory, audit_store.add_once, "", [Draft(todo(f"todo {n}"), f"todo {n}")])
+
+            threads = [threading.Thread(target=work) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(read(memory, reading.of_status, "", "open")) == 15
+
+    def test_a_reference_is_updated_in_place(self, memory, settled):
+        def put(text):
+            draft = Draft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")
+            return write(memory, audit_store.put_reference, "", draft)
+
+        first, new = put("Say please, heron.")
+        assert new
+        if settled:
+            settle(memory)
+        assert put("Say please, heron.") == (first, False)
+        second, changed = put("Say thanks, egret.")
+        assert (changed, second.reply) == (True, "Say thanks, egret.")
+        assert read(memory, reading.last, "", 9, include_junk=True) == [second]
+        assert read(memory, reading.marked, "", "reference", "rules") == second
+        assert read(memory, versions, "rules") == [first, second]
+        assert memory.search("heron", kinds=["audit"]) == []
+        assert [each.value for each in memory.search("egret", kinds=["audit"])] == [second]
+        assert memory.verify().ok
+
+    def test_what_is_no_reference_cannot_be_put_as_one(self, memory):
+        for draft in (Draft(entry(), "mark"), Draft(entry(kind="reference"))):
+            with pytest.raises(InvalidInput):
+                write(memory, audit_store.put_reference, "", draft)
+
+
+@pytest.mark.sqlite_suffices
+class TestModelCalls:
+    def test_a_call_comes_back_with_its_messages(self, memory):
+        one = call(["hello"], "hi there")
+        two = call(["hello", "hi there", "and now?"], "now this", conversation_id="c", error="none")
+        add(memory, one, two)
+        assert read(memory, reading.last, "", 2) == [one, two]
+        bare = read(memory, reading.last, "", 2, messages=False)
+        assert bare == [replace(one, messages=()), replace(two, messages=())]
+
+    def test_a_prompt_that_no_message_says_is_kept_beside_them(self, memory):
+        said = replace(call(["hello"], "hi"), prompt="(cut) hel", reply="(cut) h")
+        add(memory, said)
+        assert read(memory, reading.last, "", 1) == [said]
+
+    def test_a_thousand_calls_of_a_growing_history_cost_what_a_thousand_messages_cost(self, tmp_path):
+        with AgentMemory(tmp_path / "memory.db") as memory:
+
+            def cost(turns):
+                history, made = [], []
+                for n in range(turns):
+                    text = f"{turns} {n} " + "a longer question " * 10
+                    history.append(Message(role="user", content=text, message_id=f"u-{n}"))
+                    answer = Message(role="assistant", content=f"{turns} answer {n} " * 20, message_id=f"a-{n}")
+                    history.append(answer)
+                    made.append(
+                        entry(text, answer.text, kind="call", messages=tuple(history), conversation_id=f"c{turns}")
+                    )
+                before = read(memory, reading.sizes, *EVERYWHERE)
+                for each in made:
+                    add(memory, each)
+                after = read(memory, reading.sizes, *EVERYWHERE)
+                assert read(memory, reading.last, "", 1) == [made[-1]]
+                return (
+                    after.messages - before.messages,
+                    after.message_bytes + after.entry_bytes - before.message_bytes - before.entry_bytes,
+                )
+
+            few, few_bytes = cost(25)
+            many, many_bytes = cost(100)
+            assert (few, many) == (50, 200)
+            assert many_bytes < 4.4 * few_bytes
+
+    def test_a_history_that_repeats_itself_is_still_one_range(self, memory, raw):
+        history = []
+        for n in range(12):
+            history += ["continue", f"step {n}"]
+            add(memory, call([*history, "continue"], f"step {n + 1}", conversation_id="c"))
+        assert raw(memory, "select messages from audit order by sequence desc limit 1") == [{"messages": "[[1,26]]"}]
+
+    def test_two_agents_that_take_turns_name_few_ranges(self, memory, raw):
+        one, two = ["system one"], ["system two"]
+        for n in range(60):
+            for agent in (one, two):
+                agent += [f"question {n} of {agent[0]}", f"answer {n} of {agent[0]}"]
+                said = [Message(role="user", content=text, message_id=f"{text}") for text in agent]
+                add(memory, entry(agent[-2], agent[-1], kind="call", messages=tuple(said), conversation_id="c"))
+        stored = [json.loads(row["messages"]) for row in raw(memory, "select messages from audit order by sequence")]
+        assert max(len(ranges) for ranges in stored) <= model_messages.MOST_RANGES
+        [rows] = raw(memory, "select count(*) as rows from audit_message")
+        assert rows["rows"] < 6 * 242
+        found = read(memory, reading.last, "", 120)
+        assert [each.text for each in found[-1].messages] == two
+        assert [each.text for each in found[-2].messages] == one
+        assert memory.verify().ok
+
+    def test_a_message_that_a_conversation_holds_is_not_stored_again(self, memory):
+        said = Message(role="user", content="what we said " * 50, message_id="m")
+        memory.conversation("c").add(said)
+        before = memory.stats()["contents"]
+        add(memory, entry(said.text, "fine", kind="call", messages=(said,), conversation_id="c"))
+        assert memory.stats()["contents"] == before
+        memory.conversation("c").reset_memory()
+        [kept] = read(memory, reading.last, "", 1)
+        assert kept.messages == (said,)
+        assert memory.verify().ok
+
+    def test_erasing_frees_what_nothing_names_any_more(self, memory):
+        long = ["q0", "a0", "q1", "a1", "q2"]
+        add(
+            memory,
+            call(long[:1], "a0", conversation_id="c", thread_id="t1"),
+            call(long[:3], "a1", conversation_id="c", thread_id="t2"),
+            call(long, "a2", conversation_id="c", thread_id="t3"),
+        )
+        assert memory.stats()["contents"] == 6
+        assert write(memory, keeping.erase, *EVERYWHERE, "t3") == 1
+        assert memory.stats()["contents"] == 4
+        assert write(memory, keeping.erase, *EVERYWHERE, "t1") == 1
+        assert memory.stats()["contents"] == 4
+        [left] = read(memory, reading.last, "", 9)
+        assert [each.text for each in left.messages] == ["q0", "a0", "q1", "a1"]
+        assert memory.verify().ok
+        assert write(memory, keeping.erase, *EVERYWHERE, "c") == 1
+        assert (memory.stats()["contents"], memory.stats()["namespaces"], memory.stats()["audit"]) == (0, 0, 0)
+        assert memory.verify().ok
+
+
+@pytest.mark.sqlite_suffices
+class TestSearch:
+    def test_the_trail_is_found_where_it_is_asked_for_and_nowhere_else(self, memory, settled):
+        memory.conversation("c").add(role="user", content="The heron nests in the reeds.")
+        [kept] = add(memory, entry("Where does the heron nest?", "In the reeds.", conversation_id="c"))
+        if settled:
+            settle(memory)
+        assert [each.kind for each in memory.search("heron")] == ["message"]
+        [found] = memory.search("heron", kinds=["audit"])
+        assert (found.kind, found.id, found.value, found.conversation_id) == ("audit", kept.id, kept, "c")
+        assert found.text == "Where does the heron nest?\nIn the reeds."
+        assert {each.kind for each in memory.search("heron", kinds=["audit", "message"])} == {"audit", "message"}
+        assert len(memory.search("heron", kinds=["audit"], conversation_id="c")) == 1
+        assert memory.search("heron", kinds=["audit"], conversation_id="d") == []
+        assert memory.search("heron", kinds=["audit"], namespace=("other",)) == []
+
+    async def test_it_is_found_when_the_search_is_awaited(self, memory):
+        [kept] = add(memory, entry("the bittern", "booms"))
+        assert [each.value for each in await memory.asearch("bittern", kinds=["audit"])] == [kept]
+
+    def test_who_names_no_kinds_is_brought_nothing_of_the_trail(self):
+        assert "audit" in KINDS_OF_SEARCH
+        assert "audit" not in (*USUAL_KINDS, *stored_as(None))
+        assert set(stored_as(None)) | {"audit"} == set(TEXTS)
+
+    def test_a_file_that_may_only_be_read_is_searched_as_far_as_it_is_settled(self, tmp_path):
+        path = tmp_path / "memory.db"
+        with AgentMemory(path) as memory:
+            [kept] = add(memory, entry("the settled heron", "a"))
+            settle(memory)
+            add(memory, entry("the waiting heron", "b"))
+            with AgentMemory(f"file:{path}?mode=ro") as reader:
+                assert [each.value for each in reader.search("heron", kinds=["audit"])] == [kept]
+                assert len(read(reader, reading.last, "", 5)) == 2
+
+    def test_a_call_is_found_by_its_newest_question_and_its_reply_alone(self, memory):
+        add(memory, call(["about herons", "they wade", "about egrets"], "they are white"))
+        assert len(memory.search("egrets", kinds=["audit"])) == len(memory.search("white", kinds=["audit"])) == 1
+        assert memory.search("herons", kinds=["audit"]) == []
+
+    def test_what_waits_enters_with_many_others(self, memory, monkeypatch, raw):
+        monkeypatch.setattr(audit_store, "TAIL", 4)
+        add(memory, *(entry(f"word{n}", "a") for n in range(10)))
+        assert raw(memory, "select count(*) as n from audit_document") == [{"n": 8}]
+        assert read(memory, audit_store.waiting)
+        assert len(memory.search("word9", kinds=["audit"])) == 1
+        assert not read(memory, audit_store.waiting)
+        assert memory.verify().ok
+
+    def test_embeddings_are_never_asked_for_the_trail(self, url):
+        asked = []
+
+        def embed(texts):
+            asked.extend(texts)
+            return [[1.0, 0.0] for _ in texts]
+
+        with AgentMemory(url) as memory:
+            add(memory, entry("the heron before", "wades"))
+            settle(memory)
+        with AgentMemory(url, index={"dims": 2, "embed": embed}) as memory:
+            add(memory, entry("the heron after", "wades"))
+            settle(memory)
+            memory.conversation("c").add_user_message("A message is embedded.")
+            memory.settle()
+            assert asked == ["A message is embedded."]
+            assert len(memory.search("heron", kinds=["audit"])) == 2
+            assert memory.verify().ok
+
+    def test_the_index_is_made_anew_with_the_trail_in_it(self, url, monkeypatch):
+        from langchain_agentmem.search import analysis
+
+        with AgentMemory(url) as memory:
+            add(memory, entry("the heron", "wades"))
+            settle(memory)
+        monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
+        with AgentMemory(url) as memory:
+            assert len(memory.search("heron", kinds=["audit"])) == 1
+            assert memory.verify().ok
+
+
+@pytest.mark.sqlite_suffices
+class TestReports:
+    def test_counts_by_day_and_hour(self, memory):
+        at = datetime(2026, 4, 1, 8, tzinfo=UTC)
+        add(
+            memory,
+            entry(conversation_id="a", created_at=at),
+            entry(conversation_id="a", created_at=at + timedelta(hours=3), junk=("x",)),
+            entry(conversation_id="b", created_at=at + timedelta(days=2)),
+            todo("fix", created_at=at + timedelta(days=2)),
+        )
+        add(memory, entry(created_at=at), path="other\x1f")
+        mine = range_of(())[0], "\x01"
+        first, second = micros(at), micros(at + timedelta(hours=3))
+        third = micros(at + timedelta(days=2))
+        days = read(memory, reading.by_time, *mine)
+        assert days == [
+            reading.Count(micros(datetime(2026, 4, 3, tzinfo=UTC)), 2, 0, third, third),
+            reading.Count(micros(datetime(2026, 4, 1, tzinfo=UTC)), 2, 1, first, second),
+        ]
+        hours = read(memory, reading.by_time, *mine, width=reading.DAY // 24, since=second, limit=5)
+        assert [each.entries for each in hours] == [2, 1]
+        assert sum(each.entries for each in read(memory, reading.by_time, *EVERYWHERE)) == 5
+
+    def test_sizes_tell_what_there_is(self, memory):
+        add(memory, entry("x" * 1000, "y", junk=("z",)), call(["hello"], "hi"))
+        sizes = read(memory, reading.sizes, *EVERYWHERE)
+        assert (sizes.entries, sizes.junk, sizes.archived, sizes.messages) == (2, 1, 0, 2)
+        assert sizes.entry_bytes > 1000
+        assert sizes.message_bytes > 7
+        assert memory.stats()["audit"] == 2
+
+
+class TestArchive:
+    def test_old_entries_are_compressed_and_read_and_found_as_before(self, memory):
+        long = [entry(f"heron {n} " + "again and " * 200, "yes " * 100) for n in range(5)]
+        made = add(memory, *long, entry("short", "s"))
+        settle(memory)
+        before = read(memory, reading.sizes, *EVERYWHERE)
+        done = write(memory, keeping.archive, *EVERYWHERE, micros(made[3].created_at))
+        assert (done.entries, done.after) == (3, None)
+        after = read(memory, reading.sizes, *EVERYWHERE)
+        assert after.archived == 3
+        assert before.entry_bytes - after.entry_bytes == done.saved > 3 * 2000
+        found = read(memory, reading.last, "", 9)
+        assert found == [*(replace(each, archived=True) for each in made[:3]), *made[3:]]
+        assert memory.search("heron 1", kinds=["audit"], limit=1)[0].id == made[1].id
+        assert memory.verify().ok
+        assert hide(memory, made[0].prompt, "old") == 1
+        assert memory.verify().ok
+        back = write(memory, keeping.unarchive, *EVERYWHERE)
+        assert (back.entries, back.saved) == (3, -done.saved)
+        assert read(memory, reading.last, "", 5) == made[1:]
+        assert memory.verify().ok
+
+    def test_a_page_at_a_time(self, memory):
+        add(memory, *(entry("long " * 50, "y") for _ in range(5)))
+        after, pages = 0, []
+        while after is not None:
+            done = write(memory, keeping.archive, *EVERYWHERE, 2**62, after=after, limit=2)
+            pages.append(done.entries)
+            after = done.after
+        assert pages == [2, 2, 1]
+
+
+@pytest.mark.sqlite_suffices
+class TestErase:
+    def test_erasing_leaves_nothing_of_it(self, memory, raw, settled):
+        add(
+            memory,
+            entry("the secret heron", "nests", conversation_id="c", junk=()),
+            todo("buy secret", conversation_id="c"),
+        )
+        [left] = add(memory, entry("the egret", "stays", conversation_id="d"))
+        if settled:
+            settle(memory)
+        report = memory.erase(conversation_id="c")
+        assert report.audit == 2
+        assert read(memory, reading.last, "", 9, include_junk=True) == [left]
+        assert memory.search("heron", kinds=["audit"]) == []
+        stubs = raw(memory, "select * from audit where sequence < 3")
+        assert all(
+            value is None for row in stubs for name, value in row.items() if name not in ("sequence", "digest", "link")
+        )
+        checked = read(memory, audit_check.verify)
+        assert (checked.problems, checked.entries, checked.erased) == ((), 3, 2)
+        assert memory.verify().ok
+
+    def test_a_thread_a_namespace_and_everything(self, memory):
+        add(memory, entry(thread_id="t"), entry())
+        add(memory, entry(), entry(thread_id="t"), path="team\x1f")
+        add(memory, entry(), path="team\x1fana\x1f")
+        assert memory.erase(thread_id="t").audit == 2
+        assert memory.erase(namespace=("team", "ana")).audit == 1
+        assert memory.stats()["audit"] == 2
+        assert memory.erase(namespace=("team",)).audit == 1
+        assert memory.erase(namespace=()).audit == 1
+        assert (memory.stats()["audit"], memory.stats()["namespaces"]) == (0, 0)
+        assert memory.verify().ok
+        [again] = add(memory, entry("after", "all"))
+        assert read(memory, reading.last, "", 5) == [again]
+        assert memory.verify().ok

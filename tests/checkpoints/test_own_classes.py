@@ -1,0 +1,342 @@
+"""States of a user's own classes come back as themselves, as with LangGraph's own savers; on request nothing does."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.serde import jsonplus
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.types import Command
+
+from langchain_agentmem import AgentMemory, AgentMemorySaver
+from langchain_agentmem.checkpoints import state_classes
+from langchain_agentmem.errors import InvalidInput
+
+from . import own_classes
+from .graphs import Line, at, run_script
+from .own_classes import (
+    CLASSES,
+    LISBON,
+    OWN,
+    Trip,
+    abegin,
+    begin,
+    history,
+    own_graph,
+    own_workflow,
+    pending,
+    shown,
+    snapshot,
+)
+
+MODULE = own_classes.__name__
+
+
+@pytest.fixture
+def told(caplog, monkeypatch):
+    """What is logged from now on, of which each line comes once in a process."""
+    for name in ("_warned_unregistered_types", "_warned_blocked_types"):
+        monkeypatch.setattr(jsonplus, name, set())
+    state_classes._tell.cache_clear()
+    for logger in (jsonplus.__name__, state_classes.__name__):
+        caplog.set_level(logging.WARNING, logger)
+    return lambda logger: [record.getMessage() for record in caplog.records if record.name == logger]
+
+
+def stock(**options):
+    return SqliteSaver.from_conn_string(":memory:", **options)
+
+
+class TestStates:
+    def test_states_of_own_classes_come_back_as_themselves(self, url):
+        with AgentMemorySaver.from_conn_string(url) as saver:
+            graph = own_graph(saver)
+            begin(graph, at())
+            values = graph.get_state(at()).values
+            assert {name: values[name] for name in OWN} == OWN
+            assert shown({name: values[name] for name in OWN}) == shown(OWN)
+            assert shown(graph.get_state(at()).interrupts[0].value) == shown(OWN["trip"])
+
+    def test_a_node_that_is_resumed_is_given_them(self, url):
+        with AgentMemorySaver.from_conn_string(url) as saver:
+            graph = own_graph(saver)
+            begin(graph, at())
+            sent = graph.get_state(at()).values["seen"]
+            assert sent == shown({"leg": OWN["leg"]})
+            end = graph.invoke(Command(resume=OWN["leg"]), at())
+            assert shown(end["answer"]) == shown(OWN["leg"])
+            assert end["seen"] == shown(OWN | {"seen": sent})
+
+    def test_the_history_and_what_is_pending_are_those_of_the_stock_saver(self, url):
+        """At each step, with whatever is pending."""
+        with AgentMemorySaver.from_conn_string(url) as ours, stock() as theirs:
+            given = []
+            for saver in (ours, theirs):
+                graph = own_graph(saver)
+                steps = [graph.invoke({}, at()), pending(saver, at())]
+                for answer in (LISBON, OWN["leg"]):
+                    steps += [graph.invoke(Command(resume=answer), at()), pending(saver, at())]
+                steps += [history(graph, at()), snapshot(graph.get_state(at()))]
+                given.append(steps)
+            assert shown(given[0]) == shown(given[1])
+
+    @pytest.mark.sqlite_suffices
+    async def test_awaited_they_are_the_same(self, url):
+        async with AgentMemorySaver.from_conn_string(url) as ours, AsyncSqliteSaver.from_conn_string(":memory:") as own:
+            given = []
+            for saver in (ours, own):
+                graph = own_graph(saver)
+                await abegin(graph, at())
+                end = await graph.ainvoke(Command(resume=OWN["leg"]), at())
+                states = [snapshot(state) async for state in graph.aget_state_history(at())]
+                given.append([shown(end), states])
+            assert given[0] == given[1]
+            assert shown({name: end[name] for name in OWN}) == shown(OWN)
+
+    def test_another_process_is_given_them(self, url):
+        with AgentMemorySaver.from_conn_string(url) as saver:
+            begin(own_graph(saver), at())
+        script = """
+            import sys
+            from graphs import at
+            from langgraph.types import Command
+            from langchain_agentmem import AgentMemorySaver
+            from tests.checkpoints.own_classes import OWN, own_graph, shown
+
+            with AgentMemorySaver.from_conn_string(sys.argv[1]) as saver:
+                graph = own_graph(saver)
+                before = graph.get_state(at())
+                assert shown({name: before.values[name] for name in OWN}) == shown(OWN)
+                assert shown(before.interrupts[0].value) == shown(OWN["trip"])
+                end = graph.invoke(Command(resume=OWN["leg"]), at())
+                assert end["seen"] == shown(before.values)
+                assert len({shown(state.values.get("trip")) for state in graph.get_state_history(at())}) == 2
+        """
+        done = run_script(script, url)
+        assert done.returncode == 0, done.stderr
+
+    @pytest.mark.sqlite_suffices
+    @pytest.mark.parametrize("way", ["encrypted", "set afterwards"])
+    def test_a_serializer_of_the_users_brings_them_too(self, url, way):
+        encrypted = EncryptedSerializer.from_pycryptodome_aes(key=b"1234567890123456")
+        with AgentMemorySaver.from_conn_string(url, serde=encrypted if way == "encrypted" else None) as saver:
+            saver.serde = encrypted
+            graph = own_graph(saver)
+            begin(graph, at())
+            end = graph.invoke(Command(resume=LISBON), at())
+            assert shown({name: end[name] for name in OWN}) == shown(OWN)
+
+    @pytest.mark.sqlite_suffices
+    def test_nothing_is_ever_pickled(self, url):
+        with AgentMemorySaver.from_conn_string(url) as saver:
+            with pytest.raises(InvalidInput, match="not msgpack serializable"):
+                Line(saver).put({"a": object()})
+            assert saver.get(at()) is None
+
+
+class TestFunctions:
+    def test_what_tasks_and_entrypoints_give_comes_back_as_itself(self, url):
+        with AgentMemorySaver.from_conn_string(url) as ours, stock() as theirs:
+            given = []
+            for saver in (ours, theirs):
+                workflow = own_workflow(saver)
+                for title in ("one", "two"):
+                    workflow.invoke(title, at())
+                    waiting = pending(saver, at())
+                    end = workflow.invoke(Command(resume=OWN["place"]), at())
+                    given.append((waiting, shown(end), snapshot(workflow.get_state(at()))))
+            assert given[:2] == given[2:]
+            previous, trip, answer, leg = end
+            assert type(trip) is Trip
+            assert type(previous) is type(leg) is own_classes.Leg
+            assert answer == OWN["place"]
+
+    def test_a_task_that_is_done_gives_it_in_another_process(self, url):
+        with AgentMemorySaver.from_conn_string(url) as saver:
+            own_workflow(saver).invoke("Portugal", at())
+        script = """
+            import sys
+            from graphs import at
+            from langgraph.types import Command
+            from langchain_agentmem import AgentMemorySaver
+            from tests.checkpoints.own_classes import LISBON, LONG, Leg, Place, Trip, own_workflow
+
+            with AgentMemorySaver.from_conn_string(sys.argv[1]) as saver:
+                end = own_workflow(saver).invoke(Command(resume=LISBON), at())
+                assert end == [None, Trip(title="Portugal", days=LONG), LISBON, Leg(Place("Portugal"), LISBON)], end
+                assert list(map(type, end[1:])) == [Trip, Place, Leg]
+        """
+        done = run_script(script, url)
+        assert done.returncode == 0, done.stderr
+
+
+class Planner(BaseChatModel):
+    """A chat model that calls the tool of the answer's form."""
+
+    @property
+    def _llm_type(self):
+        return "planner"
+
+    def bind_tools(self, tools, **options):
+        return self
+
+    def _generate(self, messages, stop=None, run_manager=None, **options):
+        call = {"name": "Trip", "args": {"title": "Portugal", "days": [1, 2]}, "id": "call", "type": "tool_call"}
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=[call]))])
+
+
+class TestAgents:
+    def test_the_structured_response_of_an_agent_comes_back_as_itself(self, memory):
+        agent = create_agent(Planner(), [], response_format=ToolStrategy(Trip), checkpointer=memory.checkpointer)
+        agent.invoke({"messages": [("user", "Plan a trip")]}, at())
+        memory.checkpointer.drop_caches()
+        found = agent.get_state(at()).values["structured_response"]
+        assert (type(found), found) == (Trip, Trip(title="Portugal", days=[1, 2]))
+
+
+def written(saver, **values):
+    """The thread of a saver that keeps some objects."""
+    return Line(saver).put(values, source="loop")
+
+
+def kept(saver):
+    return saver.get(at())["channel_values"]
+
+
+@pytest.mark.sqlite_suffices
+class TestWhatIsTold:
+    def test_each_class_is_told_of_once_as_by_the_stock_saver(self, url, told):
+        lines = []
+        for opened in (AgentMemorySaver.from_conn_string(url), stock()):
+            with opened as saver:
+                written(saver, **{name: OWN[name] for name in ("place", "trip", "leg", "several")})
+                for _ in range(3):
+                    kept(saver)
+            lines.append(told(jsonplus.__name__))
+            jsonplus._warned_unregistered_types.clear()
+        ours, both = lines
+        assert ours == both[len(ours) :]
+        assert len(ours) == len({"Place", "Mood", "Leg", "Trip", "Colour"})
+        assert all("unregistered type" in line for line in ours)
+
+    def test_nothing_is_told_of_classes_that_are_allowed(self, url, told):
+        serde = JsonPlusSerializer(allowed_msgpack_modules=CLASSES)
+        with AgentMemorySaver.from_conn_string(url, serde=serde) as saver:
+            written(saver, **OWN)
+            assert shown(kept(saver)) == shown(OWN)
+        assert told(jsonplus.__name__) == []
+
+
+@pytest.mark.sqlite_suffices
+class TestStrict:
+    @pytest.fixture(params=["the saver", "from_conn_string", "the memory"])
+    def saver(self, request, url):
+        """A strict saver, made in each way."""
+        if request.param == "the memory":
+            with AgentMemory(url, strict=True) as memory:
+                yield memory.checkpointer
+        elif request.param == "the saver":
+            with AgentMemory(url) as memory:
+                yield AgentMemorySaver(memory, strict=True)
+        else:
+            with AgentMemorySaver.from_conn_string(url, strict=True) as saver:
+                yield saver
+
+    def test_it_gives_plain_data_as_the_stock_saver_with_a_strict_serializer(self, saver):
+        with stock() as theirs:
+            theirs.serde = JsonPlusSerializer(allowed_msgpack_modules=None)
+            given = []
+            for each in (saver, theirs):
+                graph = own_graph(each)
+                begin(graph, at())
+                given.append([history(graph, at()), pending(each, at())])
+            assert given[0] == given[1]
+        assert kept(saver)["place"] == {"name": "Lisbon", "mood": "glad", "messages": own_classes.SAID}
+
+    def test_what_it_refuses_is_named_once_with_the_line_that_allows_it(self, saver, told, monkeypatch):
+        monkeypatch.setattr(own_classes.Trip, "__module__", "strict.trips")  # no other test has met it
+        written(saver, trip=Trip(title="Portugal", days=[1]))
+        for _ in range(2):
+            assert kept(saver)["trip"] == {"title": "Portugal", "days": [1], "colour": "red"}
+        [line] = [each for each in told(state_classes.__name__) if "Trip" in each]
+        assert "strict.trips.Trip" in line
+        allow = 'saver.with_allowlist([("strict.trips", "Trip")])'
+        assert allow in line
+        monkeypatch.setitem(sys.modules, "strict.trips", own_classes)
+        assert type(kept(eval(allow))["trip"]) is Trip
+
+    def test_what_another_saver_refuses_is_not_told_as_ours(self, saver, told, monkeypatch):
+        monkeypatch.setattr(own_classes.Place, "__module__", "strict.places")
+        with stock() as theirs:
+            theirs.serde = JsonPlusSerializer(allowed_msgpack_modules=None)
+            written(theirs, place=LISBON)
+            kept(theirs)
+        assert told(state_classes.__name__) == []
+
+    def test_a_saver_with_an_allowlist_shares_the_database(self, saver):
+        allowing = saver.with_allowlist([(MODULE, kind.__name__) for kind in CLASSES])
+        assert allowing.database is saver.database
+        assert type(allowing) is AgentMemorySaver
+        graph = own_graph(allowing)
+        begin(graph, at())
+        values = graph.get_state(at()).values
+        assert shown({name: values[name] for name in OWN}) == shown(OWN)
+        assert own_graph(saver).get_state(at()).values["mood"] == "glad"
+        assert shown(own_graph(saver.with_allowlist(CLASSES)).get_state(at()).values) == shown(values)
+
+    def test_langgraphs_variable_makes_the_default_strict(self, url):
+        with AgentMemorySaver.from_conn_string(url) as saver:
+            begin(own_graph(saver), at())
+        script = """
+            import sys
+            sys.path.insert(0, sys.argv[2])
+            from graphs import at
+            from langchain_agentmem import AgentMemorySaver
+            from tests.checkpoints.own_classes import OWN, own_graph, shown
+
+            with AgentMemorySaver.from_conn_string(sys.argv[1]) as saver:
+                assert saver.get(at())["channel_values"]["mood"] == "glad"
+                values = own_graph(saver).get_state(at()).values  # LangGraph allows the classes of the schema
+                assert type(values["place"]).__name__ == "Place"
+                assert type(values["trip"]).__name__ == "Trip"
+        """
+        done = run_script(
+            script, url, Path(__file__).parents[2], environment=os.environ | {"LANGGRAPH_STRICT_MSGPACK": "true"}
+        )
+        assert done.returncode == 0, done.stderr
+
+    def test_strictness_beside_a_serializer_is_refused(self, url):
+        with pytest.raises(InvalidInput, match="strict=True or a serde"):
+            AgentMemorySaver(url, serde=JsonPlusSerializer(), strict=True)
+
+
+class TestImporting:
+    def test_threads_of_a_stock_saver_keep_their_classes(self, url):
+        with stock() as theirs, AgentMemorySaver.from_conn_string(url) as ours:
+            begin(own_graph(theirs), at())
+            ours.import_checkpoints(theirs)
+            graph = own_graph(ours)
+            assert history(graph, at()) == history(own_graph(theirs), at())
+            end = graph.invoke(Command(resume=LISBON), at())
+            assert shown({name: end[name] for name in OWN}) == shown(OWN)
+
+
+class TestStores:
+    @pytest.mark.sqlite_suffices
+    def test_a_store_refuses_what_would_not_come_back_as_itself(self, memory):
+        """A value of a store is a dictionary that JSON can hold, as the stock stores have it."""
+        for name in ("place", "trip", "old", "mood"):
+            with pytest.raises(InvalidInput):
+                memory.store.put(("a",), "k", {"value": OWN[name]})

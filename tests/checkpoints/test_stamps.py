@@ -1,0 +1,343 @@
+"""A message that was changed in place, however slightly, is never taken for the one that was stored."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.utils import convert_to_messages, message_chunk_to_message
+
+from langchain_agentmem.checkpoints.stamps import Stamp, Stamps
+from tests.threads.own_shelf import OwnShelf, told
+
+FLAT = {
+    "human": lambda: HumanMessage("hello", id="m"),
+    "system": lambda: SystemMessage("hello", id="m", name="n"),
+    "assistant": lambda: AIMessage("hello"),
+    "tool": lambda: ToolMessage("hello", tool_call_id="c", id="m"),
+}
+DEEP = {
+    "blocks": lambda: HumanMessage([{"type": "text", "text": "hello"}, "more"], id="m"),
+    "metadata": lambda: AIMessage("hello", id="m", response_metadata={"model": {"name": "x", "size": 1}}),
+    "calls": lambda: AIMessage(
+        "hello",
+        id="m",
+        tool_calls=[{"name": "f", "args": {"a": [1, {"b": True}]}, "id": "c"}],
+        usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+    ),
+    "kwargs": lambda: HumanMessage("hello", id="m", additional_kwargs={"a": {"b": [1, 2.0, None, "x", b"x"]}}),
+    "artifact": lambda: ToolMessage("hello", tool_call_id="c", id="m", artifact={"rows": [[1, 2], [3]]}),
+}
+MAKERS = FLAT | DEEP
+
+
+def known(shelf, message):
+    """Whether a message is taken for one that lies on the shelf already."""
+    return shelf.stamps.number(message, shelf.place()) is not None
+
+
+def handed_out(shelf, message, way):
+    """A message that has a stamp: as it was put, or as it was read, once or again."""
+    blob = shelf.put([message])
+    if way == "put":
+        return message
+    for _ in range(2 if way == "read again" else 1):
+        [message] = shelf.get(blob, known=way != "read")
+    return message
+
+
+@pytest.fixture
+def shelf():
+    return OwnShelf()
+
+
+WAYS = ("put", "read", "read again")
+
+
+@pytest.fixture
+def each(shelf):
+    """Gives a message of each kind, each of which has its stamp in each way."""
+
+    def give(kinds=MAKERS):
+        for make in kinds.values():
+            for way in WAYS:
+                message = handed_out(shelf, make(), way)
+                assert known(shelf, message)
+                yield message
+
+    return give
+
+
+def set_key(fields, key, value):
+    fields[key] = value
+
+
+CHANGES = {
+    "content": lambda m: setattr(m, "content", "other"),
+    "one letter": lambda m: setattr(m, "content", "hellO"),
+    "content as blocks": lambda m: setattr(m, "content", [{"type": "text", "text": "hello"}]),
+    "content emptied": lambda m: setattr(m, "content", ""),
+    "id": lambda m: setattr(m, "id", "other"),
+    "name": lambda m: setattr(m, "name", "Ada"),
+    "type": lambda m: setattr(m, "type", "other"),
+    "a new key": lambda m: set_key(m.additional_kwargs, "new", None),
+    "a key deep down": lambda m: set_key(m.additional_kwargs.setdefault("a", {}), "new", {"x": [1]}),
+    "metadata": lambda m: set_key(m.response_metadata, "finish_reason", "stop"),
+    "other metadata": lambda m: setattr(m, "response_metadata", {"x": 1}),
+    "an attribute of its own": lambda m: setattr(m, "reviewed", True),
+    "an object": lambda m: set_key(m.additional_kwargs, "when", datetime(2026, 1, 1, tzinfo=UTC)),
+    "what cannot be compared": lambda m: set_key(m.additional_kwargs, "odd", Incomparable()),
+    "fields behind its back": lambda m: m.__dict__.update(content="other"),
+    "fields that are replaced": lambda m: object.__setattr__(m, "__dict__", m.__dict__ | {"name": "Ada"}),
+}
+
+
+class Incomparable:
+    __hash__ = None
+
+    def __eq__(self, other):
+        raise RuntimeError
+
+
+class TestChangesInPlace:
+    @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+    def test_no_change_is_overlooked(self, shelf, each, change):
+        for message in each():
+            change(message)
+            assert not known(shelf, message)
+
+    def test_a_change_that_is_taken_back_is_none(self, shelf, each):
+        for message in each():
+            content, message.content = message.content, "other"
+            assert not known(shelf, message)
+            message.content = content
+            assert known(shelf, message)
+
+    def test_no_value_deep_within_is_overlooked(self, shelf, each):
+        for message in each(DEEP):
+            places = list(places_in(message.__dict__))
+            assert len(places) > 5
+            for container, key in places:
+                before = container[key]
+                for other in others(before):
+                    container[key] = other
+                    assert not known(shelf, message), f"{before!r} became {other!r}"
+                container[key] = before
+                assert known(shelf, message)
+
+    def test_neither_is_a_new_or_a_missing_element_nor_another_order_of_keys(self, shelf, each):
+        for message in each(DEEP):
+            for container, _ in list(places_in(message.__dict__)):
+                if container is message.__dict__:
+                    continue
+                before = copy.copy(container)
+                for change in (lambda c: c.clear(), add_one, turn_round):
+                    change(container)
+                    if told(container) != told(before):
+                        assert not known(shelf, message), f"{before!r} became {container!r}"
+                    container.clear()
+                    (container.update if type(container) is dict else container.extend)(before)
+            assert known(shelf, message)
+
+    @pytest.mark.parametrize(
+        ("one", "two"),
+        [
+            (True, 1), (False, 0), (1, 1.0), (0.0, -0.0), ("1", 1), ("x", b"x"), (None, False), ([], {}), ("", []),
+     ({"a": 1, "b": 2}, {"b": 2, "a": 1}), ([[]], [[], []]),
+        ],
+        ids=repr,
+    )  # fmt: skip
+    def test_equal_is_not_the_same(self, shelf, one, two):
+        for before, after in ((one, two), (two, one)):
+            for way in WAYS:
+                message = handed_out(shelf, HumanMessage("x", id="m", additional_kwargs={"value": before}), way)
+                message.additional_kwargs["value"] = after
+                assert not known(shelf, message), way
+
+    def test_what_was_changed_is_stored_as_it_is(self, shelf, each):
+        for message in each():
+            before = shelf.put([message])
+            expected = told(shelf.get(before))
+            message.content = "changed"
+            after = shelf.put([message])
+            assert after != before
+            [changed] = shelf.get(after)
+            assert changed.content == "changed"
+            assert told(shelf.get(before)) == expected
+            assert told(shelf.get(before, known=False)) == expected
+
+    def test_one_that_changes_among_many_is_found(self, shelf):
+        messages = [HumanMessage(f"{n}", id=f"m{n}") for n in range(500)]
+        blob = shelf.put(messages)
+        for n in (0, 127, 128, 250, 499):
+            read = shelf.get(blob)
+            read[n].content += " changed"
+            parts = shelf.parts()
+            again = shelf.get(shelf.put(read))
+            assert [m.content for m in again] == [f"{m} changed" if m == n else f"{m}" for m in range(500)]
+            assert shelf.parts() == parts + 1
+
+    def test_one_of_two_copies_of_a_message_that_was_read_changes_alone(self, shelf):
+        blob = shelf.put([HumanMessage("hello", id="m")])
+        [one], [two] = shelf.get(blob), shelf.get(blob)
+        one.content = "changed"
+        assert not known(shelf, one)
+        assert known(shelf, two)
+        assert two.content == "hello"
+
+    def test_the_same_object_may_stand_in_a_list_twice(self, shelf):
+        message = HumanMessage("hello", id="m")
+        for _ in range(2):
+            assert [m.content for m in shelf.get(shelf.put([message, message]))] == [message.content] * 2
+            message.content = "changed"
+            assert [m.content for m in shelf.get(shelf.put([message, message]))] == [message.content] * 2
+
+
+def places_in(value):
+    """Every place in nested lists and dictionaries that holds something: its container and its key."""
+    keys = list(value) if type(value) is dict else range(len(value))
+    for key in keys:
+        yield value, key
+        if type(value[key]) in (dict, list):
+            yield from places_in(value[key])
+
+
+def others(value):
+    yield from (
+        other
+        for other in (None, "", "other", 0, 1, True, 1.5, [], {}, [value], {"x": value})
+        if told(other) != told(value)
+    )
+
+
+def add_one(container):
+    if type(container) is dict:
+        container["new"] = None
+    else:
+        container.append(None)
+
+
+def turn_round(container):
+    if type(container) is dict:
+        items = list(container.items())[::-1]
+        container.clear()
+        container.update(items)
+    else:
+        container.reverse()
+
+
+def variations(value):
+    """Values that are equal, or nearly so."""
+    kinds = [value, [value], {"x": value}]
+    if isinstance(value, bool | int | float):
+        kinds += [bool(value), int(value), float(value), str(value), -value]
+    if type(value) is dict:
+        kinds += [dict(reversed(value.items()))]
+    if type(value) is list:
+        kinds += [value[::-1], tuple(value) and list(value), [*value, None]]
+    return st.sampled_from(kinds)
+
+
+COPIES = {
+    "copy": copy.copy,
+    "deep copy": copy.deepcopy,
+    "pickle": lambda m: pickle.loads(pickle.dumps(m)),
+    "model_copy": lambda m: m.model_copy(),
+    "deep model_copy": lambda m: m.model_copy(deep=True),
+    "built again": lambda m: type(m)(**m.model_dump()),
+    "validated": lambda m: type(m).model_validate(m.model_dump()),
+    "converted": lambda m: convert_to_messages([m])[0],
+    "unchunked": message_chunk_to_message,
+}
+
+
+class TestCopies:
+    @pytest.mark.parametrize("make", COPIES.values(), ids=COPIES)
+    def test_a_copy_is_the_same_message_and_may_be_changed(self, shelf, each, make):
+        for message in each():
+            again = make(message)
+            assert again == message
+            blob = shelf.put([again])
+            expected = copy.deepcopy(message)
+            assert shelf.get(blob) == [expected]
+            again.content = "changed"
+            assert shelf.get(shelf.put([again]))[0].content == "changed"
+            assert shelf.get(blob) == [expected]
+
+    @pytest.mark.parametrize("name", ["copy", "deep copy", "pickle", "model_copy", "deep model_copy"])
+    def test_a_copy_has_no_stamp_and_the_message_keeps_its_own(self, shelf, each, name):
+        for message in each():
+            again = COPIES[name](message)
+            assert type(again.__pydantic_fields_set__) is set
+            assert again.__pydantic_fields_set__ == message.__pydantic_fields_set__
+            assert not known(shelf, again)
+            assert known(shelf, message)
+
+    def test_an_updated_copy_is_not_the_message(self, shelf, each):
+        for message in each():
+            assert not known(shelf, message.model_copy(update={"content": "other"}))
+            assert known(shelf, message)
+
+    def test_what_pydantic_tells_of_a_message_is_as_before(self, shelf):
+        message = HumanMessage("hello", id="m")
+        fields, dumped = set(message.model_fields_set), message.model_dump(exclude_unset=True)
+        shelf.put([message])
+        assert message.model_fields_set == fields
+        assert message.model_dump(exclude_unset=True) == dumped
+        assert message.model_dump_json() == HumanMessage("hello", id="m").model_dump_json()
+        assert repr(message) == repr(HumanMessage("hello", id="m"))
+        assert message == HumanMessage("hello", id="m")
+        assert message.model_fields_set.copy() == message.model_fields_set | set() == fields
+
+    def test_a_stamp_that_was_copied_as_a_set_says_nothing(self, shelf):
+        message, other = HumanMessage("hello", id="m"), HumanMessage("hello", id="m")
+        shelf.put([message])
+        object.__setattr__(other, "__pydantic_fields_set__", message.model_fields_set.copy())
+        assert shelf.get(shelf.put([other])) == [message]
+
+
+class TestBelonging:
+    def test_a_stamp_is_that_of_one_saver(self, shelf):
+        message = HumanMessage("hello", id="m")
+        shelf.put([message])
+        assert known(shelf, message)
+        assert not known(OwnShelf(memory=shelf.memory), message)
+
+    def test_a_stamp_is_that_of_one_shelf_as_it_was_last_swept(self, shelf):
+        message, place = HumanMessage("hello", id="m"), shelf.place()
+        shelf.put([message])
+        for other in (place._replace(shelf=place.shelf + 1), place._replace(swept=place.swept + 1)):
+            assert shelf.stamps.number(message, other) is None
+        assert shelf.stamps.number(message, place) is not None
+
+    def test_two_savers_may_stamp_one_message_in_turn(self):
+        one, two = OwnShelf(), OwnShelf()
+        message = HumanMessage("hello", id="m")
+        for n in range(4):
+            message.content = f"hello {n}"
+            for each in (one, two):
+                assert each.get(each.put([message])) == [HumanMessage(f"hello {n}", id="m")]
+
+    def test_messages_that_cannot_be_told_apart_get_no_stamp(self, shelf):
+        for odd in ({"when": datetime(2026, 1, 1, tzinfo=UTC)}, {"odd": {1, 2}}):
+            message = HumanMessage("hello", id="m", additional_kwargs=odd)
+            blob = shelf.put([message])
+            assert not known(shelf, message)
+            assert not known(shelf, shelf.get(blob)[0])
+        extra = HumanMessage("hello", id="m", reviewed=True)
+        shelf.put([extra])
+        assert not known(shelf, extra)
+
+    @pytest.mark.parametrize("other", [None, 1, "text", {}, [], HumanMessage, HumanMessage("hello")], ids=repr)
+    def test_whatever_has_no_stamp_is_not_known(self, other):
+        assert Stamps().number(other, (1, 0)) is None
+
+    def test_a_stamp_is_a_set_like_any_other(self):
+        stamp = Stamp({"content", "id"})
+        assert stamp == {"content", "id"}
+        assert pickle.loads(pickle.dumps(stamp)) == copy.copy(stamp) == copy.deepcopy(stamp) == stamp
+        assert type(copy.copy(stamp)) is set

@@ -1,0 +1,571 @@
+"""The command line: plain text, JSON where asked for, one line for an error, and an exit code that tells."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from langchain_agentmem import AgentMemory, AgentMemorySaver, __version__
+from langchain_agentmem.checkpoints import saver_sources
+from tests.checkpoints.graphs import Line, at, id_in
+from tests.forking import COMMAND, Forks
+from tests.threads.filled import THREADS, everything, fill, go_on
+
+ROOT = Path(__file__).parents[2]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-W", "error", "-m", "langchain_agentmem", *arguments]
+
+
+INTERPRETERS: list[Forks] = []
+
+
+@pytest.fixture(autouse=True)
+def _interpreter(forks) -> None:
+    INTERPRETERS[:] = [forks]
+
+
+def agentmem(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command; in an interpreter of its own if something is said of its environment."""
+    if not environment:
+        return INTERPRETERS[0].run(COMMAND, *arguments)
+    return subprocess.run(
+        command(*arguments),
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"} | environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+def refused(run: subprocess.CompletedProcess[str], code: int = 2) -> str:
+    """The one line that a refused command printed."""
+    assert run.returncode == code
+    [line] = run.stderr.splitlines()
+    return line
+
+
+@pytest.fixture
+def database(tmp_path) -> str:
+    path = str(tmp_path / "memory.db")
+    with AgentMemory(path) as memory:
+        for label, text in (("ada", "A grey heron at the pond \x1b[31m"), ("ben", "A heron on the roof")):
+            memory.conversation("one", (label, "private")).add_message(HumanMessage(text, id=f"{label}-1"))
+    return path
+
+
+class TestSearch:
+    def test_it_finds_and_says_why(self, database):
+        run = agentmem("search", "grey heron", "--database", database)
+        assert (run.returncode, run.stderr) == (0, "")
+        assert "ada/private/one  ada-1" in run.stdout
+        assert "why: the words grey +" in run.stdout
+        assert "\x1b" not in run.stdout
+
+    def test_a_namespace_sees_only_its_own(self, database):
+        for namespace in ("ben", "ben/private", "/ben/"):
+            run = agentmem("search", "heron", "--database", database, "--namespace", namespace)
+            assert "roof" in run.stdout
+            assert "pond" not in run.stdout
+
+    def test_json_holds_everything(self, database):
+        run = agentmem("search", "heron", "--database", database, "--json", "--namespace", "ada", "--limit", "1")
+        [found] = json.loads(run.stdout)
+        assert found["id"] == "ada-1"
+        assert found["text"] == "A grey heron at the pond \x1b[31m"
+        assert found["namespace"] == ["ada", "private"]
+        assert found["why"]["terms"].keys() == {"heron"}
+
+    def test_nothing_found_is_no_error(self, database):
+        assert agentmem("search", "ocelot", "--database", database).stdout == "Nothing was found.\n"
+        assert json.loads(agentmem("search", "ocelot", "--database", database, "--json").stdout) == []
+
+    def test_a_console_that_lacks_a_character_shows_another(self, tmp_path):
+        path = str(tmp_path / "memory.db")
+        with AgentMemory(path) as memory:
+            memory.conversation("one").add(role="user", content="heron \N{BIRD} ä")
+        run = agentmem("search", "heron", "--database", path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+        assert run.returncode == 0
+        assert "heron ? ?" in run.stdout
+
+
+class TestStats:
+    def test_as_text_and_as_json(self, database):
+        run = agentmem("stats", "--database", database, PYTHONPATH=str(ROOT))
+        assert "messages                      2" in run.stdout
+        counted = json.loads(agentmem("stats", "--database", database, "--json").stdout)
+        assert counted["messages"] == 2
+        assert counted["bytes"] > 0
+
+    @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+    def test_it_tells_sizes_tokens_caches_and_the_slowest_operations(self, engine, new_database):
+        database = new_database(engine)
+        with AgentMemory(database) as memory:
+            memory.byte_store().mset([("a", os.urandom(2_000_000))])
+            for n in range(12):
+                memory.database.measures.ended(f"memory.test.step{n:02}", n / 1000, failed=n == 11)
+            memory.database.measures.cache("vectors", hits=3, misses=1)
+            memory.database.measures.shortened(12_345)
+        run = agentmem("stats", "--database", database, "--slowest", "2")
+        assert (run.returncode, run.stderr) == (0, "")
+        lines = run.stdout.splitlines()
+        sections = [line for line in lines if line and not line.startswith(" ") and not line[-1].isdigit()]
+        assert sections == [
+            "Bytes by part",
+            "Tokens kept out of prompts",
+            "Caches",
+            "Slowest operations, in milliseconds",
+        ]
+        largest, second = lines[lines.index("Bytes by part") + 1 :][:2]
+        assert re.fullmatch(r"  blobs +[\d,]+ +\d+%  #{30}", largest)
+        assert "#" * 30 not in second
+        assert "  12,345 in 1 prompt" in lines
+        assert "  vectors    75%  3 of 4" in lines
+        names = [line.split()[0] for line in lines[lines.index(sections[-1]) + 2 :]]
+        assert len(names) == 3
+        assert names[-1] == "and"
+        assert run.stdout.isascii()
+
+        counted = json.loads(agentmem("stats", "--database", database, "--json").stdout)
+        slowest = [each["slowest_ms"] for each in counted["operations"]]
+        assert slowest == sorted(slowest, reverse=True)
+        [failed] = [each for each in counted["operations"] if each["name"] == "memory.test.step11"]
+        assert (failed["calls"], failed["failures"], failed["slowest_ms"]) == (1, 1, 11.0)
+        assert counted["bytes_by_part"]["blobs"] > 2_000_000
+        assert counted["caches"] == {"vectors": {"hits": 3, "misses": 1}}
+        assert (counted["tokens_kept_out"], counted["shortened_prompts"]) == (12_345, 1)
+        cut = json.loads(agentmem("stats", "--database", database, "--json", "--slowest", "3").stdout)
+        assert len(cut["operations"]) == 3
+
+    def test_a_database_that_was_not_used_says_so(self, new_database):
+        run = agentmem("stats", "--database", new_database("sqlite"))
+        assert run.returncode == 0
+        for said in ("none yet: no compaction was used", "none was asked yet"):
+            assert said in run.stdout
+
+    def test_looking_changes_nothing(self, database):
+        before = Path(database).read_bytes()
+        for _ in range(2):
+            assert agentmem("stats", "--database", database).returncode == 0
+        assert Path(database).read_bytes() == before
+
+
+class TestVerify:
+    def test_all_is_well(self, database):
+        run = agentmem("verify", "--database", database, PYTHONPATH=str(ROOT))
+        assert run.returncode == 0
+        assert run.stdout.startswith("All is well: checked 2 contents")
+
+    def test_problems_are_printed_and_the_exit_code_is_one(self, database):
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("update content set body = x'7b7d'")
+            connection.commit()
+        run = agentmem("verify", "--database", database)
+        assert run.returncode == 1
+        assert "is not what was stored" in run.stdout
+        assert run.stderr == ""
+
+
+@dataclass
+class Ticket:
+    """A class of the user's own, such as states have."""
+
+    number: int
+
+
+def stock(path, make=fill):
+    """The file of a SqliteSaver, with some threads."""
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        make(saver)
+        return str(path), {thread: everything(saver, thread) for thread in THREADS}
+
+
+INTERRUPTED = """
+import os, signal
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+def interrupted(*arguments, listed=SqliteSaver.list, **options):
+    for number, found in enumerate(listed(*arguments, **options)):
+        if number == 200:
+            os.kill(os.getpid(), signal.SIGINT)
+        yield found
+
+SqliteSaver.list = interrupted
+"""
+"""Has somebody press Ctrl-C when two hundred checkpoints have been read, before the program that follows."""
+
+
+def counted(path):
+    """How many checkpoints a database of ours has, as another program sees it."""
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.execute("select count(*) from checkpoint").fetchone()[0]
+    except sqlite3.Error:
+        return 0
+
+
+def copied(database, source, thread):
+    """A thread here and there, without the snapshots of DeltaChannels, which SqliteSaver hands out only once."""
+    with AgentMemory(database) as memory:
+        found = [everything(memory.checkpointer, thread), source[thread]]
+    for each in (each for every in found for each in every if thread == "delta"):
+        each[3]["channel_values"].pop("log", None)
+    return found
+
+
+class TestClassesOfTheUser:
+    def test_a_thread_of_them_is_shown_as_plain_data_and_nothing_is_said_or_imported(self, tmp_path):
+        """A database may be another's: what it names is not run, nor is whoever looks told how to allow it."""
+        imported, database = tmp_path / "imported", str(tmp_path / "memory.db")
+        body = f"import dataclasses, pathlib\npathlib.Path({str(imported)!r}).touch()\n@dataclasses.dataclass\n"
+        (tmp_path / "spied_plan.py").write_text(f"{body}class Plan:\n    title: str\n")
+        with pytest.MonkeyPatch.context() as patched, AgentMemory(database) as memory:
+            patched.syspath_prepend(tmp_path)
+            Line(memory.checkpointer).put({"plan": importlib.import_module("spied_plan").Plan("Portugal")})
+        imported.unlink()
+        run = agentmem("show", "t", "--database", database, PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}")
+        assert (run.returncode, run.stderr) == (0, "")
+        assert "Portugal" in run.stdout
+        assert not imported.exists()
+
+
+class TestImportingCheckpoints:
+    @pytest.fixture
+    def source(self, tmp_path):
+        return stock(tmp_path / "stock.db")
+
+    def test_every_thread_comes_whole_and_it_is_said_in_one_plain_line(self, source, tmp_path):
+        path, before = source
+        database, count = str(tmp_path / "ours.db"), sum(map(len, before.values()))
+        run = agentmem("import-checkpoints", path, database)
+        assert (run.returncode, run.stderr) == (0, "")
+        assert run.stdout == f"{count} checkpoints of {len(THREADS)} threads were copied; 0 were there already.\n"
+        assert {file.name for file in tmp_path.iterdir()} == {"stock.db", "ours.db"}
+        for thread in THREADS:
+            ours, theirs = copied(database, before, thread)
+            assert ours == theirs
+        again = agentmem("import-checkpoints", path, database)
+        assert again.stdout == f"0 checkpoints of {len(THREADS)} threads were copied; {count} were there already.\n"
+        with AgentMemory(database) as memory:
+            assert memory.verify().problems == ()
+            go_on(memory.checkpointer)
+
+    def test_json_and_only_some_threads(self, source, tmp_path):
+        path, before = source
+        arguments = ["--thread", "chat", "--thread", "asking", "--thread", "nobody", "--json"]
+        run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), *arguments)
+        assert (run.returncode, run.stderr) == (0, "")
+        count = len(before["chat"]) + len(before["asking"])
+        assert json.loads(run.stdout) == {"checkpoints": count, "known": 0, "threads": 2}
+        assert counted(tmp_path / "ours.db") == count
+
+    @pytest.mark.parametrize("same", [True, False], ids=["into the same database", "into a file"])
+    def test_from_postgres(self, new_database, tmp_path, same):
+        url = new_database("postgres")
+        try:
+            with PostgresSaver.from_conn_string(url) as saver:
+                saver.setup()
+                fill(saver)
+                before = {thread: everything(saver, thread) for thread in THREADS}
+            database = url if same else str(tmp_path / "ours.db")
+            run = agentmem("import-checkpoints", url, database, "--json")
+            assert (run.returncode, run.stderr) == (0, "")
+            assert json.loads(run.stdout)["checkpoints"] == sum(map(len, before.values()))
+            with AgentMemory(database) as memory:
+                assert {thread: everything(memory.checkpointer, thread) for thread in THREADS} == before
+                go_on(memory.checkpointer)
+        finally:
+            with psycopg.connect(url, autocommit=True) as connection:
+                for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations"):
+                    connection.execute(f"drop table if exists {table}")
+
+    def test_a_long_thread_is_read_from_postgres_a_page_at_a_time(self, new_database, monkeypatch):
+        """Copies of a thread share their ids, so a page may end among equal ones."""
+        url, asked = new_database("postgres"), []
+        monkeypatch.setattr(saver_sources, "PAGE", 4)
+        try:
+            with PostgresSaver.from_conn_string(url) as saver:
+                saver.setup()
+                line = Line(saver)
+                for n in range(10):
+                    checkpoint, metadata, new = line.next({"n": n})
+                    for thread in ("t", "u", "v"):
+                        saver.put(at(thread), checkpoint, metadata, new)
+                expected = sorted(
+                    (each.config["configurable"]["thread_id"], id_in(each.config)) for each in saver.list(None)
+                )
+                assert len(expected) == 30
+            listing = PostgresSaver.list
+            monkeypatch.setattr(
+                PostgresSaver,
+                "list",
+                lambda *given, **options: asked.append(options["limit"]) or listing(*given, **options),
+            )
+            with saver_sources.open_source(url) as source:
+                found = [(each.config["configurable"]["thread_id"], id_in(each.config)) for each in source.list(None)]
+                assert sorted(found) == expected
+                assert [each[1] for each in found] == sorted((each[1] for each in found), reverse=True)
+                assert max(asked) <= 4 + 3
+                only = [id_in(each.config) for each in source.list(at("u"))]
+                assert only == sorted({each[1] for each in expected}, reverse=True)
+        finally:
+            with psycopg.connect(url, autocommit=True) as connection:
+                for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations"):
+                    connection.execute(f"drop table if exists {table}")
+
+    def test_the_source_is_left_as_it_was(self, source, tmp_path):
+        path, before = source
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("pragma journal_mode = delete")
+        for mode in (0o644, 0o444):
+            Path(path).chmod(mode)
+            content, names = Path(path).read_bytes(), {file.name for file in tmp_path.iterdir()}
+            run = agentmem("import-checkpoints", path, str(tmp_path / f"ours{mode}.db"), "--json")
+            assert (run.returncode, run.stderr) == (0, "")
+            assert json.loads(run.stdout)["checkpoints"] == sum(map(len, before.values()))
+            assert Path(path).read_bytes() == content
+            assert {file.name for file in tmp_path.iterdir()} - names == {f"ours{mode}.db"}
+
+    def test_one_that_is_being_written_is_read(self, tmp_path):
+        path = str(tmp_path / "stock.db")
+        with SqliteSaver.from_conn_string(path) as saver:
+            line = Line(saver)
+            line.put({"n": 1})
+            run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), "--json")
+            assert json.loads(run.stdout) == {"checkpoints": 1, "known": 0, "threads": 1}
+            line.put({"n": 2})
+            run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), "--json")
+            assert json.loads(run.stdout) == {"checkpoints": 1, "known": 1, "threads": 1}
+
+    def test_one_of_an_old_version_is_read_and_not_altered(self, tmp_path):
+        """Its table of writes has no column for the paths of tasks yet."""
+        path, before = stock(tmp_path / "stock.db")
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("alter table writes drop column task_path")
+        run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), "--json")
+        assert (run.returncode, run.stderr) == (0, "")
+        assert json.loads(run.stdout)["checkpoints"] == sum(map(len, before.values()))
+        with closing(sqlite3.connect(path)) as connection:
+            assert "task_path" not in [row[1] for row in connection.execute("pragma table_info(writes)")]
+
+    def test_a_class_of_the_user_is_imported_only_where_it_is_allowed(self, tmp_path):
+        path, _ = stock(tmp_path / "stock.db", lambda saver: Line(saver).put({"ticket": Ticket(7), "n": 1}))
+        database, name = str(tmp_path / "ours.db"), f"{Ticket.__module__}.Ticket"
+        line = refused(agentmem("import-checkpoints", path, database))
+        assert line.endswith(f"--allow {name}")
+        assert "'t'" in line
+        assert counted(database) == 0
+        run = agentmem("import-checkpoints", path, database, "--allow", name)
+        assert (run.returncode, run.stderr) == (0, "")
+        with AgentMemory(database) as memory:
+            serde = JsonPlusSerializer(allowed_msgpack_modules=[(Ticket.__module__, "Ticket")])
+            saver = AgentMemorySaver(memory, serde=serde)
+            assert saver.get(at())["channel_values"] == {"ticket": Ticket(7), "n": 1}
+        for unknown in ("nowhere.Thing", "json.Nothing", "Thing", ""):
+            assert "no class" in refused(agentmem("import-checkpoints", path, database, "--allow", unknown))
+
+    def test_a_source_that_is_none_is_refused_and_nothing_is_made(self, tmp_path, database):
+        (tmp_path / "text.txt").write_text("not a database " * 100)
+        (tmp_path / "empty.db").touch()
+        with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+            connection.execute("create table checkpoints (x)")
+        names = {file.name for file in tmp_path.iterdir()}
+        for source in ("missing.db", ".", "text.txt", "empty.db", "other.db", Path(database).name):
+            before = (tmp_path / source).read_bytes() if (tmp_path / source).is_file() else b""
+            line = refused(agentmem("import-checkpoints", str(tmp_path / source), str(tmp_path / "ours.db")))
+            assert source in line or str(tmp_path) in line
+            assert {file.name for file in tmp_path.iterdir()} == names
+            assert (before or not (tmp_path / source).is_file()) in (True, before) or source == "empty.db"
+            if (tmp_path / source).is_file():
+                assert (tmp_path / source).read_bytes() == before
+
+    def test_a_server_without_checkpoints_or_that_is_not_there_is_refused(self, new_database, tmp_path):
+        for url in (
+            new_database("postgres"),
+            "postgresql://ada:s3cret@127.0.0.1:1/db",
+            "postgresql://ada:s3cret@host/db?nonsense=1",
+        ):
+            line = refused(agentmem("import-checkpoints", url, str(tmp_path / "ours.db")))
+            assert "PostgreSQL" in line
+            assert "s3cret" not in line
+            assert not (tmp_path / "ours.db").exists()
+
+    def test_into_another_programs_database_nothing_is_written(self, source, tmp_path):
+        path, _ = source
+        before = Path(path).read_bytes()
+        assert "another program" in refused(agentmem("import-checkpoints", path, path), 3)
+        assert Path(path).read_bytes() == before
+        assert "folder" in refused(agentmem("import-checkpoints", path, str(tmp_path / "nowhere" / "ours.db")), 3)
+
+    def test_damage_stops_it_and_what_came_before_stays(self, tmp_path):
+        def make(saver):
+            line = Line(saver)
+            for n in range(4):
+                line.put({"n": n})
+
+        path, _ = stock(tmp_path / "stock.db", make)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(
+                "update checkpoints set checkpoint = x'c1' "
+                "where checkpoint_id = (select min(checkpoint_id) from checkpoints)"
+            )
+            connection.commit()
+        assert "stock.db" in refused(agentmem("import-checkpoints", path, str(tmp_path / "ours.db")))
+        assert counted(tmp_path / "ours.db") == 3
+
+    @pytest.mark.parametrize("package", ["sqlite", "postgres"])
+    def test_without_the_extra_it_says_what_to_install(self, source, package, tmp_path):
+        hidden = f"import sys\nsys.modules['langgraph.checkpoint.{package}'] = None\n"
+        (tmp_path / "hidden").mkdir()
+        (tmp_path / "hidden" / "sitecustomize.py").write_text(hidden)
+        path = source[0] if package == "sqlite" else "postgresql://localhost/x"
+        environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "hidden"), str(ROOT)])}
+        line = refused(agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), **environment))
+        assert line.endswith("pip install 'langchain-agentmem[import]'")
+
+    @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
+    def test_ctrl_c_keeps_what_was_copied_and_running_it_again_goes_on(self, tmp_path):
+        def make(saver):
+            line = Line(saver)
+            for n in range(300):
+                line.put({"n": n, "text": f"text {n} " * 20})
+
+        path, _ = stock(tmp_path / "stock.db", make)
+        database = str(tmp_path / "ours.db")
+        run = INTERPRETERS[0].run(INTERRUPTED + COMMAND, "import-checkpoints", path, database)
+        assert (run.returncode, run.stdout) == (130, "")
+        assert run.stderr == "Interrupted. What was copied is kept: run it again to go on.\n"
+        assert counted(database) == 200
+        done = json.loads(agentmem("import-checkpoints", path, database, "--json").stdout)
+        assert done == {"checkpoints": 100, "known": 200, "threads": 1}
+        assert agentmem("verify", "--database", database).returncode == 0
+
+    @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+    def test_on_a_terminal_it_shows_how_far_and_how_fast_it_is(self, source, tmp_path):
+        path, before = source
+        own, terminal = os.openpty()
+        run = subprocess.Popen(
+            command("import-checkpoints", path, str(tmp_path / "ours.db"), "--json"),
+            env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"},
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            text=True,
+        )
+        os.close(terminal)
+        shown = b""  # read while it runs: a terminal holds only so much
+        with contextlib.suppress(OSError), os.fdopen(own, "rb", buffering=0) as watching:
+            while read := watching.read(65_536):
+                shown += read
+        said, _ = run.communicate()
+        assert run.returncode == 0
+        count = sum(map(len, before.values()))
+        assert json.loads(said)["checkpoints"] == count
+        assert f"{count} checkpoints" in shown.decode()
+        assert "/s" in shown.decode()
+
+
+class TestErrors:
+    @pytest.mark.parametrize("name", ["search heron", "stats", "verify"])
+    def test_a_mistyped_path_does_not_become_a_database(self, name, tmp_path):
+        path = tmp_path / "typo.db"
+        assert "There is no database at" in refused(agentmem(*name.split(), "--database", str(path)))
+        assert not path.exists()
+
+    def test_a_file_that_is_no_database(self, tmp_path):
+        path = tmp_path / "notes.txt"
+        path.write_text("not a database " * 100)
+        assert "not a database" in refused(agentmem("stats", "--database", str(path)), 3)
+
+    def test_a_malformed_transcript(self, tmp_path):
+        path = tmp_path / "bad.json"
+        path.write_text('{"name": "x", "sessions": [{"id": "s"}]}')
+        line = refused(agentmem("demo", "--transcript", str(path)))
+        assert line == f'{path}, sessions, session 1: "time" is missing'
+
+    def test_a_command_that_cannot_be_understood(self, database):
+        for arguments in (["nonsense"], ["search", "--database", database], ["demo", "--limit", "0"]):
+            run = agentmem(*arguments)
+            assert run.returncode == 2
+            assert "Error" in run.stderr
+            assert "Traceback" not in run.stderr
+
+    def test_without_psycopg_it_says_what_to_install(self, database, tmp_path):
+        (tmp_path / "psycopg.py").write_text("raise ImportError('not here')")
+        environment, url = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}, "postgresql://localhost/x"
+        install = "pip install 'langchain-agentmem[postgres]'"
+        assert refused(agentmem("copy", database, url, **environment)).endswith(install)
+        looked = agentmem("doctor", "--quick", "--database", url, **environment)
+        assert (looked.returncode, looked.stderr) == (1, "")
+        assert f"what to do: {install}" in looked.stdout
+
+    def test_what_a_terminal_would_obey_is_shown_as_its_number(self, database):
+        with AgentMemory(database) as memory:
+            for label in ("x", "y"):
+                memory.conversation("two", (f"{label}\x9b31m",)).add(role="user", content="x")
+        assert "x\\x9b31m, y\\x9b31m" in refused(agentmem("show", "two", "--database", database))
+
+    @pytest.mark.parametrize("missing", ["typer", "rich"])
+    def test_without_the_extra_it_says_what_to_install(self, missing, tmp_path):
+        (tmp_path / f"{missing}.py").write_text("raise ImportError('not here')")
+        line = refused(agentmem("demo", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])))
+        assert line.endswith("pip install 'langchain-agentmem[cli]'")
+
+    @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
+    def test_ctrl_c_leaves_quietly_and_leaves_nothing_behind(self, tmp_path):
+        turns = [{"id": f"{n}", "speaker": "Ada", "text": f"heron number {n}"} for n in range(20_000)]
+        session = {"id": "s", "time": "2024-01-01", "turns": turns}
+        path, temporary = tmp_path / "long.json", tmp_path / "temporary"
+        path.write_text(json.dumps({"name": "long", "sessions": [session]}))
+        temporary.mkdir()
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "TMPDIR": str(temporary)}
+        with subprocess.Popen(
+            command("demo", "--transcript", str(path)),
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as run:
+            assert run.stdout is not None
+            while "Living" not in run.stdout.readline():
+                pass
+            run.send_signal(signal.SIGINT)
+            _, errors = run.communicate()
+        assert run.returncode == 130
+        assert "Traceback" not in errors
+        assert list(temporary.iterdir()) == []
+
+
+class TestHelp:
+    def test_the_version(self):
+        assert agentmem("--version").stdout == f"agentmem {__version__}\n"
+
+    def test_every_command_is_listed(self):
+        listed = agentmem("--help").stdout
+        assert all(f"  {name} " in listed for name in ("demo", "import-checkpoints", "search", "stats", "verify"))
+
+    def test_the_format_of_a_transcript_is_shown_as_one_can_write_it(self, tmp_path):
+        shown = agentmem("demo", "--help").stdout
+        path = tmp_path / "shown.json"
+        path.write_text(shown[shown.index("{") : shown.rindex("}") + 1])
+        run = agentmem("demo", "--transcript", str(path))
+        assert (run.returncode, run.stderr) == (0, "")
+        assert "recall@10         1.000" in run.stdout

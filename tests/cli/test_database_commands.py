@@ -1,0 +1,342 @@
+"""The commands that write, move and remove: nothing is lost by them that nobody meant to lose."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem.audit import audit_store as audit
+from langchain_agentmem.audit.audit_entry import AuditEntry
+from langchain_agentmem.audit.audit_rows import Draft
+from tests.checkpoints.graphs import at, chat_graph
+from tests.forking import COMMAND
+
+with contextlib.suppress(ImportError):
+    import pty  # Windows has none
+
+INTERRUPTING = """
+import os, signal
+from langchain_agentmem import copying, care
+from langchain_agentmem.commands import moving
+copying.PORTION_ROWS = 20
+def stop(self, *arguments):
+    os.kill(os.getpid(), signal.SIGINT)
+moving._Bar.copied = moving._Bar.checking = moving._Bar.pruned = stop
+"""
+
+
+@pytest.fixture
+def agentmem(forks):
+    return lambda *arguments, **environment: forks.run(COMMAND, *arguments, **environment)
+
+
+@pytest.fixture
+def interrupted(forks):
+    """Runs a command that is interrupted as soon as it tells how far it has come."""
+    return lambda *arguments: forks.run(INTERRUPTING + COMMAND, *arguments)
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory) -> str:
+    path = str(tmp_path_factory.mktemp("stock") / "memory.db")
+    with AgentMemory(path) as memory:
+        for label, text in (("ada", "a grey heron at the pond"), ("ben", "a heron on the roof")):
+            chat = memory.conversation("one", (label, "private"))
+            chat.add_messages([HumanMessage(f"{text}, {n}", id=f"{label}-{n}") for n in range(30)])
+        for said in ("one", "two", "three"):
+            chat_graph(memory.checkpointer).invoke({"messages": [HumanMessage(said)]}, at("t"))
+        long_ago = datetime.now(UTC) - timedelta(days=100)
+        for n in range(5):
+            entry = AuditEntry(id=f"a{n}", kind="call", prompt="why " * 500, reply="so " * 500, created_at=long_ago)
+            memory.database.write("audit", lambda entry=entry: audit.add("", [Draft(entry, "why")]))
+    return path
+
+
+@pytest.fixture
+def database(stock, tmp_path) -> str:
+    return str(shutil.copy(stock, tmp_path / "memory.db"))
+
+
+def messages(path: str, namespace=("ada", "private")) -> list[str]:
+    with AgentMemory(path) as memory:
+        return [message.text for message in memory.conversation("one", namespace).messages]
+
+
+def fine(run):
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "\x1b" not in run.stdout
+    return run.stdout
+
+
+def refused(run, code=2) -> str:
+    assert run.returncode == code
+    [line] = run.stderr.splitlines()
+    return line
+
+
+class TestBackupAndRestore:
+    def test_a_backup_is_restored_whole(self, agentmem, database, tmp_path):
+        copy, again = str(tmp_path / "copy"), str(tmp_path / "again.db")
+        assert fine(agentmem("backup", copy, "--database", database)).startswith(f"{copy} was written: ")
+        before = Path(copy).read_bytes()
+        assert "is whole: " in fine(agentmem("restore", copy, again))
+        assert messages(again) == messages(database)
+        assert Path(copy).read_bytes() == before
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["again.db", "copy", "memory.db"]
+
+    @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+    def test_an_export_and_a_backup_are_restored_to_either_engine(
+        self, engine, agentmem, database, tmp_path, new_database
+    ):
+        for what in ("export", "backup"):
+            file, target = str(tmp_path / what), new_database(engine)
+            fine(agentmem(what, file, "--database", database))
+            told = json.loads(fine(agentmem("restore", file, target, "--json")))
+            assert told["kind"] == {"export": "export", "backup": "database"}[what]
+            assert told["ok"]
+            assert told["checked"]["messages"] == 60
+            assert messages(target) == messages(database)
+
+    def test_what_is_there_stays_unless_it_is_forced(self, agentmem, database, tmp_path):
+        copy, target = str(tmp_path / "copy"), str(tmp_path / "target.db")
+        fine(agentmem("backup", copy, "--database", database))
+        with AgentMemory(target) as memory:
+            memory.conversation("precious").add(role="user", content="a pearl")
+        assert "holds memories already" in refused(agentmem("restore", copy, target))
+        with AgentMemory(target) as memory:
+            assert len(memory.conversation("precious")) == 1
+        fine(agentmem("restore", copy, target, "--force"))
+        assert messages(target) == messages(database)
+
+    def test_a_damaged_backup_never_takes_the_place(self, agentmem, database, tmp_path):
+        copy, target = str(tmp_path / "copy"), str(tmp_path / "target.db")
+        fine(agentmem("backup", copy, "--database", database))
+        with closing(sqlite3.connect(copy)) as connection:
+            connection.execute("update content set body = x'7b7d' where id = 3")
+            connection.commit()
+        with AgentMemory(target) as memory:
+            memory.conversation("precious").add(role="user", content="a pearl")
+        assert "is damaged, and was not restored" in refused(agentmem("restore", copy, target, "--force"), 3)
+        with AgentMemory(target) as memory:
+            assert len(memory.conversation("precious")) == 1
+        with pytest.raises(InvalidInput, match="not 5"):
+            AgentMemory.restore(copy, 5)  # type: ignore[arg-type]
+        export = tmp_path / "export"
+        fine(agentmem("export", str(export), "--database", database))
+        export.write_text(export.read_text().rpartition('{"record": "end"')[0])
+        assert "was cut off" in refused(agentmem("restore", str(export), str(tmp_path / "new.db")))
+        assert not (tmp_path / "new.db").exists()
+        assert not list(tmp_path.glob("*.copying*"))
+
+    def test_what_is_no_backup_is_refused(self, agentmem, tmp_path):
+        (tmp_path / "notes").write_text("dear diary")
+        assert "There is no backup" in refused(agentmem("restore", str(tmp_path / "nothing"), str(tmp_path / "t")))
+        refused(agentmem("restore", str(tmp_path / "notes"), str(tmp_path / "t")))
+        assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+    def test_ctrl_c_leaves_the_target_as_it_was(self, interrupted, agentmem, database, tmp_path):
+        copy, target = str(tmp_path / "copy"), str(tmp_path / "target.db")
+        fine(agentmem("backup", copy, "--database", database))
+        run = interrupted("restore", copy, target)
+        assert (run.returncode, run.stderr) == (130, "Interrupted. The target is as it was.\n")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "memory.db"]
+
+
+class TestExportAndImport:
+    def test_what_was_exported_is_added_to_what_is_there(self, agentmem, database, tmp_path):
+        file, target = str(tmp_path / "export"), str(tmp_path / "target.db")
+        with AgentMemory(target) as memory:
+            memory.conversation("precious").add(role="user", content="a pearl")
+        told = json.loads(fine(agentmem("export", file, "--database", database, "--json")))
+        assert (told["conversations"], told["entries"], told["audit"]) == (2, 60, 5)
+        assert "60 entries" in fine(agentmem("import", file, AGENTMEM_DATABASE=target))
+        assert messages(target) == messages(database)
+        with AgentMemory(target) as memory:
+            assert len(memory.conversation("precious")) == 1
+        again = json.loads(fine(agentmem("import", file, "--database", target, "--json")))
+        assert (again["entries"], again["checkpoints"], again["audit"]) == (0, 0, 0)
+
+    def test_a_damaged_message_is_refused_by_all_that_read_it(self, agentmem, database, tmp_path):
+        with closing(sqlite3.connect(database)) as connection:
+            sql = "update content set body = x'7b7d' where id = (select content_id from entry where key = 'ada-7')"
+            connection.execute(sql)
+            connection.commit()
+        file = tmp_path / "export"
+        on = ("--database", database)
+        for command in (
+            ("show", "one", "--namespace", "ada"),
+            ("search", "pond", "--limit", "99"),
+            ("export", str(file)),
+        ):
+            line = refused(agentmem(*command, *on), 3)
+            assert line.startswith(("The message 'ada-7' is damaged", "'ada-7' of the conversation 'one' is damaged"))
+            assert "verify() tells more" in line
+        assert not file.exists()
+        assert "is not what was stored" in agentmem("verify", *on).stdout
+
+    def test_a_mistyped_path_of_an_export_makes_no_database(self, agentmem, tmp_path):
+        assert "There is no export" in refused(agentmem("import", "typo", "--database", str(tmp_path / "x.db")))
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestCopying:
+    def test_to_the_other_engine_and_back(self, agentmem, database, tmp_path, new_database):
+        there, back = new_database("postgres"), str(tmp_path / "back.db")
+        first = json.loads(fine(agentmem("copy", database, there, "--json")))
+        said = fine(agentmem("copy", there, back))
+        assert len(first["digest"]) == 40
+        assert "Both sides are equal: digest " in said
+        assert messages(back) == messages(there) == messages(database)
+        assert "complete already: nothing was written" in fine(agentmem("copy", database, back))
+        assert "password" not in said
+
+    def test_ctrl_c_keeps_what_was_copied_and_the_next_run_goes_on(self, agentmem, interrupted, database, tmp_path):
+        target = str(tmp_path / "target.db")
+        run = interrupted("copy", database, target)
+        assert run.returncode == 130
+        assert run.stderr == "Interrupted. What was copied is kept beside the target: run it again to go on.\n"
+        assert not Path(target).exists()
+        assert "had been copied before" in fine(agentmem("copy", database, target))
+        assert messages(target) == messages(database)
+        assert not list(tmp_path.glob("*.copying*"))
+
+    def test_a_place_that_cannot_be_written_is_told(self, agentmem, database, tmp_path):
+        target = tmp_path / "target.db"
+        Path(f"{target}.copying-lock").mkdir()
+        for command in ("copy", "restore"):
+            assert "cannot be written" in refused(agentmem(command, database, str(target)))
+        assert not target.exists()
+
+    def test_a_source_that_is_not_there(self, agentmem, tmp_path):
+        assert "There is no database" in refused(agentmem("copy", str(tmp_path / "a"), str(tmp_path / "b")))
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestVerifying:
+    def test_json_and_the_environment(self, agentmem, database):
+        told = json.loads(fine(agentmem("verify", "--json", AGENTMEM_DATABASE=database)))
+        assert told["ok"]
+        assert told["checked"]["messages"] == 60
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("update content set body = x'7b7d' where id = 3")
+            connection.commit()
+        run = agentmem("verify", "--json", "--database", database)
+        assert run.returncode == 1
+        assert not json.loads(run.stdout)["ok"]
+
+    def test_ctrl_c(self, interrupted, database):
+        run = interrupted("verify", "--database", database)
+        assert (run.returncode, run.stderr) == (130, "Interrupted. Nothing was changed.\n")
+
+
+class TestErasing:
+    def test_a_rehearsal_tells_what_would_go_and_changes_nothing(self, agentmem, database):
+        before = Path(database).read_bytes()
+        said = fine(agentmem("erase", "--database", database, "--namespace", "ada", "--dry-run"))
+        assert said == "1 conversation, 30 entries would be erased.\n"
+        assert len(messages(database)) == 30
+        assert Path(database).read_bytes() == before
+
+    def test_where_nobody_can_be_asked_nothing_is_erased(self, agentmem, database):
+        line = refused(agentmem("erase", "--database", database, "--namespace", "ada"))
+        assert line.startswith("This deletes in ada, for ever: 1 conversation, 30 entries. There is no terminal")
+        assert len(messages(database)) == 30
+
+    @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+    def test_at_a_terminal_it_asks(self, database):
+        typed, stdin = pty.openpty()
+        os.write(typed, b"y\n")
+        command = [sys.executable, "-m", "langchain_agentmem", "erase", "--namespace", "ada", "--database", database]
+        run = subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False)
+        for handle in (stdin, typed):
+            os.close(handle)
+        assert "Erase it? [y/N]" in run.stderr
+        assert (run.returncode, messages(database)) == (0, [])
+
+    def test_with_yes_it_is_gone_from_the_file_too(self, agentmem, database):
+        told = json.loads(fine(agentmem("erase", "--database", database, "--namespace", "ada", "--yes", "--json")))
+        assert told["entries"] == 30
+        assert messages(database) == []
+        assert b"grey heron" not in Path(database).read_bytes()
+        assert len(messages(database, ("ben", "private"))) == 30
+        assert (
+            fine(agentmem("erase", "--database", database, "--thread", "nobody", "--yes")) == "nothing were erased.\n"
+        )
+
+    def test_something_has_to_be_named(self, agentmem, database):
+        assert "--namespace, --thread or --conversation" in refused(agentmem("erase", "--database", database, "--yes"))
+
+    def test_slash_is_everything(self, agentmem, database):
+        fine(agentmem("erase", "--database", database, "--namespace", "/", "--yes"))
+        with AgentMemory(database) as memory:
+            assert memory.stats()["messages"] == memory.stats()["checkpoints"] == 0
+
+
+class TestPruning:
+    OPTIONS = ("--keep-checkpoints", "2", "--keep-messages", "10", "--archive-audit")
+
+    def test_a_rehearsal_tells_exactly_what_is_done(self, agentmem, database):
+        options = (
+            "--database",
+            database,
+            *self.OPTIONS,
+            (datetime.now(UTC) - timedelta(days=30)).isoformat(),
+            "--json",
+        )
+        before = Path(database).read_bytes()
+        told = json.loads(fine(agentmem("prune", *options, "--dry-run")))
+        assert Path(database).read_bytes() == before
+        assert told["checkpoints"] > 5
+        assert (told["threads"], told["conversations"], told["messages"], told["archived"]) == (1, 2, 40, 5)
+        assert told["saved_bytes"] > 1000
+        done = json.loads(fine(agentmem("prune", *options)))
+        assert done == {**told, "dry_run": False}
+        again = json.loads(fine(agentmem("prune", *options)))
+        assert not any(again.values())
+        assert messages(database) == [f"a grey heron at the pond, {n}" for n in range(20, 30)]
+        with AgentMemory(database) as memory:
+            assert memory.verify().problems == ()
+            assert len(list(memory.checkpointer.list(at("t")))) == 2
+
+    def test_only_within_a_namespace(self, agentmem, database):
+        fine(agentmem("prune", "--database", database, "--namespace", "ada", "--keep-messages", "1"))
+        assert (len(messages(database)), len(messages(database, ("ben", "private")))) == (1, 30)
+
+    def test_by_age(self, agentmem, database):
+        said = fine(agentmem("prune", "--database", database, "--max-age", "1"))
+        assert said.startswith("0 checkpoints of 0 threads and 0 messages of 0 conversations removed")
+
+    def test_something_has_to_be_said(self, agentmem, database):
+        assert "Say what to prune" in refused(agentmem("prune", "--database", database))
+        assert "has not come yet" in refused(agentmem("prune", "--database", database, "--archive-audit", "2999-01-01"))
+        assert agentmem("prune", "--database", database, "--keep-messages", "0").returncode == 2
+
+    async def test_the_awaited_twins(self, database):
+        async with AgentMemory(database) as memory:
+            would = await memory.aprune(keep_checkpoints=1, dry_run=True)
+            assert await memory.aerase(namespace=("ada",), dry_run=True) == memory.erase(
+                namespace=("ada",), dry_run=True
+            )
+            assert (await memory.aprune(keep_checkpoints=1)).checkpoints == would.checkpoints > 0
+            path = await memory.abackup(f"{database}.copy")
+        report = await AgentMemory.arestore(path, f"{database}.restored")
+        assert report.checked["messages"] == 60
+
+
+def test_every_command_tells_what_it_does(agentmem):
+    listed = fine(agentmem("--help"))
+    for name in ("backup", "restore", "export", "import", "copy", "verify", "erase", "prune", "doctor"):
+        assert f"  {name} " in listed
+        assert fine(agentmem(name, "--help"))

@@ -1,0 +1,199 @@
+"""What is done with experiences can be seen where it happens: what was chosen and why, reported, proposed, and said."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import AgentMemory, Experience
+from langchain_agentmem.base.events import StepFinished
+from langchain_agentmem.experiences.experience_selector import ExperienceSelector
+from tests.experiences.conftest import CHARTS, FILES, PLOT, Picky
+from tests.tracing.trees import Collector
+
+SECRET = "Xanadu"
+SELECT, CHOOSE = "memory.experience.select", "memory.experience.choose"
+ANSWER = json.dumps({"charts": {"relevant": True, "reason": "it is a chart"}, "files": False})
+
+
+class State(MessagesState):
+    experiences: str
+
+
+@pytest.fixture
+def seen():
+    return Collector()
+
+
+def under(seen, call):
+    """What a call gives that is made by a step of the user's own."""
+    return RunnableLambda(lambda _: call()).with_config(run_name="mine").invoke(None, {"callbacks": [seen]})
+
+
+async def aunder(seen, call):
+    async def own(_):
+        return await call()
+
+    return await RunnableLambda(own).with_config(run_name="mine").ainvoke(None, {"callbacks": [seen]})
+
+
+def only(seen):
+    """The one run beneath the user's own, which has none beneath it."""
+    [mine] = seen.roots
+    [run] = mine.child_runs
+    assert run.child_runs == []
+    return run
+
+
+class TestSelecting:
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_in_a_graph_it_is_one_step_with_the_models_call_beneath(self, library, seen, asynchronous):
+        builder = StateGraph(State)
+        builder.add_node("experience", library.selector(role="Planner", model=Picky(lambda _: ANSWER)))
+        builder.add_edge(START, "experience")
+        graph, given = builder.compile(), {"messages": [HumanMessage(PLOT)]}
+        config = {"callbacks": [seen], "configurable": {"thread_id": "t", "agentmem_namespace": ("ada",)}}
+        await graph.ainvoke(given, config) if asynchronous else graph.invoke(given, config)
+        node = ("experience", [("ExperienceSelector", [(SELECT, [(CHOOSE, [("Picky", [])])])])])
+        assert seen.shapes == [("LangGraph", [node])]
+        selected, chosen = seen.ours()
+        assert selected.inputs == {"query": PLOT, "role": "Planner", "strategy": "model", "namespace": ["ada"]}
+        scores = {each["exp_id"]: each["score"] for each in selected.outputs["candidates"]}
+        assert selected.outputs == {
+            "chosen": [{"exp_id": "charts", "score": scores["charts"], "reason": "it is a chart"}],
+            "candidates": [{"exp_id": "charts", "score": scores["charts"]}, {"exp_id": "refunds", "score": 0.0}],
+            "asked_ids": ["charts", "refunds"],
+            "strategy": "model",
+        }
+        assert chosen.inputs["exp_ids"] == ["charts", "refunds"]
+        assert chosen.outputs == {"answer": ANSWER}
+        for run in seen.ours():
+            metadata = run.extra["metadata"]
+            assert (metadata["thread_id"], metadata["agentmem_namespace"]) == ("t", "ada")
+            assert metadata["agentmem_database"] == "sqlite"
+
+    def test_a_model_that_was_asked_before_is_not_asked_again(self, library, seen):
+        selector = library.selector(model=Picky(["charts"]))
+        selector.invoke(PLOT)
+        selector.invoke(PLOT, {"callbacks": [seen]})
+        assert seen.shapes == [("ExperienceSelector", [(SELECT, [])])]
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_what_is_content_is_left_out_if_that_is_wanted(self, filled, seen, asynchronous):
+        secret = Experience("chart-secrets", [], f"Use when a chart of {SECRET} is wanted.", f"Say {SECRET}.")
+        steps = []
+        with AgentMemory(":memory:", hooks=[steps.append], trace_content=False) as quiet:
+            library = quiet.experiences(filled.path)
+            under(seen, lambda: library.add(secret))
+            said = json.dumps({"chart-secrets": {"relevant": True, "reason": SECRET}})
+            selector = library.selector(model=Picky(lambda _: said))
+            asked, config = f"Draw a chart of {SECRET}.", {"callbacks": [seen]}
+            got = await selector.ainvoke(asked, config) if asynchronous else selector.invoke(asked, config)
+            under(seen, lambda: library.feedback("chart-secrets", helped=True, note=SECRET))
+            under(seen, lambda: library.propose(f"User: tell me of {SECRET}, please", exp_id="new"))
+            under(seen, library.report)
+        assert got.count(SECRET) == 2
+        assert seen.shapes == [
+            ("mine", [("memory.experience.add", [])]),
+            (SELECT, [(CHOOSE, [])]),
+            ("mine", [("memory.experience.feedback", [])]),
+            ("mine", [("memory.experience.propose", [])]),
+            ("mine", [("memory.experience.report", [])]),
+        ]
+        ours = seen.ours()
+        assert SECRET not in str([run.model_dump() for run in ours])
+        assert SECRET not in str([step for step in steps if isinstance(step, StepFinished)])
+        assert ours[1].outputs["chosen"][0]["exp_id"] == "chart-secrets"
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_whoever_only_takes_notes_of_calls_still_hears_of_the_model(self, filled, asynchronous):
+        with AgentMemory(":memory:", trace_content=False) as quiet:
+            selector: ExperienceSelector = quiet.experiences(filled.path).selector(model=Picky(["charts"]))
+            config = {"callbacks": [quiet.audit.handler()]}
+            await selector.ainvoke(PLOT, config) if asynchronous else selector.invoke(PLOT, config)
+            assert [entry.kind for entry in quiet.audit.last()] == ["call"]
+
+
+class TestFaring:
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_feedback_and_reports_are_one_step_each(self, library, seen, asynchronous):
+        config = {"configurable": {"thread_id": "t"}, "callbacks": [seen]}
+        said = {"exp_id": "charts", "helped": True, "note": "it did"}
+        if asynchronous:
+            name = await RunnableLambda(lambda _: None, afunc=lambda _: library.afeedback(**said)).ainvoke(None, config)
+            await aunder(seen, library.areport)
+        else:
+            name = RunnableLambda(lambda _: library.feedback(**said)).invoke(None, config)
+            under(seen, library.report)
+        feedback, report = seen.ours()
+        assert feedback.name == "memory.experience.feedback"
+        assert feedback.inputs == {**said, "namespace": [], "conversation_id": "t"}
+        assert feedback.outputs == {"feedback_id": name}
+        assert report.name == "memory.experience.report"
+        assert report.outputs["count"] == 3
+        told = {each["exp_id"]: (each["verdict"], each["helped"]) for each in report.outputs["experiences"]}
+        assert told == {"charts": ("helps", 1), "files": ("never considered", 0), "refunds": ("never considered", 0)}
+        assert feedback.child_runs == report.child_runs == []
+
+    def test_one_that_is_added_is_told(self, library, seen):
+        tea = Experience("tea", ["Planner"], "Use when somebody wants tea.", "Offer milk.")
+        path = under(seen, lambda: library.add(tea))
+        run = only(seen)
+        assert run.name == "memory.experience.add"
+        assert run.inputs == {"exp_id": "tea", "roles": ["Planner"], "when": tea.when, "what": tea.what}
+        assert run.outputs == {"file": path.name}
+
+    def test_one_that_is_there_already_is_an_error(self, library, seen):
+        with pytest.raises(Exception, match="already"):
+            under(seen, lambda: library.add(FILES))
+        assert "already" in only(seen).error
+
+
+class TestProposing:
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_it_is_one_step_with_the_models_call_beneath(self, library, seen, asynchronous):
+        said = json.dumps({"exp_id": "milk-first", "when": "Use when tea is wanted.", "what": "Offer milk first."})
+        asked = {"source": "User: Tea, with milk first!", "model": Picky(lambda _: said)}
+        if asynchronous:
+            path = await aunder(seen, lambda: library.apropose(**asked))
+        else:
+            path = under(seen, lambda: library.propose(**asked))
+        propose = ("memory.experience.propose", [("memory.experience.draft", [("Picky", [])])])
+        assert seen.shapes == [("mine", [propose])]
+        run = seen.run("memory.experience.propose")
+        assert run.inputs == {"source": "str", "model": True}
+        assert run.outputs == {
+            "exp_id": "milk-first",
+            "file": path.name,
+            "from": "a text",
+            "how": "A model wrote it.",
+            "when": "Use when tea is wanted.",
+            "what": "Offer milk first.",
+        }
+
+    def test_a_conversation_that_it_is_made_of_is_read_beneath(self, library, quick, seen):
+        conversation = quick.conversation("c")
+        conversation.add_messages([HumanMessage("No, label both axes!")])
+        under(seen, lambda: library.propose(conversation))
+        [mine] = seen.roots
+        [run] = mine.child_runs
+        assert run.name == "memory.experience.propose"
+        assert run.outputs["from"] == "the conversation 'c'"
+        assert [child.name.split(".")[:2] for child in run.child_runs] == [["memory", "conversation"]]
+
+    def test_where_there_is_nothing_to_learn_it_is_an_error(self, library, seen):
+        with pytest.raises(Exception, match="Nothing can be learned"):
+            under(seen, lambda: library.propose([]))
+        assert "Nothing can be learned" in only(seen).error
+
+
+def test_a_tools_call_stands_above_what_it_does(library, seen):
+    [tool] = library.tools(["experience_feedback"])
+    tool.invoke({"exp_id": "charts", "helped": True}, {"callbacks": [seen]})
+    assert seen.shapes == [("experience_feedback", [("memory.experience.feedback", [])])]
+    assert seen.roots[0].run_type == "tool"
+    assert CHARTS.exp_id in str(seen.ours()[0].inputs)

@@ -1,0 +1,171 @@
+"""Processes that have facts extracted from one long conversation, and that may be killed, `kill -9`, on the way.
+
+Each is forked from one that has loaded everything and opened nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.facts.kg_memory import KGMemory
+from langchain_agentmem.storage import job_worker, postgres, sqlite, steps
+
+from .scripted import Scripted, facts_in
+
+ROOT = Path(__file__).parents[2]
+SERVE = "from tests.facts.processes import serve; serve()"
+SHORT = 0.3
+"""Seconds of a lease here, so that nobody waits long for the dead."""
+
+MESSAGES = 200
+PEOPLE = ("Maya Ortiz", "Tom", "Aiko", "Zoë", "Grandma", "the plumber")
+FIRST_DAY = datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+
+def day(number: int) -> datetime:
+    """When a message was said: there is one each day, at noon."""
+    return FIRST_DAY + timedelta(days=number)
+
+
+def conversation(count: int = MESSAGES) -> list[dict[str, Any]]:
+    """A conversation, always the same, in which much is told again, and much changes."""
+    luck = random.Random(7)
+    said = []
+    for number in range(count):
+        lines = ["Good morning!"] if luck.random() < 0.5 else []
+        for person in luck.sample(PEOPLE, luck.choice([0, 1, 1, 2, 3])):
+            today = f" | {day(number):%Y-%m-%d}" if luck.random() < 0.3 else ""
+            lines += [
+                f"{person} | lives in | {luck.choice(['Lisbon', 'Oslo', 'Kyoto'])}{today}",
+                f"{person} | works at | {luck.choice(['Acme', 'Globex'])}{today}",
+                f"{person} | likes | {luck.choice(['tea', 'opera', 'rain', 'Tom'])}{today}",
+                f"{person} | visited | town {number} | {day(number - 9):%Y-%m-%d} | {day(number - 7):%Y-%m-%d}",
+            ][luck.randrange(4) :][: luck.choice([1, 1, 2])]
+        text = "\n".join(lines or ["How are you?"])
+        role = luck.choice(["user", "assistant"])
+        said.append({"role": role, "content": text, "message_id": f"m{number}", "created_at": day(number).isoformat()})
+    return said
+
+
+def scripted_facts(said: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """What is to be known after a conversation, by the plainest rules: each fact with its time and its messages."""
+    held: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for number, message in enumerate(said):
+        for fact in facts_in(message["content"]):
+            start, end = fact.get("valid_from"), fact.get("valid_to")
+            since = day(number) if start is None else _midnight(start)
+            until = None if end is None else _midnight(end)
+            values = held[fact["subject"], fact["predicate"]]
+            single = fact["predicate"] in {"lives in", "works at"}
+            same = [each for each in values if each["object"] == fact["object"] and each["until"] is None]
+            if same and end is None:
+                same[-1]["sources"].append(message["message_id"])
+                continue
+            if single and values:
+                values[-1]["until"] = since
+            values.append(
+                {"object": fact["object"], "since": since, "until": until, "sources": [message["message_id"]]}
+            )
+    return sorted(
+        (*of, each["object"], each["since"], str(each["until"]), tuple(each["sources"]))
+        for of, values in held.items()
+        for each in values
+    )
+
+
+def known_facts(facts: KGMemory) -> list[tuple[Any, ...]]:
+    """What is known, in the same form."""
+    return sorted(
+        (fact.subject, fact.predicate, fact.object, fact.valid_from, str(fact.valid_to), fact.sources)
+        for person in PEOPLE
+        for fact in facts.history(person)
+    )
+
+
+def hear(facts: KGMemory, said: list[dict[str, Any]]) -> None:
+    """Add a conversation, and have its facts extracted."""
+    for message in said:
+        facts.add(message)
+    facts.drain()
+
+
+def _midnight(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+class Killer:
+    """Counts the statements of this process in all its threads, and ends it before a certain one."""
+
+    def __init__(self, last: int | None) -> None:
+        self.count, self.last = 0, last
+        self._lock = threading.Lock()
+        for engine in (sqlite, postgres):
+            engine.drive = self.drive  # type: ignore[attr-defined]
+
+    def pass_one(self) -> None:
+        with self._lock:
+            if self.count == self.last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.count += 1
+
+    def drive(self, operation: Any, execute: Any) -> Any:
+        def counted(statement: Any) -> Any:
+            self.pass_one()
+            return execute(statement)
+
+        value = steps.drive(operation, counted)
+        self.pass_one()  # before the commit
+        return value
+
+
+def serve() -> None:
+    job_worker.LEASE, job_worker.RENEW = SHORT, SHORT / 6
+    for line in sys.stdin:
+        url, branch, messages, last = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            killer = Killer(last)
+            with AgentMemory(url) as memory:
+                hear(memory.facts(branch, model=Scripted()), conversation(messages))
+            print(json.dumps(killer.count), flush=True)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if (code := os.waitstatus_to_exitcode(status)) != 0:
+            print(json.dumps(None if code == -signal.SIGKILL else repr(code)), flush=True)
+
+
+class Listener:
+    """A process that hears the conversation, as often as one asks."""
+
+    def __enter__(self) -> Self:
+        self.server = subprocess.Popen(
+            [sys.executable, "-c", SERVE], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.communicate()
+
+    def begin(self, url: str, branch: str, messages: int = MESSAGES, last: int | None = None) -> None:
+        """Have it hear so much of the conversation, and be killed before a statement."""
+        assert self.server.stdin is not None
+        self.server.stdin.write(json.dumps([url, branch, messages, last]) + "\n")
+        self.server.stdin.flush()
+
+    def end(self) -> int | None:
+        """Wait for it. Returns how many statements it took; None where it was killed."""
+        assert self.server.stdout is not None
+        count = json.loads(self.server.stdout.readline())
+        assert count is None or isinstance(count, int), count
+        return count

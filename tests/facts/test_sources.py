@@ -1,0 +1,705 @@
+"""Facts rest on messages: when a message goes, what nothing else tells of goes with it, wherever it lies."""
+
+from __future__ import annotations
+
+import json
+import operator
+import random
+from datetime import UTC, datetime
+from typing import Annotated, ClassVar, TypedDict
+
+import psycopg
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+from langchain_agentmem import AgentMemory, Retention
+from langchain_agentmem.facts.fact import FactsConfig
+from langchain_agentmem.model import Post
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.storage.queries import load
+from tests.upkeep.test_integrity import stored_bytes
+
+MAYA = ("user", "Maya", "lives in")
+
+
+def day(number):
+    return datetime(2025, 1, number, tzinfo=UTC)
+
+
+def triples(facts, **asked):
+    return {(fact.subject, fact.predicate, fact.object) for fact in facts.as_of(**asked)}
+
+
+def homes(facts, subject="Maya"):
+    """Where somebody lived, with the days from and to which they did."""
+    return [
+        (fact.object, fact.valid_from.day, fact.valid_to and fact.valid_to.day)
+        for fact in facts.history(subject, "lives in")
+    ]
+
+
+def at(thread="t", **more):
+    return {"configurable": {"thread_id": thread, **more}}
+
+
+def say(memory, conversation, *ids):
+    chat = memory.conversation(conversation)
+    for key in ids:
+        chat.add({"role": "user", "content": f"message {key}", "message_id": key})
+    return chat
+
+
+def moved(facts):
+    """Maya moved from Oslo, as `a` says, to Rome, as `b` and `c` say, and to Lima, as `c` says."""
+    oslo = facts.add_fact(*MAYA, "Oslo", valid_from=day(1), source=("a", "chat"))
+    rome = facts.add_fact(*MAYA, "Rome", valid_from=day(5), source=[("b", "chat"), ("c", "chat")])
+    lima = facts.add_fact(*MAYA, "Lima", valid_from=day(9), source=("c", "chat"))
+    return oslo, rome, lima
+
+
+REMOVALS = {
+    "remove_by_id": lambda memory, chat: chat.remove_by_id("c"),
+    "delete_memory": lambda memory, chat: chat.delete_memory(2),
+    "the last by its index": lambda memory, chat: chat.delete_memory(-1),
+}
+EVERYTHING = {
+    "clear": lambda memory, chat: chat.clear(),
+    "reset": lambda memory, chat: chat.reset_memory(),
+    "erase the conversation": lambda memory, chat: memory.erase(conversation_id="chat"),
+    "erase the thread": lambda memory, chat: memory.erase(thread_id="chat"),
+    "erase the namespace": lambda memory, chat: memory.erase(namespace=()),
+}
+
+
+@pytest.mark.sqlite_suffices
+class TestRemovingAMessage:
+    @pytest.mark.parametrize("how", REMOVALS)
+    def test_takes_what_nothing_else_tells_of_and_what_it_had_ended_goes_on(self, memory, how):
+        chat, facts = say(memory, "chat", "a", "b", "c"), memory.facts("user")
+        _, rome, lima = moved(facts)
+        assert homes(facts) == [("Oslo", 1, 5), ("Rome", 5, 9), ("Lima", 9, None)]
+        REMOVALS[how](memory, chat)
+        assert homes(facts) == [("Oslo", 1, 5), ("Rome", 5, None)]
+        assert facts.get(lima) is None
+        assert facts.get(rome).sources == ("b",)
+        assert facts.from_message("c") == []
+        assert facts.contradictions() == []
+        assert [fact.object for fact in facts.search("Lima")] == []
+        assert memory.verify().problems == ()
+
+    @pytest.mark.parametrize("how", EVERYTHING)
+    def test_a_conversation_that_goes_takes_all_that_rests_on_it(self, memory, how):
+        chat, facts = say(memory, "chat", "a", "b", "c"), memory.facts("user")
+        moved(facts)
+        facts.add_fact(*MAYA, "Oslo", valid_from=day(2), source=("a", "another"))
+        facts.add_fact("user", "Maya", "likes", "tea")
+        EVERYTHING[how](memory, chat)
+        wanted = set() if how == "erase the namespace" else {("Maya", "lives in", "Oslo"), ("Maya", "likes", "tea")}
+        assert triples(facts) == wanted
+        assert homes(facts) == ([("Oslo", 2, None)] if wanted else [])
+        assert memory.verify().problems == ()
+
+    def test_takes_it_from_every_branch_in_every_version(self, memory):
+        chat, facts = say(memory, "chat", "a", "b"), memory.facts("user")
+        key = facts.add_fact(*MAYA, "Oslo", valid_from=day(1), source=("a", "chat"))
+        before = facts.fork("before the second source")
+        facts.add_fact(*MAYA, "Oslo", valid_from=day(2), source=("b", "chat"))
+        after = facts.fork("after it")
+        after.update(key, obj="Bergen")
+        deep = after.fork("of the fork")
+        facts.remove_by_id(key)
+        other = memory.facts("of another's")
+        other.add_fact(*MAYA, "Oslo", source=("a", "chat"))
+        chat.remove_by_id("a")
+        assert homes(before) == []
+        assert homes(facts) == []
+        assert homes(other) == []
+        assert [homes(each) for each in (after, deep)] == [[("Bergen", 2, None)]] * 2
+        assert deep.get(key).sources == ("b",)
+        # Also nothing says that it was known once.
+        assert homes(before) == before.as_of(recorded=memory.facts("user").now) == []
+        chat.remove_by_id("b")
+        assert [homes(each) for each in (after, deep)] == [[], []]
+        kept = memory.stats()
+        assert memory.erase(namespace=()).memories == kept["memories"]
+
+    def test_what_a_fork_had_taken_back_does_not_return(self, memory):
+        """On the fork only `a` told of it any more; what the parent has from `b` is hidden there, and stays so."""
+        chat, facts = say(memory, "chat", "a"), memory.facts("user")
+        facts.add(message_of("b", "said here"))
+        key = facts.add_fact(*MAYA, "Oslo", source=["b", ("a", "chat")])
+        fork = facts.fork("fork")
+        fork.remove_by_id("b")
+        assert fork.get(key).sources == ("a",)
+        deep = fork.fork("deep")
+        chat.remove_by_id("a")
+        assert fork.get(key) is None
+        assert deep.get(key) is None
+        assert fork.as_of() == deep.as_of() == []
+        assert [fact.object for fact in fork.search("Oslo")] == []
+        assert facts.get(key).sources == ("b",)
+        assert memory.verify().problems == ()
+
+    def test_in_another_conversation_takes_nothing(self, memory):
+        say(memory, "chat", "a")
+        other, facts = say(memory, "other", "a"), memory.facts("user")
+        facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
+        facts.add_fact("user", "Maya", "likes", "tea", source=[("a", "other"), ("a", "chat")])
+        facts.add_fact("user", "Maya", "likes", "rice", source=("a", "other"))
+        other.remove_by_id("a")
+        assert triples(facts) == {("Maya", "lives in", "Oslo"), ("Maya", "likes", "tea")}
+        memory.conversation("other").clear()
+        memory.erase(conversation_id="other")
+        assert triples(facts) == {("Maya", "lives in", "Oslo"), ("Maya", "likes", "tea")}
+
+    def test_of_any_conversation_takes_what_rests_on_an_id_alone(self, memory):
+        """Who names no conversation may mean any: what might have been learned from what is erased must not stay."""
+        other, facts = say(memory, "other", "a"), memory.facts("user")
+        facts.add_fact(*MAYA, "Oslo", source="a")
+        other.remove_by_id("a")
+        assert triples(facts) == set()
+
+    def test_in_another_namespace_takes_nothing(self, memory):
+        mine, theirs = memory.facts("user", ("ana",)), memory.facts("user", ("ana", "work"))
+        for facts in (mine, theirs):
+            facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
+        for namespace in ((), ("ana",)):
+            memory.conversation("chat", namespace).add({"role": "user", "content": "a", "message_id": "a"})
+        memory.conversation("chat").remove_by_id("a")
+        memory.erase(conversation_id="chat")
+        assert triples(mine) == triples(theirs) == {("Maya", "lives in", "Oslo")}
+        memory.conversation("chat", ("ana",)).remove_by_id("a")
+        assert (triples(mine), triples(theirs)) == (set(), {("Maya", "lives in", "Oslo")})
+
+    def test_that_was_not_there_takes_nothing(self, memory):
+        chat, facts = say(memory, "chat", "b"), memory.facts("user")
+        moved(facts)
+        assert not chat.remove_by_id("nobody")
+        assert not chat.remove_by_id("a")  # somebody named it, but it was never here
+        assert homes(facts) == [("Oslo", 1, 5), ("Rome", 5, 9), ("Lima", 9, None)]
+
+    def test_takes_what_was_corrected_or_taken_back_since(self, memory):
+        chat, facts = say(memory, "chat", "a"), memory.facts("user")
+        corrected, undone, told_by_both = (
+            facts.add_fact("user", "Maya", "likes", thing, source=("a", "chat")) for thing in ("tea", "rice", "figs")
+        )
+        facts.update(corrected, obj="coffee")
+        facts.update(corrected, obj="cocoa", valid_from=day(2), valid_to=day(20))
+        facts.undo(undone)
+        facts.add_fact("user", "Maya", "likes", "figs", source=("z", "elsewhere"))
+        facts.undo(told_by_both)  # the second source
+        facts.undo(told_by_both)  # and that is taken back
+        known = facts.now
+        chat.remove_by_id("a")
+        assert triples(facts) == {("Maya", "likes", "figs")}
+        assert [fact.object for fact in facts.as_of(recorded=known)] == ["figs"]
+        facts.undo(told_by_both)
+        assert facts.as_of() == []
+        assert [facts.get(key) for key in (corrected, undone)] == [None, None]
+
+    async def test_the_awaited_twins_do_the_same(self, memory):
+        chat, facts = say(memory, "chat", "a", "b", "c"), memory.facts("user")
+        await facts.aadd_fact(*MAYA, "Oslo", valid_from=day(1), source=("a", "chat"))
+        await facts.aadd_fact(*MAYA, "Rome", valid_from=day(5), source=("b", "chat"))
+        await chat.aremove_by_id("b")
+        assert homes(facts) == [("Oslo", 1, None)]
+        await chat.aclear()
+        assert await facts.aas_of() == []
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_leaves_what_there_would_be_without_it(self, memory, seed):
+        """Every branch shows at every time what it would show if the messages that are gone had never been there."""
+        rng = random.Random(seed)
+        gone = {f"m{number}" for number in rng.sample(range(8), 3)}
+        script = [
+            (
+                rng.choice(["say"] * 6 + ["fork"]),
+                rng.random(),
+                rng.choice(("lives in", "likes")),
+                rng.randint(1, 6),
+                [f"m{number}" for number in rng.sample(range(8), rng.randint(1, 2))],
+            )
+            for _ in range(25)
+        ]
+        whole, without = played(memory, "whole", script, set()), played(memory, "without", script, gone)
+        chat = say(memory, "chat", *sorted(gone))
+        for key in sorted(gone):
+            chat.remove_by_id(key)
+        times = [day(number) for number in range(1, 26, 3)]
+        for mine, theirs in zip(whole, without, strict=True):
+            for time in times:
+                mine_then, theirs_then = (
+                    {(fact.predicate, fact.object) for fact in each.as_of(valid=time)} for each in (mine, theirs)
+                )
+                assert mine_then == theirs_then
+        assert memory.verify().problems == ()
+
+
+def played(memory, name, script, gone):
+    """Branches on which a script was played, but for what some messages tell."""
+    branches = [memory.facts(name)]
+    branches[0].add_fact("user", "Maya", "knows", "Ben")
+    for do, where, predicate, place, sources in script:
+        facts = branches[int(where * len(branches))]
+        if do == "fork":
+            branches.append(facts.fork(f"{name} {len(branches)}"))
+            continue
+        told = [(key, "chat") for key in sources if key not in gone]
+        if told:
+            facts.add_fact("user", "Maya", predicate, f"place {place}", valid_from=day(3 * place), source=told)
+    return branches
+
+
+def message_of(key, text):
+    return {"role": "user", "content": text, "message_id": key}
+
+
+@pytest.mark.sqlite_suffices
+class TestWhatTheMemoryOfFactsWasTold:
+    def test_a_message_takes_its_facts_and_what_it_waits_for(self, memory):
+        facts = memory.facts("user")
+        for key in ("a", "b"):
+            facts.add(message_of(key, f"text of {key}"))
+        facts.add_fact(*MAYA, "Oslo", valid_from=day(1), source="a")
+        facts.add_fact(*MAYA, "Rome", valid_from=day(5), source="b")
+        fork = facts.fork("fork")
+        assert facts.remove_by_id("b")
+        assert homes(facts) == [("Oslo", 1, None)]
+        assert (facts.waiting(), facts.retrieve_by_id("b")) == (1, None)
+        # A branch is nobody's but its own: what the fork was told, it keeps.
+        assert homes(fork) == [("Oslo", 1, 5), ("Rome", 5, None)]
+        assert fork.waiting() == 2
+        assert not facts.remove_by_id("b")
+        assert memory.verify().problems == ()
+
+    def test_what_a_conversation_says_elsewhere_under_the_same_id_stays(self, memory):
+        facts = memory.facts("user")
+        facts.add(message_of("a", "text"))
+        facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
+        facts.remove_by_id("a")
+        assert triples(facts) == {("Maya", "lives in", "Oslo")}
+
+    def test_an_erased_message_takes_its_text_from_every_branch(self, memory):
+        """What is kept here under the id of an erased message is that message."""
+        chat, facts = say(memory, "chat", "a"), memory.facts("user")
+        facts.add(message_of("a", "message a"))
+        fork = facts.fork("fork")
+        chat.remove_by_id("a")
+        for each in (facts, fork):
+            assert (each.retrieve_all(), each.waiting(), each.search("message")) == ([], 0, [])
+        assert memory.verify().problems == ()
+
+
+@pytest.mark.sqlite_suffices
+class TestEditingAMessage:
+    def test_keeps_its_facts_whose_evidence_is_what_it_says_now(self, memory):
+        chat, facts = say(memory, "chat", "a"), memory.facts("user")
+        key = facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
+        chat.update("a", content="I moved to Oslo.")
+        assert facts.get(key).sources == ("a",)
+        assert [each.text for each in facts.evidence(key)] == ["I moved to Oslo."]
+        chat.replace_memory(0, role="user", content="I never did.")
+        assert [each.text for each in facts.evidence(key)] == ["I never did."]
+        chat.remove_by_id("a")
+        assert facts.get(key) is None
+
+
+@pytest.mark.sqlite_suffices
+class TestSessions:
+    def test_a_reset_session_takes_what_its_posts_told(self, memory):
+        session, facts = memory.session("s"), memory.facts("user")
+        opened = session.create_round("What do we know?")
+        post = session.add_post(opened.id, Post(send_from="finder", send_to="user", message="Maya lives in Oslo."))
+        facts.add_fact(*MAYA, "Oslo", source=(post.id, "s"))
+        facts.add_fact("user", "Maya", "asks", "a question", source=(opened.id, "s"))
+        facts.add_fact("user", "Maya", "likes", "tea", source=("z", "t"))
+        session.finish_round(opened.id)
+        assert len(triples(facts)) == 3
+        session.reset_memory()
+        assert triples(facts) == {("Maya", "likes", "tea")}
+
+
+class TestRetention:
+    def test_takes_no_facts(self, memory):
+        facts = memory.facts("user")
+        chat = memory.conversation("chat", retention=Retention(keep_last=2))
+        for key in ("a", "b", "c", "d"):
+            chat.add(message_of(key, f"message {key}"))
+        key = facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
+        chat.add(message_of("e", "message e"))
+        assert len(chat) == 2
+        assert facts.get(key).sources == ("a",)
+        assert [each.text for each in facts.evidence(key)] == [None]
+        chat.reset_memory()
+        assert facts.get(key) is not None  # the message was gone long before
+        chat.clear()
+        assert facts.get(key) is None  # this is about all of the conversation, whenever it was said
+
+    def test_facts_of_a_thread_are_kept_as_long_as_a_checkpoint_shows_them(self, url):
+        with AgentMemory(url) as memory:
+            graph = remembering(memory)
+            for said in ("Maya lives in Oslo", "Maya lives in Rome", "Maya likes tea indeed", "nothing"):
+                graph.invoke({"messages": [HumanMessage(said, id=said)]}, at())
+            memory.checkpointer.prune(["t"], strategy="keep_latest")
+            assert [fact.object for fact in memory.facts(at()).as_of(subject="Maya")] == ["Rome", "tea"]
+            assert memory.verify().problems == ()
+            memory.checkpointer.delete_thread("t")
+            assert memory.stats()["memories"] == 0
+
+
+# -- threads ---------------------------------------------------------------------------------------------------------
+
+
+def read(messages):
+    """A model that takes a sentence of four words for a fact, and can be provoked."""
+    shown = str(messages[-1].content)
+    found, same = [], []
+    for number, part in enumerate(shown.split("<message ")[1:], 1):
+        text = part.split("\n")[1]
+        if "nonsense" in text:
+            return f"I cannot say what to make of {text}"
+        words = text.split()
+        if len(words) >= 4 and words[1] in ("lives", "likes"):
+            predicate, obj = ("lives in", words[3]) if words[1] == "lives" else ("likes", words[2])
+            found.append({"subject": words[0], "predicate": predicate, "object": obj, "message": number})
+        if "alias" in text:
+            same.append({"name": words[0], "same_as": words[1], "why": text})
+    return json.dumps({"facts": found, "same": same})
+
+
+def remembering(memory, **options):
+    """A graph that extracts facts from what is said."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("facts", memory.remember_facts(read, **options))
+    builder.add_edge(START, "facts")
+    return builder.compile(checkpointer=memory.checkpointer)
+
+
+class Many(TypedDict):
+    said: Annotated[list[str], operator.add]
+
+
+def waiting_graph(memory):
+    """A graph whose left node has finished while its right node still asks."""
+
+    def left(state, config):
+        memory.facts(config).add_fact(*MAYA, state["said"][-1], source=(state["said"][-1], "t"))
+        return {}
+
+    def right(state, config):
+        interrupt("Well?")
+        return {}
+
+    builder = StateGraph(Many)
+    for name, node in {"left": left, "right": right}.items():
+        builder.add_node(name, node)
+        builder.add_edge(START, name)
+    return builder.compile(checkpointer=memory.checkpointer)
+
+
+class TestThreads:
+    def test_a_removed_message_is_taken_out_of_what_past_checkpoints_and_forks_show(self, memory):
+        graph = remembering(memory)
+        for said in ("Maya lives in Oslo", "Maya lives in Rome", "Ben likes figs indeed"):
+            graph.invoke({"messages": [HumanMessage(said, id=said)]}, at())
+        early = list(memory.checkpointer.list(at()))[-3].config
+        graph.invoke({"messages": [HumanMessage("Ben likes rice indeed", id="rice")]}, early)
+        memory.checkpointer.copy_thread("t", "copy")
+        chat = memory.conversation("t")
+        for message in ("Maya lives in Oslo", "rice"):
+            chat.add(message_of(message, message))
+        points = [each.config for thread in ("t", "copy") for each in memory.checkpointer.list(at(thread))]
+        before = [objects(memory, point) for point in points]
+        assert {"Oslo", "rice", "Rome", "figs"} == set().union(*before)
+        chat.remove_by_id("Maya lives in Oslo")
+        chat.remove_by_id("rice")
+        assert [objects(memory, point) for point in points] == [each - {"Oslo", "rice"} for each in before]
+        assert memory.verify().problems == ()
+
+    def test_what_waits_for_its_checkpoint_is_found_too(self, memory):
+        graph = waiting_graph(memory)
+        graph.invoke({"said": ["Oslo"]}, at(), durability="sync")
+        assert memory.stats()["waiting_groups"] == 1
+        say(memory, "t", "Oslo").remove_by_id("Oslo")
+        graph.invoke(Command(resume="yes"), at(), durability="sync")
+        assert memory.stats()["waiting_groups"] == 0
+        assert memory.facts(at()).as_of() == []
+        assert memory.verify().problems == ()
+
+    def test_also_when_only_a_copy_of_the_thread_needs_it(self, memory, raw):
+        """The thread is gone, so nothing but what its copy knows of finished tasks tells whose it is."""
+        graph = waiting_graph(memory)
+        graph.invoke({"said": ["Oslo"]}, at(), durability="sync")
+        memory.checkpointer.copy_thread("t", "copy")
+        memory.checkpointer.delete_thread("t")
+        elsewhere = memory.conversation("t", ("another",))
+        elsewhere.add(message_of("Oslo", "Oslo"))
+        elsewhere.clear()
+        assert [
+            row["branch_id"] for row in raw(memory, "select branch_id from memory where kind = 'fact' and deleted = 0")
+        ] == [None]
+        say(memory, "t", "Oslo").remove_by_id("Oslo")
+        graph.invoke(Command(resume="yes"), at("copy"), durability="sync")
+        assert memory.facts(at("copy")).as_of() == []
+        assert memory.verify().problems == ()
+
+    def test_a_group_that_lies_on_two_branches_loses_it_on_both(self, memory):
+        def note(state, config):
+            memory.facts(config).add_fact(*MAYA, "Oslo", source=("a", "t"))
+            memory.facts(config).add_fact(*MAYA, "Rome", source=("b", "t"))
+            return {"said": []}
+
+        inner = StateGraph(Many).add_node("note", note).add_edge(START, "note").compile(checkpointer=True)
+        builder = StateGraph(Many).add_node("sub", inner).add_edge(START, "sub")
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        graph.invoke({"said": ["one"]}, at(), durability="sync")
+        [inside] = {
+            each.config["configurable"]["checkpoint_ns"]
+            for each in memory.checkpointer.list({"configurable": {"thread_id": "t"}})
+        } - {""}
+        views = [memory.facts(at()), memory.facts(at(checkpoint_ns=inside))]
+        assert [len(each.history("Maya")) for each in views] == [2, 2]
+        say(memory, "t", "a").remove_by_id("a")
+        assert [[fact.object for fact in each.history("Maya")] for each in views] == [["Rome"], ["Rome"]]
+        assert memory.verify().problems == ()
+
+    def test_erasing_a_thread_takes_what_others_learned_from_it(self, memory):
+        once = FactsConfig(max_attempts=1)
+        graph, shared = remembering(memory, branch="user", settings=once), memory.facts("user")
+        for thread, said in (("t", "Maya lives in Oslo"), ("t", "nonsense from Zyx"), ("u", "Maya lives in Rome")):
+            graph.invoke({"messages": [HumanMessage(said, id=said)]}, at(thread))
+        assert len(shared.failures()) == 1
+        assert [fact.object for fact in shared.history("Maya")] == ["Oslo", "Rome"]
+        memory.erase(thread_id="t")
+        assert [fact.object for fact in shared.history("Maya")] == ["Rome"]
+        assert shared.failures() == []
+        assert shared.waiting() == 0
+        assert memory.verify().problems == ()
+
+    def test_erasing_a_thread_takes_what_its_copies_did_not_read_themselves(self, memory):
+        """A copy has the messages too; until it has read them, it knows of them what it knows from the original."""
+        graph = remembering(memory)
+        graph.invoke({"messages": [HumanMessage("Maya lives in Oslo", id="a")]}, at())
+        for copy in ("read", "unread"):
+            memory.checkpointer.copy_thread("t", copy)
+        graph.invoke({"messages": [HumanMessage("Maya likes tea indeed", id="b")]}, at("read"))
+        assert objects(memory, at("unread")) == {"Oslo"}
+        memory.erase(thread_id="t")
+        assert objects(memory, at("unread")) == set()
+        assert objects(memory, at("read")) == {"Oslo", "tea"}
+        [oslo] = memory.facts(at("read")).as_of(obj="Oslo")
+        assert {each.conversation_id for each in oslo.told} == {"read"}
+
+    def test_a_message_that_says_something_else_now_takes_what_it_said(self, memory):
+        graph, shared = remembering(memory, branch="user"), memory.facts("user")
+        graph.invoke({"messages": [HumanMessage("Maya lives in Oslo", id="a")]}, at())
+        graph.invoke({"messages": [HumanMessage("Maya lives in Rome", id="a")]}, at())
+        assert [fact.object for fact in shared.history("Maya")] == ["Rome"]
+
+    def test_a_message_that_leaves_the_state_leaves_its_facts(self, memory):
+        """Context is trimmed all the time; what was learned from it is what memory is for."""
+        graph = remembering(memory)
+        graph.invoke({"messages": [HumanMessage("Maya lives in Oslo", id="a")]}, at())
+        graph.invoke({"messages": [RemoveMessage(id="a"), AIMessage("Fine.", id="b")]}, at())
+        assert objects(memory, at()) == {"Oslo"}
+
+
+def objects(memory, config):
+    return {fact.object for fact in memory.facts(config).as_of()}
+
+
+# -- traces ----------------------------------------------------------------------------------------------------------
+
+SECRETS = ("zyxquorvex", "wubblefrond", "plovernook", "quixotry", "brindlefork", "jibtagged", "threadgrackle")
+
+
+def tell_secrets(memory):
+    """Facts, texts, corrections, failures and proposals that quote what was said in a thread, and what stays."""
+    thread = "threadgrackle"
+    shared = remembering(memory, branch="user", settings=FactsConfig(max_attempts=1))
+    own = remembering(memory)
+    facts = memory.facts("user")
+    for number, said in enumerate(
+        (
+            "zyxquorvex lives in wubblefrond",
+            "nonsense about plovernook",
+            "quixotry brindlefork alias, they say",
+            "Maya likes tea indeed",
+        )
+    ):
+        for graph in (shared, own):
+            graph.invoke({"messages": [HumanMessage(said, id=f"a{number}")]}, at(thread))
+    [fact] = facts.history("zyxquorvex")
+    facts.update(fact.id, obj="jibtagged")
+    facts.fork("fork").update(fact.id, obj="jibtagged too")
+    assert len(facts.failures()) == 1
+    assert [each.name for each in facts.aliases(proposed=True)] == ["quixotry"]
+    return thread
+
+
+def traces(memory, url):
+    pages = stored_bytes(memory, url)
+    return sorted({word for content in pages.values() for word in SECRETS if word.encode() in content})
+
+
+@pytest.mark.sqlite_suffices
+class TestTraces:
+    def test_nothing_of_an_erased_thread_can_be_read_from_the_storage(self, url, raw):
+        with AgentMemory(url) as memory:
+            thread = tell_secrets(memory)
+            facts = memory.facts("user")
+            facts.add_fact("user", "Ben", "likes", "figs")
+            facts.add_fact("user", "Maya", "likes", "tea", source=("z", "another"))
+            if memory.database.engine.dialect == "postgres":
+                raw(memory, "analyze")
+            assert traces(memory, url) == sorted(SECRETS)
+            memory.erase(thread_id=thread)
+            assert traces(memory, url) == []
+            assert {fact.text for fact in facts.as_of()} == {"Maya likes tea", "Ben likes figs"}
+            assert facts.aliases(proposed=True) == facts.failures() == []
+            assert memory.verify().problems == ()
+
+    def test_nothing_of_an_erased_conversation_can_be_read_from_the_storage(self, url):
+        with AgentMemory(url) as memory:
+            facts = memory.facts("user", model=read, settings=FactsConfig(max_attempts=1, batch_messages=1))
+            said = ("zyxquorvex lives in wubblefrond", "nonsense about plovernook", "quixotry brindlefork alias")
+            for number, text in enumerate(said):
+                memory.conversation("chat").add(message_of(f"a{number}", text))
+                facts.add(message_of(f"a{number}", text))
+            facts.drain()
+            [fact] = facts.history("zyxquorvex")
+            facts.update(fact.id, obj="jibtagged")
+            memory.facts("other").add_fact(*MAYA, "threadgrackle", source=("a1", "chat"))
+            facts.remove_by_id(fact.id)
+            assert traces(memory, url) == sorted(SECRETS)
+            memory.erase(conversation_id="chat")
+            assert traces(memory, url) == []
+            assert memory.verify().problems == ()
+
+    def test_the_servers_statistics_sample_nothing_of_it(self, new_database, raw):
+        with AgentMemory(new_database("postgres")) as memory:
+            tell_secrets(memory)
+            for number in range(70):
+                memory.facts("user").add_fact(
+                    "user", SECRETS[number % 3], SECRETS[3], SECRETS[4], source=f"m{number % 3}"
+                )
+            raw(memory, "analyze")
+            samples = raw(
+                memory,
+                "select s.tablename || '.' || s.attname as sampled from pg_stats s "
+                "join information_schema.columns c on c.table_schema = s.schemaname "
+                "and c.table_name = s.tablename and c.column_name = s.attname "
+                "where s.schemaname = 'agentmem' and c.data_type not in ('bigint', 'integer') and s.tablename in "
+                "('memory', 'memory_source')",
+            )
+        assert {row["sampled"] for row in samples} <= {"memory.kind"}
+
+
+@pytest.mark.sqlite_suffices
+class TestWhileAModelIsAsked:
+    @pytest.mark.parametrize("answer", ["no", "wrong"])
+    def test_nothing_is_kept_of_an_answer_about_what_is_gone_meanwhile(self, url, answer):
+        """Whatever it says may be taken from the message that is gone."""
+        with AgentMemory(url) as memory:
+            chat = memory.conversation("chat")
+
+            def model(messages):
+                shown = str(messages[-1].content)
+                chat.remove_by_id("a")
+                if answer == "no":
+                    return f"What am I to make of {shown}"
+                told = {"subject": "Maya", "predicate": "likes", "object": "zyxquorvex", "message": 1}
+                same = {"name": "zyxquorvex", "same_as": "Maya", "why": "zyxquorvex"}
+                return json.dumps({"facts": [told, {"subject": shown}], "same": [same]})
+
+            facts = memory.facts("user", settings=FactsConfig(max_attempts=1))
+            for key, text in (("a", "zyxquorvex"), ("b", "Maya likes tea")):
+                chat.add(message_of(key, text))
+                facts.add(message_of(key, text))
+            asked = memory.facts("user", model=model, settings=FactsConfig(max_attempts=1))
+            asked.drain()
+            assert asked.waiting() == 0
+            assert traces_in_rows(memory) == []
+            assert [fact.object for fact in facts.as_of()] == []
+            assert facts.aliases(proposed=True) == []
+
+
+def traces_in_rows(memory):
+    """What a search, or a look at failures, would still tell of what is gone."""
+    facts = memory.facts("user")
+    told = [*(fact.text for fact in facts.search("zyxquorvex")), *(repr(each) for each in facts.failures())]
+    return [text for text in told if "zyxquorvex" in text]
+
+
+class TestHalfWay:
+    @pytest.mark.parametrize("step", ["delete_memory", "retell", "delete_sources"])
+    def test_a_removal_that_fails_changes_nothing(self, memory, raw, monkeypatch, step):
+        chat, facts = say(memory, "chat", "a", "b", "c"), memory.facts("user")
+        moved(facts)
+        before = homes(facts), facts.search("Lima"), chat.retrieve_all()
+        table = {"delete_memory": "memory", "retell": "memory", "delete_sources": "memory_source"}[step]
+        verb = "update" if step == "retell" else "delete"
+        with refusing(memory, raw, table, verb), pytest.raises(Exception, match="not now"):
+            chat.remove_by_id("c")
+        assert (homes(facts), facts.search("Lima"), chat.retrieve_all()) == before
+        assert memory.verify().problems == ()
+        assert chat.remove_by_id("c")
+        assert homes(facts) == [("Oslo", 1, 5), ("Rome", 5, None)]
+
+
+class refusing:  # noqa: N801 - reads as a verb
+    """While this lasts, the database refuses to update or delete in a table."""
+
+    def __init__(self, memory, raw, table, verb):
+        self._run, self._table, self._verb = (lambda sql: raw(memory, sql)), table, verb
+        self._postgres = memory.database.engine.dialect == "postgres"
+
+    def __enter__(self):
+        if self._postgres:
+            self._run("create function refuse() returns trigger language plpgsql as "
+                      "$$ begin raise exception 'not now'; end $$")  # fmt: skip
+            self._run(f"create trigger refuse before {self._verb} on {self._table} execute function refuse()")
+        else:
+            self._run(f"create trigger refuse before {self._verb} on {self._table} "
+                      "begin select raise(abort, 'not now'); end")  # fmt: skip
+
+    def __exit__(self, *_):
+        if self._postgres:
+            self._run(f"drop trigger refuse on {self._table}")
+            self._run("drop function refuse()")
+        else:
+            self._run("drop trigger refuse")
+
+
+@pytest.mark.sqlite_suffices
+class TestLookingUp:
+    """Whoever removes one message pays for what rests on it, not for all that was ever told."""
+
+    ASKED: ClassVar = {
+        "resting_on": {":keys": repr(json.dumps([memory_rows.message_source("m7")])), ":low": "''", ":high": "'x'"},
+        "delete_every_source": {":memory": "1"},
+        "delete_sources": {":memory": "1", ":source": "'x'"},
+        "retell": {":id": "1", ":extra": "'x'"},
+        "bury_memory": {":id": "1"},
+    }
+
+    @pytest.mark.parametrize("name", ASKED)
+    def test_everything_goes_by_indexes(self, memory, raw, name):
+        facts = memory.facts("user")
+        for number in range(20):
+            facts.add_fact("user", f"Maya {number % 7}", "likes", f"thing {number}", source=(f"m{number}", "chat"))
+        sql = load(memory.database.engine.dialect)[name]
+        for parameter, value in self.ASKED[name].items():
+            sql = sql.replace(parameter, value)
+        if memory.database.engine.dialect == "sqlite":
+            plan = [str(row["detail"]) for row in raw(memory, f"explain query plan {sql}")]
+            read_whole = [line for line in plan if line.startswith("SCAN") and line.split()[1] in ("memory", "m", "s")]
+        else:
+            options = "-c search_path=agentmem -c enable_seqscan=off"  # so small a table would be read whole
+            with psycopg.connect(memory.database.engine._url, autocommit=True, options=options) as connection:
+                plan = [line for (line,) in connection.execute(f"explain {sql}").fetchall()]
+            read_whole = [line for line in plan if "Seq Scan on memory" in line]
+        assert plan
+        assert read_whole == []

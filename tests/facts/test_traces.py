@@ -1,0 +1,320 @@
+"""What is done with facts can be seen where it happens: a run for each call, with what was asked and what it did."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.events import StepFinished
+from tests.facts.scripted import ChatModel, Scripted
+from tests.tracing.trees import Collector
+
+HERE = {"namespace": "ada", "branch": "b"}
+THREAD = {"configurable": {"thread_id": "t", "agentmem_namespace": ("ada",)}}
+SECRET = "Xanadu"
+
+
+@pytest.fixture
+def seen():
+    return Collector()
+
+
+@pytest.fixture
+def memory(new_id):
+    with AgentMemory(":memory:", new_id=new_id) as memory:
+        yield memory
+
+
+@pytest.fixture
+def facts(memory):
+    return memory.facts("b", namespace=("ada",))
+
+
+def under(seen, call):
+    """What a call gives that is made by a step of the user's own."""
+    return RunnableLambda(lambda _: call()).with_config(run_name="mine").invoke(None, {"callbacks": [seen]})
+
+
+async def aunder(seen, call):
+    async def own(_):
+        return await call()
+
+    return await RunnableLambda(own).with_config(run_name="mine").ainvoke(None, {"callbacks": [seen]})
+
+
+def only(seen):
+    """The one run beneath the user's own, which has none beneath it."""
+    [mine] = seen.roots
+    [run] = mine.child_runs
+    assert run.child_runs == []
+    return run
+
+
+def chat(memory, model):
+    builder = StateGraph(MessagesState)
+    builder.add_node("facts", memory.remember_facts(model))
+    builder.add_edge(START, "facts")
+    return builder.compile(checkpointer=memory.checkpointer)
+
+
+class TestTheNode:
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_it_is_one_step_with_the_models_call_and_what_was_written_beneath(self, memory, seen, asynchronous):
+        graph = chat(memory, ChatModel(script=Scripted()))
+        given = {"messages": [HumanMessage("Maya | lives in | Lisbon", id="m1")]}
+        config = {**THREAD, "callbacks": [seen]}
+        await graph.ainvoke(given, config) if asynchronous else graph.invoke(given, config)
+        [root] = seen.shapes
+        remember = (
+            "memory.facts.remember",
+            [("memory.facts.extract", [("ChatModel", [])]), ("memory.facts.learn", [])],
+        )
+        assert root == ("LangGraph", [("facts", [("RememberFacts", [remember])])])
+        whose = {"namespace": "ada", "thread_id": "t"}
+        remembered, extracted, learned = seen.ours()
+        assert remembered.inputs == {**whose, "message_ids": ["m1"]}
+        [fact] = memory.facts(THREAD).as_of()
+        assert remembered.outputs == {"new_ids": ["m1"], "read": 1, "failed": False, "fact_ids": [fact.id]}
+        assert extracted.inputs["said"] == [{"id": "m1", "role": "user", "text": "Maya | lives in | Lisbon"}]
+        assert json.loads(extracted.outputs["answer"])["facts"][0]["object"] == "Lisbon"
+        assert learned.inputs == {**whose, "message_ids": ["m1"]}
+        added = [{"id": fact.id, "text": "Maya lives in Lisbon"}]
+        assert learned.outputs == {"read": 1, "added": added, "changed": [], "ended": [], "refused": []}
+        for run in seen.ours():
+            metadata = run.extra["metadata"]
+            assert (metadata["thread_id"], metadata["agentmem_namespace"]) == ("t", "ada")
+            assert metadata["agentmem_database"] == "sqlite"
+            assert metadata["checkpoint_id"]
+
+    def test_where_there_is_nothing_new_nothing_is_asked_or_written(self, memory, seen):
+        graph = chat(memory, ChatModel(script=Scripted()))
+        graph.invoke({"messages": [HumanMessage("Maya | likes | tea", id="m1")]}, THREAD)
+        graph.invoke({"messages": []}, {**THREAD, "callbacks": [seen]})
+        [run] = seen.ours()
+        assert run.outputs == {"new_ids": [], "read": 0, "failed": False, "fact_ids": []}
+
+    def test_what_fails_is_an_error_where_it_failed_and_told_where_it_was_noted(self, memory, seen):
+        def failing(_):
+            raise ValueError("no tea today")
+
+        given = {"messages": [HumanMessage("Maya | likes | tea", id="m1")]}
+        chat(memory, failing).invoke(given, {**THREAD, "callbacks": [seen]})
+        remembered, extracted, learned = seen.ours()
+        assert "ValueError" in extracted.error
+        assert learned.outputs["failure"] == "The model gave no answer: ValueError: no tea today"
+        assert (learned.outputs["read"], remembered.outputs["failed"]) == (0, True)
+        assert remembered.error is None
+        assert learned.error is None
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_what_is_content_is_left_out_if_that_is_wanted(self, seen, asynchronous):
+        steps = []
+        with AgentMemory(":memory:", hooks=[steps.append], trace_content=False) as quiet:
+            given = [HumanMessage(f"Maya | lives in | {SECRET}", id="m1")]
+            config = {**THREAD, "callbacks": [seen]}
+            branch = quiet.remember_facts(ChatModel(script=Scripted()), branch="b")
+            await branch.ainvoke(given, config) if asynchronous else branch.invoke(given, config)
+            quiet.facts("b", namespace=("ada",)).search(SECRET)
+        assert seen.shapes == [
+            ("memory.facts.remember", [("memory.facts.extract", []), ("memory.facts.learn", [])]),
+        ]
+        assert SECRET not in str([run.model_dump() for run in seen.runs])
+        told = [step for step in steps if isinstance(step, StepFinished)]
+        assert SECRET not in str(told)
+        assert [step.name for step in told][-1] == "memory.facts.search"
+        assert seen.ours()[0].inputs["message_ids"] == ["m1"]
+
+
+class TestWriting:
+    def test_what_a_fact_adds_and_ends_is_told(self, facts, seen):
+        lisbon = facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1")
+        porto = under(seen, lambda: facts.add_fact("user", "Maya", "lives in", "Porto", source="m2"))
+        run = only(seen)
+        assert run.name == "memory.facts.add_fact"
+        what = {"subject": "Maya", "predicate": "lives in", "object": "Porto"}
+        assert run.inputs == {**HERE, "role": "user", **what, "message_ids": ["m2"]}
+        assert run.outputs == {
+            "fact_id": porto,
+            "added": [{"id": porto, "text": "Maya lives in Porto"}],
+            "changed": [],
+            "ended": [{"id": lisbon, "text": "Maya lives in Lisbon"}],
+            "refused": [],
+        }
+
+    def test_what_is_known_already_is_told_as_that(self, facts, seen):
+        tea = facts.add_fact("user", "Maya", "likes", "tea", source="m1")
+        under(seen, lambda: facts.add_fact("user", "Maya", "likes", "tea", source="m1"))
+        under(seen, lambda: facts.add_fact("user", "Maya", "likes", "tea", source="m2"))
+        again, more = seen.ours()
+        assert again.outputs["known_ids"] == [tea]
+        assert again.outputs["added"] == again.outputs["changed"] == []
+        assert more.outputs["changed"] == [{"id": tea, "text": "Maya likes tea"}]
+        assert "known_ids" not in more.outputs
+
+    def test_a_value_that_is_of_the_past_ends_nothing(self, facts, seen):
+        facts.add_fact("user", "Maya", "lives in", "Lisbon")
+        past = {"valid_from": datetime(2001, 1, 1, tzinfo=UTC), "valid_to": datetime(2002, 1, 1, tzinfo=UTC)}
+        under(seen, lambda: facts.add_fact("user", "Maya", "lives in", "Porto", **past))
+        assert only(seen).outputs["ended"] == []
+
+    def test_what_is_no_fact_is_told_as_refused(self, memory, seen):
+        good = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
+        broken = json.dumps({"facts": [good, {"message": 1, "subject": "Maya"}]})
+        facts = memory.facts("b", namespace=("ada",), model=lambda _: broken)
+        under(seen, lambda: facts.extract_and_update_from_text("Maya is here."))
+        [refused] = seen.run("memory.facts.learn").outputs["refused"]
+        assert refused == facts.failures()[0].error
+
+    def test_a_text_that_is_extracted_at_once_is_one_step(self, memory, seen):
+        facts = memory.facts("b", namespace=("ada",), model=Scripted())
+        under(seen, lambda: facts.extract_and_update_from_text("Maya | likes | tea"))
+        beneath = [("memory.facts.extract", []), ("memory.facts.learn", [])]
+        assert seen.shapes == [("mine", [("memory.facts.remember", beneath)])]
+        run = seen.run("memory.facts.remember")
+        assert [each["text"] for each in run.inputs["messages"]] == ["Maya | likes | tea"]
+        assert [each["text"] for each in run.outputs["facts"]] == ["Maya likes tea"]
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_what_waits_is_learned_in_one_step_however_often_it_is_tried(self, facts, memory, seen, asynchronous):
+        def moody(before, _):
+            if before < 2:
+                raise ValueError(before)
+
+        facts.add(role="user", content="Maya | likes | tea")
+        learner = memory.facts("b", namespace=("ada",), model=Scripted(meanwhile=moody))
+        if asynchronous:
+            await aunder(seen, learner.adrain)
+        else:
+            under(seen, learner.drain)
+        [mine] = seen.roots
+        [run] = mine.child_runs
+        assert run.name == "memory.facts.drain"
+
+    def test_in_the_background_hooks_hear_of_it(self):
+        steps = []
+        with AgentMemory(":memory:", hooks=[steps.append]) as memory:
+            facts = memory.facts("b", model=Scripted())
+            facts.add(role="user", content="Maya | likes | tea", name="Maya")
+            facts.drain()
+        told = [step for step in steps if isinstance(step, StepFinished)]
+        learned = [step for step in told if step.name == "memory.facts.learn"]
+        assert [each["text"] for step in learned for each in step.outputs["added"]] == ["Maya likes tea"]
+        around = {step.step_id: step.name for step in told}
+        assert {around[step.parent_id] for step in learned} == {"memory.facts.drain"}
+
+
+class TestReading:
+    def test_a_search_is_one_retriever_with_facts_as_documents(self, facts, seen):
+        tea = facts.add_fact("user", "Maya", "likes", "tea", source="m1")
+        facts.add(role="user", content="Tea is nice.")
+        [found, said] = under(seen, lambda: facts.search("Maya tea", 5))
+        run = only(seen)
+        assert (run.name, run.run_type, run.inputs) == ("memory.facts.search", "retriever", {"query": "Maya tea"})
+        first, second = run.outputs["documents"]
+        assert (first.id, first.page_content) == (tea, "Maya likes tea")
+        assert first.metadata["kind"] == "fact"
+        assert first.metadata["score"] == round(found.score, 4)
+        assert first.metadata["why"] == str(found.why)
+        assert first.metadata["message_ids"] == ["m1"]
+        assert (second.id, second.metadata["kind"]) == (said.id, "message")
+        metadata = run.extra["metadata"]
+        assert {name: metadata[name] for name in ("limit", "agentmem_namespace", "agentmem_branch")} == {
+            "limit": 5,
+            "agentmem_namespace": "ada",
+            "agentmem_branch": "b",
+        }
+
+    def test_a_section_of_a_prompt_shows_what_it_is_made_of(self, facts, seen):
+        facts.add_fact("user", "Maya", "likes", "tea")
+        text = under(seen, lambda: facts.format_for_prompt("What does Maya like?", 500))
+        beneath = [("memory.facts.search", []), ("memory.facts.as_of", [])]
+        assert seen.shapes == [("mine", [("memory.facts.format_for_prompt", beneath)])]
+        run = seen.run("memory.facts.format_for_prompt")
+        assert run.inputs == {**HERE, "query": "What does Maya like?", "most_characters": 500}
+        assert run.outputs == {"facts": 1, "characters": len(text), "text": text}
+
+    def test_and_nothing_where_nothing_is_known(self, facts, seen):
+        assert under(seen, facts.format_for_prompt) == ""
+        assert only(seen).outputs == {"facts": 0, "characters": 0, "text": ""}
+
+
+FACT = {"id": "id-1", "text": "Maya lives in Lisbon", "valid_from": "2024-01-01T00:00:00+00:00"}
+CALLS = {
+    "as_of": (lambda facts: facts.as_of(subject="Maya"), "as_of", {"count": 1, "facts": [FACT]}),
+    "history": (lambda facts: facts.history("Maya"), "history", {"count": 1, "facts": [FACT]}),
+    "get": (lambda facts: facts.get("id-1"), "get", {"count": 1, "facts": [FACT]}),
+    "get nothing": (lambda facts: facts.get("no"), "get", {"count": 0, "facts": []}),
+    "from a message": (lambda facts: facts.from_message("m1"), "from_message", {"count": 1, "facts": [FACT]}),
+    "contradictions": (lambda facts: facts.contradictions(), "contradictions", {"count": 0, "contradictions": []}),
+    "evidence": (
+        lambda facts: facts.evidence("id-1"),
+        "evidence",
+        {"count": 1, "sources": [{"message_id": "m1", "conversation_id": None, "text": None}]},
+    ),
+    "neighbours": (
+        lambda facts: facts.neighbours("Maya"),
+        "neighbours",
+        {"count": 1, "neighbours": [{"name": "Lisbon", "distance": 1, "fact_id": "id-1"}]},
+    ),
+    "path": (lambda facts: facts.path("Maya", "Lisbon"), "path", {"connected": True, "count": 1, "facts": [FACT]}),
+    "no path": (lambda facts: facts.path("Maya", "Rome"), "path", {"connected": False}),
+    "entities": (
+        lambda facts: facts.entities("li"),
+        "entities",
+        {"count": 1, "entities": [{"name": "Lisbon", "facts": 1}]},
+    ),
+    "aliases": (lambda facts: facts.aliases(), "aliases", {"count": 0, "aliases": []}),
+    "a picture": (lambda facts: facts.to_json(), "draw", {"count": 1, "facts": [FACT]}),
+    "a picture of a part": (lambda facts: facts.to_mermaid("Maya"), "draw", {"count": 1, "facts": [FACT]}),
+    "waiting": (lambda facts: facts.waiting(), "waiting", {"waiting": 0}),
+    "failures": (lambda facts: facts.failures(), "failures", {"count": 0, "failures": []}),
+    "all": (lambda facts: facts.retrieve_all(), "retrieve_all", {"count": 1, "ids": ["id-1"]}),
+    "recent": (lambda facts: facts.retrieve_recent(3), "retrieve_recent", {"count": 1, "ids": ["id-1"]}),
+    "by id": (lambda facts: facts.retrieve_by_id("id-1"), "retrieve_by_id", {"count": 1, "ids": ["id-1"]}),
+    "by role": (lambda facts: facts.retrieve_by_role("user"), "retrieve_by_role", {"count": 1, "ids": ["id-1"]}),
+    "add": (lambda facts: facts.add(role="user", content="Hello", name="Maya"), "add", {"message_ids": ["id-2"]}),
+    "update": (lambda facts: facts.update("id-1", obj="Porto"), "update", {"kind": "fact"}),
+    "by index": (lambda facts: facts.replace_memory(0, obj="Porto"), "update", {"kind": "fact"}),
+    "undo": (lambda facts: facts.undo("id-1"), "undo", {"taken_back": True, "text": None}),
+    "remove": (lambda facts: facts.remove_by_id("id-1"), "remove", {"fact_ids": ["id-1"], "message_ids": []}),
+    "remove nothing": (lambda facts: facts.remove_by_id("no"), "remove", {"fact_ids": [], "message_ids": []}),
+    "reset": (lambda facts: facts.reset_memory(), "reset", {"removed": {"facts": 1, "messages": 0}}),
+    "declare": (lambda facts: facts.declare("owns", "rents"), "declare", {"declared": 2}),
+    "merge": (lambda facts: facts.merge("Maya", "Maya Ortiz"), "merge", {"merged": True}),
+    "unmerge": (lambda facts: facts.unmerge("Maya"), "unmerge", {"unmerged": False}),
+}
+
+
+class TestEachCall:
+    @pytest.mark.parametrize("name", CALLS)
+    def test_is_one_step_that_says_what_came_of_it(self, facts, seen, name):
+        call, verb, outputs = CALLS[name]
+        start = datetime(2024, 1, 1, tzinfo=UTC)
+        facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1", valid_from=start)
+        under(seen, lambda: call(facts))
+        run = only(seen)
+        assert run.name == f"memory.facts.{verb}"
+        assert run.outputs == outputs
+        assert run.inputs.items() >= HERE.items()
+        assert run.error is None
+
+    async def test_one_that_is_refused_is_an_error(self, facts, seen):
+        with pytest.raises(Exception, match="no fact or message"):
+            await aunder(seen, lambda: facts.aundo("no"))
+        run = only(seen)
+        assert run.name == "memory.facts.undo"
+        assert "MessageError" in run.error
+
+    def test_files_say_how_much_goes_out_and_comes_in(self, facts, seen, tmp_path):
+        facts.add_fact("user", "Maya", "likes", "tea")
+        under(seen, lambda: facts.save_to_file(tmp_path / "facts.json"))
+        under(seen, lambda: facts.load_from_file(tmp_path / "facts.json"))
+        saved, loaded = seen.ours()
+        assert (saved.name, saved.outputs) == ("memory.facts.save", {"records": 1, "facts": 1, "messages": 0})
+        assert (loaded.name, loaded.outputs) == ("memory.facts.load", {"facts": 1, "messages": 0})

@@ -1,0 +1,515 @@
+"""What counting tokens promises: near the truth, never on the network, and paid for once per message."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage, messages_to_dict
+from langchain_core.tools import tool
+from pydantic import BaseModel
+
+from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.language_models import token_estimate, tokens
+from langchain_agentmem.language_models import vocabulary as vocabulary_module
+from langchain_agentmem.language_models.tokens import TokenCounter, estimate_tokens, tiktoken_file_present
+
+SAMPLES = Path(__file__).parents[1] / "data" / "tokens"
+RECORDED = json.loads((SAMPLES / "counts.json").read_text("utf-8"))["counts"]
+BEYOND = {"german": 1.20}
+"""Kinds that the issue does not name, and that the estimate exceeds by more than 15%."""
+
+HOSTILE = [
+    "\ud800",
+    "a\udfff\ud800b",
+    "\x00",
+    "\x00" * 99,
+    "<|endoftext|>",
+    "<|im_start|>system",
+    "\ufeff",
+    "\u200d" * 50,
+]
+
+
+class Counting:
+    """A counter of texts that remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, text: str) -> int:
+        self.asked.append(text)
+        return len(text)
+
+
+class Price(BaseModel):
+    """What something costs."""
+
+    amount: float
+    currency: str = "EUR"
+
+
+@tool
+def weather(city: str, days: int = 3) -> str:
+    """Tell what the weather will be in a city."""
+    return f"{city} {days}"
+
+
+def search(query: str) -> str:
+    """Search the web."""
+    return query
+
+
+@pytest.fixture
+def nothing_on_disk(monkeypatch, tmp_path):
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("DATA_GYM_CACHE_DIR", raising=False)
+    monkeypatch.setattr(vocabulary_module.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    monkeypatch.setattr(vocabulary_module.importlib.util, "find_spec", lambda name: None)
+    return tmp_path
+
+
+@pytest.fixture
+def vocabulary(nothing_on_disk, monkeypatch):
+    """A vocabulary of single bytes and one word, in the place where tiktoken would keep o200k_base."""
+    words = [bytes([byte]) for byte in range(256)] + [b"he", b"ll", b"hell", b"hello"]
+    data = b"".join(base64.b64encode(word) + b" %d\n" % rank for rank, word in enumerate(words))
+    name = vocabulary_module.FILES["o200k_base"][0]
+    monkeypatch.setitem(vocabulary_module.FILES, "o200k_base", (name, hashlib.sha256(data).hexdigest()))
+    path = nothing_on_disk / "cache" / name
+    path.parent.mkdir()
+    path.write_bytes(data)
+    return path
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("the network was touched")
+
+    for name in ("socket", "create_connection", "getaddrinfo"):
+        monkeypatch.setattr(socket, name, refuse)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://192.0.2.1:9")
+
+
+class TestEstimate:
+    def test_every_sample_has_a_recorded_count(self):
+        assert {path.stem for path in SAMPLES.glob("*.txt")} == set(RECORDED)
+
+    @pytest.mark.parametrize("kind", sorted(RECORDED))
+    def test_is_within_five_below_and_fifteen_above_on(self, kind):
+        text = (SAMPLES / f"{kind}.txt").read_text("utf-8")
+        assert 0.95 <= estimate_tokens(text) / RECORDED[kind] <= BEYOND.get(kind, 1.15)
+
+    def test_errs_high_over_all_samples(self):
+        total = sum(estimate_tokens((SAMPLES / f"{kind}.txt").read_text("utf-8")) for kind in RECORDED)
+        assert total > sum(RECORDED.values())
+
+    def test_nothing_costs_nothing_and_anything_costs_something(self):
+        assert estimate_tokens("") == 0
+        assert all(estimate_tokens(text) >= 1 for text in ["a", " ", "\n", "1", ".", "é", "語", "🎉", *HOSTILE])
+
+    def test_is_near_on_single_things(self):
+        assert estimate_tokens("Hello, how are you?") in (6, 7)
+        assert estimate_tokens("1234567890") == 4
+        assert estimate_tokens("don't") == 2
+
+    @given(st.text())
+    def test_cuts_a_text_without_losing_any_of_it(self, text):
+        pieces = (token_estimate._ASCII_PIECE if text.isascii() else token_estimate._PIECE).findall(text)
+        assert "".join(pieces) == text
+
+    @given(st.text(st.characters(codec=None)), st.text(st.characters(codec=None)))
+    def test_never_raises_and_gives_the_same_again(self, text, more):
+        first = estimate_tokens(text)
+        estimate_tokens(more)
+        assert estimate_tokens(text) == first >= (1 if text else 0)
+
+    @pytest.mark.parametrize("unit", ["a", " ", "\n", "A", "é", "語", "🎉", "#@!%", "'", "\x00", "ab "])
+    def test_a_megabyte_of_one_thing_costs_a_plausible_number(self, unit):
+        text = unit * (1_000_000 // len(unit))
+        assert 1_000 < estimate_tokens(text) <= 4 * len(text)
+
+    def test_a_giant_text_is_sampled_and_still_scales(self):
+        line = "The quick brown fox jumps over the lazy dog, 42 times.\n"
+        whole = estimate_tokens(line * 1_000) / 1_000
+        giant = estimate_tokens(line * 200_000) / 200_000
+        assert giant == pytest.approx(whole, rel=0.01)
+
+    def test_pieces_that_are_remembered_are_bounded(self):
+        estimate_tokens(" ".join(f"w{'abcdefghij'[i % 10]}{chr(97 + i // 10 % 26)}{i:x}" for i in range(80_000)))
+        assert len(token_estimate._COSTS) <= token_estimate._KEPT_PIECES
+
+
+class TestMessages:
+    counter = TokenCounter("estimate")
+
+    def test_text_name_and_overhead_count(self):
+        plain = self.counter.count_message(HumanMessage("Hello there"))
+        assert plain == estimate_tokens("Hello there") + 3
+        assert self.counter.count_message(HumanMessage("Hello there", name="Ada")) == plain + estimate_tokens("Ada")
+
+    def test_tool_calls_and_results_count(self):
+        call = {"name": "weather", "args": {"city": "Lisbon"}, "id": "call_1", "type": "tool_call"}
+        bare = self.counter.count_message(AIMessage(""))
+        assert self.counter.count_message(AIMessage("", tool_calls=[call])) >= bare + 10
+        assert self.counter.count_message(ToolMessage("ok", tool_call_id="call_1")) == 3 + sum(
+            map(estimate_tokens, ["call_1", "ok"])
+        )
+
+    def test_a_call_that_is_repeated_in_the_content_counts_once(self):
+        call = {"name": "weather", "args": {"city": "Lisbon"}, "id": "toolu_1", "type": "tool_call"}
+        block = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Lisbon"}}
+        once = self.counter.count_message(AIMessage("", tool_calls=[call]))
+        assert self.counter.count_message(AIMessage([block], tool_calls=[call])) == once
+        assert self.counter.count_message({"role": "assistant", "content": [block]}) == once
+
+    def test_a_provider_dict_costs_what_the_message_costs(self):
+        call = {"name": "weather", "args": {"city": "Lisbon"}, "id": "c1", "type": "tool_call"}
+        message = AIMessage("Let me see", tool_calls=[call])
+        function = {"name": "weather", "arguments": '{"city": "Lisbon"}'}
+        provider = {
+            "role": "assistant",
+            "content": "Let me see",
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        }
+        expected = self.counter.count_message(message)
+        assert self.counter.count_message(provider) == expected
+        assert self.counter.count_message(messages_to_dict([message])[0]) == expected
+
+    def test_other_shapes_count_as_their_text(self):
+        expected = self.counter.count_message(HumanMessage("Hello"))
+        for shape in [
+            "Hello",
+            ("user", "Hello"),
+            SimpleNamespace(content="Hello"),
+            {"role": "user", "content": "Hello"},
+        ]:
+            assert self.counter.count_message(shape) == expected
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}},
+            {"type": "image", "base64": "A" * 400_000, "mime_type": "image/png"},
+            {"type": "input_image", "image_url": "https://example.com/a.png"},
+        ],
+    )
+    def test_an_image_costs_what_an_image_costs_whatever_its_base64(self, block):
+        text = {"type": "text", "text": "Look"}
+        counter = TokenCounter("estimate", image_tokens=1_234)
+        assert counter.count_message(HumanMessage([text, block])) == counter.count_message(HumanMessage("Look")) + 1_234
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            {"type": "file", "base64": "A" * 9_000_000, "mime_type": "application/pdf"},
+            {"type": "file", "file": {"file_data": "data:application/pdf;base64," + "A" * 9_000_000}},
+            {"type": "input_audio", "input_audio": {"data": "A" * 9_000_000, "format": "wav"}},
+            {"type": "video", "url": "https://example.com/a.mp4"},
+            {"type": "document", "source": {"type": "base64", "data": "A" * 9_000_000}},
+            {"type": "brand_new", "payload": {"bytes": "A" * 9_000_000}},
+            {"type": "redacted_thinking", "data": "A" * 9_000_000},
+        ],
+    )
+    def test_data_costs_a_bounded_number(self, block):
+        assert 200 <= self.counter.count_message({"role": "user", "content": [block]}) <= 10_100
+
+    def test_a_document_given_as_text_costs_its_text(self):
+        block = {"type": "document", "source": {"type": "text", "data": "Hello there"}}
+        assert self.counter.count_message({"role": "user", "content": [block]}) == estimate_tokens("Hello there") + 3
+
+    def test_reasoning_counts_without_its_signature(self):
+        block = {"type": "thinking", "thinking": "Let me think about it.", "signature": "A" * 5_000}
+        assert self.counter.count_message(AIMessage([block])) == estimate_tokens("Let me think about it.") + 3
+
+    @pytest.mark.parametrize("wrong", [None, 7, object(), {"text": "no content"}, b"bytes"])
+    def test_what_is_no_message_is_refused(self, wrong):
+        with pytest.raises(MessageError, match="as a message"):
+            self.counter.count_message(wrong)
+
+    def test_a_message_that_contains_itself_is_refused(self):
+        block: dict = {"type": "odd"}
+        block["self"] = block
+        with pytest.raises(MessageError, match="nested"):
+            self.counter.count_message({"role": "user", "content": [block]})
+
+    @pytest.mark.parametrize("text", HOSTILE)
+    def test_hostile_text_is_counted(self, text):
+        call = {"name": text, "args": {text: text}, "id": text, "type": "tool_call"}
+        assert self.counter.count_message(AIMessage(text, tool_calls=[call])) > 3
+        assert self.counter.count_message(HumanMessage(text * 5_000)) > 3
+
+
+class TestContext:
+    def test_system_and_tools_count(self):
+        counter = TokenCounter("estimate")
+        alone = counter.count([HumanMessage("Hi")])
+        assert counter.count([HumanMessage("Hi")], system="Be brief.") == counter.count(
+            [SystemMessage("Be brief."), HumanMessage("Hi")]
+        )
+        schema = {"type": "function", "function": {"name": "f", "description": "Does it", "parameters": {}}}
+        for one in (weather, Price, search, schema, {"type": "web_search_20250305", "name": "web_search"}):
+            assert counter.count([HumanMessage("Hi")], tools=[one]) > alone + 8
+
+    def test_a_tool_costs_more_when_its_description_grows(self):
+        counter = TokenCounter("estimate")
+        changing = copy.copy(weather)
+        before = counter.count([], tools=[changing])
+        changing.description += " It knows every city on earth and is never wrong about rain."
+        assert counter.count([], tools=[changing]) > before + 5
+
+    def test_only_new_messages_are_counted(self):
+        asked = Counting()
+        counter = TokenCounter(asked)
+        messages = [HumanMessage(f"message {i}") for i in range(100)]
+        counter.count(messages, tools=[weather], system="Be brief.")
+        assert len(asked.asked) == 102
+        asked.asked.clear()
+        messages.append(HumanMessage("a new one"))
+        total = counter.count([copy.deepcopy(m) for m in messages], tools=[weather], system="Be brief.")
+        assert asked.asked == ["a new one"]
+        assert total == TokenCounter(len).count(messages, tools=[weather], system="Be brief.")
+
+    @pytest.mark.parametrize("long", [False, True])
+    def test_a_message_changed_in_place_is_counted_anew(self, long):
+        counter = TokenCounter(len)
+        filler = "x" * (9_000 if long else 5)
+        message = AIMessage([{"type": "text", "text": filler}], tool_calls=[])
+        before = counter.count([message])
+        message.content[0]["text"] = filler[:-1] + "yz"
+        assert counter.count([message]) == before + 1
+        message.content.append({"type": "image_url", "image_url": {"url": "https://example.com"}})
+        assert counter.count([message]) == before + 801
+        message.tool_calls.append({"name": "f", "args": {"a": 1}, "id": "1", "type": "tool_call"})
+        with_call = counter.count([message])
+        message.tool_calls[0]["args"]["a"] = 12
+        assert counter.count([message]) == with_call + 1
+
+    def test_texts_that_are_cut_differently_are_not_confused(self):
+        def count(text):
+            return len(text) ** 2
+
+        counter = TokenCounter(count)
+        for a, b in ((["ab", "c"], ["abc"]), (["x" * 5_000, "y"], ["x" * 4_999, "xy"])):
+            for texts in (a, b):
+                message = HumanMessage([{"type": "text", "text": text} for text in texts])
+                assert counter.count_message(message) == sum(map(count, texts)) + 3
+
+    def test_what_is_remembered_is_bounded(self):
+        asked = Counting()
+        counter = TokenCounter(asked, cache_size=3)
+        for text in ["a", "b", "c", "a", "d", "a", "b"]:
+            counter.count_message(text)
+        assert asked.asked == ["a", "b", "c", "d", "b"]
+        assert len(counter._counts) == 3
+
+    def test_nothing_is_remembered_where_that_is_wanted(self):
+        counter = TokenCounter(asked := Counting(), cache_size=0)
+        assert counter.count(["a", "a"], tools=[weather]) == counter.count(["a", "a"], tools=[weather])
+        assert asked.asked.count("a") == 4
+
+    def test_threads_agree(self):
+        counter = TokenCounter("estimate", cache_size=50)
+        messages = [HumanMessage(f"message number {i} of many") for i in range(200)]
+        expected = TokenCounter("estimate").count(messages)
+        results: list[int] = []
+        threads = [
+            threading.Thread(target=lambda: results.extend(counter.count(messages) for _ in range(20)))
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert results == [expected] * 160
+
+
+class TestCalibration:
+    messages = (HumanMessage("Tell me a long story about the sea. " * 40),)
+
+    def test_learns_per_model_what_the_provider_counted(self):
+        counter = TokenCounter("estimate")
+        raw = counter.count(self.messages)
+        counter.observe(self.messages, round(raw * 1.2), model="a")
+        assert counter.factor("a") == pytest.approx(1.2, rel=0.01)
+        assert counter.count(self.messages, model="a") == pytest.approx(raw * 1.2, rel=0.01)
+        assert counter.factor("b") == counter.factor() == 1.0
+        assert counter.count(self.messages) == raw
+
+    @pytest.mark.parametrize(("reported", "factor"), [(10**9, 2.0), (1, 0.5)])
+    def test_is_bounded(self, reported, factor):
+        counter = TokenCounter("estimate")
+        for _ in range(5):
+            counter.observe(self.messages, reported)
+        assert counter.factor() == factor
+
+    @pytest.mark.parametrize("reported", [0, -5, None, "many", float("nan"), float("inf")])
+    def test_learns_nothing_from_nonsense(self, reported):
+        counter = TokenCounter("estimate")
+        counter.observe(self.messages, reported)
+        assert counter.factor() == 1.0
+
+    def test_learns_nothing_from_a_tiny_context(self):
+        counter = TokenCounter("estimate")
+        counter.observe([HumanMessage("Hi")], 40)
+        assert counter.factor() == 1.0
+
+    def test_follows_a_change_and_is_not_thrown_by_one_outlier(self):
+        counter = TokenCounter("estimate")
+        raw = counter.count(self.messages)
+        for _ in range(20):
+            counter.observe(self.messages, raw)
+        counter.observe(self.messages, raw * 2)
+        assert 1.0 < counter.factor() < 1.25
+        for _ in range(30):
+            counter.observe(self.messages, raw * 2)
+        assert counter.factor() == pytest.approx(2.0, rel=0.01)
+
+    def test_learns_from_a_conversation_once_per_reply(self):
+        counter = TokenCounter("estimate")
+        raw = counter.count(self.messages, tools=[weather], system="Be brief.")
+        usage = {
+            "input_tokens": round(raw * 1.1),
+            "output_tokens": 5,
+            "total_tokens": round(raw * 1.1) + 5,
+            "input_token_details": {"cache_read": round(raw * 0.9)},
+        }
+        reply = AIMessage("Once.", id="r1", usage_metadata=usage, response_metadata={"model_name": "m"})
+        for _ in range(3):
+            counter.calibrate_from([*self.messages, reply], tools=[weather], system="Be brief.")
+        assert counter.factor("m") == pytest.approx(1.1, rel=0.01)
+        assert counter._factors["m"][1] == 1
+
+    def test_can_be_forgotten(self):
+        counter = TokenCounter("estimate")
+        for model in ("a", "b"):
+            counter.observe(self.messages, 10**6, model=model)
+        counter.reset("a")
+        assert (counter.factor("a"), counter.factor("b")) == (1.0, 2.0)
+        counter.reset()
+        assert counter.factor("b") == 1.0
+
+
+class TestCounters:
+    def test_any_callable_counts(self):
+        counter = TokenCounter(len)
+        assert (counter.name, counter.count_text("four")) == ("custom:len", 4)
+
+    def test_a_langchain_model_is_asked(self, monkeypatch):
+        monkeypatch.setattr(FakeListChatModel, "get_num_tokens", lambda self, text: 7)
+        counter = TokenCounter(FakeListChatModel(responses=[]))
+        assert (counter.name, counter.count_text("four")) == ("custom:FakeListChatModel", 7)
+
+    @pytest.mark.parametrize("answer", [None, "many", float("nan"), ZeroDivisionError()])
+    def test_a_failing_counter_is_replaced_by_the_estimate_and_reported_once(self, answer, caplog):
+        def count(text):
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        counter = TokenCounter(count)
+        assert [counter.count_text("Hello, how are you?") for _ in range(3)] == [
+            estimate_tokens("Hello, how are you?")
+        ] * 3
+        assert len(caplog.records) == 1
+
+    @pytest.mark.parametrize("wrong", ["gpt-4", 7, object(), ""])
+    def test_what_cannot_count_is_refused(self, wrong):
+        with pytest.raises(InvalidInput, match="cannot count"):
+            TokenCounter(wrong)
+
+    @pytest.mark.parametrize("option", ["image_tokens", "message_overhead", "cache_size"])
+    def test_negative_options_are_refused(self, option):
+        with pytest.raises(InvalidInput, match=option):
+            TokenCounter(**{option: -1})
+
+
+class TestTiktoken:
+    def test_absent_means_the_estimate_and_no_network(self, nothing_on_disk, no_network):
+        assert tiktoken_file_present() is None
+        counter = TokenCounter()
+        assert counter.name == "estimate-1"
+        assert counter.count_text("Hello, how are you?") == estimate_tokens("Hello, how are you?")
+
+    def test_absent_but_wanted_is_an_error_with_a_remedy(self, nothing_on_disk, no_network):
+        with pytest.raises(InvalidInput, match="TIKTOKEN_CACHE_DIR"):
+            TokenCounter("tiktoken")
+
+    def test_present_is_used_without_network_and_leaves_the_environment_alone(self, vocabulary, no_network):
+        before = dict(os.environ)
+        files = sorted(vocabulary.parent.parent.rglob("*"))
+        for counter in (TokenCounter(), TokenCounter("tiktoken")):
+            assert counter.name == "o200k_base"
+            assert counter.count_text("hello") == 1
+            assert counter.count_text("jelly") == 4
+        assert dict(os.environ) == before
+        assert sorted(vocabulary.parent.parent.rglob("*")) == files
+
+    def test_hostile_text_is_counted(self, vocabulary):
+        counter = TokenCounter("tiktoken")
+        assert all(counter.count_text(text) >= 1 for text in HOSTILE)
+        assert counter.count_text(" " * 1_000_000) == 1_000_000
+
+    def test_a_damaged_file_is_as_good_as_none(self, vocabulary, no_network):
+        assert tiktoken_file_present() == vocabulary
+        vocabulary.write_bytes(vocabulary.read_bytes()[:-9])
+        assert tiktoken_file_present() is None
+        assert TokenCounter().name == "estimate-1"
+        assert vocabulary.exists()
+
+    def test_a_folder_in_its_place_is_as_good_as_none(self, vocabulary):
+        vocabulary.unlink()
+        vocabulary.mkdir()
+        assert tiktoken_file_present() is None
+
+    @pytest.mark.parametrize("package", ["litellm", "llama_index"])
+    def test_is_found_where_an_installed_package_carries_it(self, vocabulary, monkeypatch, package):
+        monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
+        assert tiktoken_file_present() is None
+        place = vocabulary.parent.parent / package
+        carried = place.joinpath(*vocabulary_module._SHIPPED_IN[package], vocabulary.name)
+        carried.parent.mkdir(parents=True)
+        vocabulary.rename(carried)
+        spec = SimpleNamespace(submodule_search_locations=[str(place)])
+        monkeypatch.setattr(
+            vocabulary_module.importlib.util, "find_spec", lambda name: spec if name == package else None
+        )
+        assert tiktoken_file_present() == carried
+        assert package not in sys.modules
+
+    def test_is_found_in_the_folder_for_temporary_files(self, vocabulary, monkeypatch):
+        monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
+        kept = vocabulary.parent.parent / "tmp" / "data-gym-cache" / vocabulary.name
+        kept.parent.mkdir(parents=True)
+        vocabulary.rename(kept)
+        assert tiktoken_file_present() == kept
+
+    def test_an_unknown_encoding_is_refused(self):
+        with pytest.raises(InvalidInput, match="o200k_base"):
+            tiktoken_file_present("p99k")
+
+    def test_importing_loads_neither_langchain_nor_tiktoken(self):
+        code = (
+            "import sys, types; p = types.ModuleType('langchain_agentmem'); p.__path__ = [sys.argv[1]];"
+            "sys.modules['langchain_agentmem'] = p; import langchain_agentmem.language_models.tokens as t;"
+            "t.TokenCounter('estimate').count(['Hello'], tools=[]);"
+            "print(sorted(m for m in sys.modules if m.split('.')[0] in ('langchain_core', 'tiktoken', 'requests')))"
+        )
+        folder = str(Path(tokens.__file__).parent)
+        ran = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=True)
+        assert ran.stdout.strip() == "[]"

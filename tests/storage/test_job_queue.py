@@ -1,0 +1,306 @@
+"""The queue: a job is asked for once, done by one at a time, and never forgotten."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+
+from langchain_agentmem.base.namespaces import path_of
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.storage import job_queue
+from langchain_agentmem.storage.job_queue import Wanted
+
+NOW = 1_000_000_000
+SECOND = 1_000_000
+LEASE = 10.0
+HOSTILE = [
+    "",
+    "\0",
+    "a\0b",
+    "\ud800",
+    "'; drop table job; --",
+    "\x1f",
+    "%_\\",
+    "猫 🐈",
+    "k" * 10_000,
+    "k" * 9_999 + "l",
+]
+
+
+@pytest.fixture
+def queue(memory):
+    """The operations, run on an open database."""
+    return Queue(memory.database.engine)
+
+
+class Queue:
+    def __init__(self, engine):
+        self.engine = engine
+
+    def put(self, key="k", *, kind="work", payload=b"", path="", now=NOW, **options):
+        self.engine.write(lambda: job_queue.enqueue(Wanted(path, kind, key, payload), now=now, **options))
+
+    def claim(self, owner="me", *, kind="work", now=NOW, **options):
+        return self.engine.write(lambda: job_queue.claim(kind, owner, now=now, lease=LEASE, **options))
+
+    def __getattr__(self, name):
+        return lambda *given, **options: self.engine.write(lambda: getattr(job_queue, name)(*given, **options))
+
+
+class TestAsking:
+    def test_twice_for_one_thing_is_once_with_the_last_payload(self, queue):
+        queue.put(payload=b"old")
+        queue.put(payload=b"new")
+        assert queue.waiting(["work"]) == 1
+        assert queue.claim().payload == b"new"
+        assert queue.claim() is None
+
+    def test_namespace_kind_and_key_make_the_name(self, queue):
+        for path in ("", path_of(("a",))):
+            for kind in ("work", "play"):
+                for key in ("1", "2"):
+                    queue.put(key, kind=kind, path=path)
+        assert queue.waiting() == 8
+        assert queue.waiting(["work"]) == 4
+        assert queue.waiting(["work", "play"]) == 8
+        assert queue.waiting([]) == 0
+        assert queue.find(path_of(("a",)), "play", "2").namespace == ("a",)
+        assert queue.find(path_of(("a",)), "play", "3") is None
+
+    def test_while_it_is_worked_on_has_it_done_again_afterwards(self, queue):
+        queue.put(payload=b"old")
+        job = queue.claim()
+        queue.put(payload=b"new")
+        assert queue.claim("other") is None
+        assert queue.finish(job) is True
+        again = queue.claim("other")
+        assert (again.id, again.payload) == (job.id, b"new")
+        assert queue.finish(again) is True
+        assert queue.waiting() == 0
+
+    def test_for_something_earlier_counts_and_for_something_later_does_not(self, queue):
+        queue.put(not_before=NOW + 5)
+        queue.put(not_before=NOW + 9)
+        assert queue.find("", "work", "k").not_before == NOW + 5
+        queue.put(not_before=NOW + 2)
+        assert queue.find("", "work", "k").not_before == NOW + 2
+
+    def test_does_not_hurry_what_has_failed(self, queue):
+        queue.put()
+        queue.fail(queue.claim(), ValueError("no"), retry_at=NOW + SECOND)
+        queue.put(payload=b"new")
+        assert queue.claim() is None
+        assert queue.claim(now=NOW + SECOND).payload == b"new"
+
+    @pytest.mark.parametrize("key", HOSTILE)
+    def test_any_text_is_a_key(self, queue, key):
+        for each in HOSTILE:
+            queue.put(each, payload=each.encode("utf-8", "surrogatepass"))
+        assert queue.waiting() == len(HOSTILE)
+        job = queue.find("", "work", key)
+        assert (job.key, job.payload) == (key, key.encode("utf-8", "surrogatepass"))
+        assert queue.remove("", "work", key) is True
+        assert queue.remove("", "work", key) is False
+        assert queue.waiting() == len(HOSTILE) - 1
+        assert queue.problems() == []
+
+    @pytest.mark.parametrize("kind", ["", "Work", "a b", "a\0", "é", "x" * 41])
+    def test_a_kind_is_a_small_word(self, queue, kind):
+        with pytest.raises(InvalidInput, match="kind of job"):
+            queue.put(kind=kind)
+
+
+class TestTaking:
+    def test_the_oldest_that_is_due_comes_first(self, queue):
+        queue.put("later", not_before=NOW + SECOND)
+        queue.put("first")
+        queue.put("second")
+        assert [queue.claim(name).key for name in "ab"] == ["first", "second"]
+        assert queue.claim("c") is None
+        assert queue.claim("c", early=True).key == "later"
+
+    def test_what_failed_can_be_left_out(self, queue):
+        queue.put("a")
+        queue.put("b")
+        first = queue.find("", "work", "a")
+        assert queue.claim(failed=[first.id]).key == "b"
+        assert queue.outlook("work", failed=[first.id]).jobs == 1
+        assert queue.outlook("work").jobs == 2
+
+    def test_the_outlook_says_when_there_is_something_to_do(self, queue):
+        assert queue.outlook("work") == (0, None, None)
+        queue.put(not_before=NOW + 7)
+        assert queue.outlook("work") == (1, NOW + 7, 0)
+        job = queue.claim(early=True)
+        assert queue.outlook("work") == (1, job.lease_until, job.lease_until)
+        assert queue.outlook("play") == (0, None, None)
+
+    def test_no_job_is_ever_shared_by_threads(self, queue):
+        for number in range(40):
+            queue.put(str(number))
+        taken, start = [], threading.Barrier(4)
+
+        def take(name):
+            start.wait()
+            while job := queue.claim(name):
+                taken.append(job.key)
+
+        threads = [threading.Thread(target=take, args=(str(n),)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(taken, key=int) == [str(number) for number in range(40)]
+
+    def test_no_job_is_ever_shared_by_processes(self, queue, url):
+        for number in range(40):
+            queue.put(str(number))
+        script = (
+            "import sys\nfrom langchain_agentmem.storage import job_queue, open_engine\n"
+            "engine = open_engine(sys.argv[1])\nprint('ready', flush=True)\nsys.stdin.readline()\n"
+            f"while job := engine.write(lambda: job_queue.claim('work', sys.argv[2], now={NOW}, lease=60.0)):\n"
+            "    print(job.key)\nengine.close()\n"
+        )
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", script, url, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            for name in "ab"
+        ]
+        for process in processes:
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        taken = [key for process in processes for key in process.communicate(timeout=60)[0].split()]
+        assert sorted(taken, key=int) == [str(number) for number in range(40)]
+
+
+class TestLeases:
+    def test_one_that_ran_out_is_taken_over_and_counts_as_an_attempt(self, queue):
+        queue.put()
+        job = queue.claim("first")
+        assert queue.claim("second", now=job.lease_until - 1) is None
+        taken = queue.claim("second", now=job.lease_until)
+        assert (taken.id, taken.owner, taken.attempts) == (job.id, "second", 1)
+
+    def test_the_former_owner_can_do_nothing_any_more(self, queue):
+        queue.put()
+        job = queue.claim("first")
+        assert queue.holds(job)
+        taken = queue.claim("second", now=job.lease_until)
+        for attempt in (
+            queue.holds(job),
+            queue.is_of(job),
+            queue.finish(job),
+            queue.fail(job, ValueError(), retry_at=NOW),
+            queue.release(job),
+            queue.renew(job, now=NOW, lease=LEASE),
+        ):
+            assert attempt is False
+        assert queue.find("", "work", "k") == taken
+        assert queue.finish(taken) is True
+
+    def test_one_that_ran_out_but_that_nobody_wanted_is_good(self, queue):
+        queue.put()
+        job = queue.claim()
+        assert queue.finish(job) is True
+        assert queue.finish(job) is False
+
+    def test_one_that_is_renewed_lasts(self, queue):
+        queue.put()
+        job = queue.claim("first")
+        assert queue.renew(job, now=NOW + 9 * SECOND, lease=LEASE) is True
+        assert queue.claim("second", now=NOW + 18 * SECOND) is None
+        assert queue.claim("second", now=NOW + 19 * SECOND).owner == "second"
+
+    def test_what_is_given_back_is_anybodys_and_has_not_failed(self, queue):
+        queue.put()
+        assert queue.release(queue.claim("first")) is True
+        assert queue.claim("second").attempts == 0
+
+    def test_a_job_that_is_removed_is_nobodys(self, queue):
+        queue.put()
+        job = queue.claim()
+        queue.remove("", "work", "k")
+        queue.put()
+        assert queue.holds(job) is False
+        assert queue.finish(job) is False
+        assert queue.waiting() == 1
+
+
+class TestFailing:
+    def test_a_job_waits_and_says_why(self, queue):
+        queue.put()
+        assert queue.fail(queue.claim(), ValueError("no model"), retry_at=NOW + SECOND) is True
+        job = queue.find("", "work", "k")
+        assert (job.attempts, job.error, job.owner) == (1, "ValueError: no model", None)
+        assert queue.claim(now=NOW + SECOND - 1) is None
+        again = queue.claim(now=NOW + SECOND)
+        queue.fail(again, ValueError("again"), retry_at=NOW)
+        assert queue.find("", "work", "k").attempts == 2
+
+    @pytest.mark.parametrize("text", ["\0", "\ud800", "x" * 100_000, "'\"%s"])
+    def test_any_error_can_be_kept(self, queue, text):
+        queue.put()
+        assert queue.fail(queue.claim(), ValueError(text), retry_at=NOW) is True
+        assert 0 < len(queue.find("", "work", "k").error) <= job_queue.LONGEST_ERROR
+
+    def test_news_that_came_meanwhile_waits_with_it(self, queue):
+        queue.put(payload=b"old")
+        job = queue.claim()
+        queue.put(payload=b"new")
+        queue.fail(job, ValueError("no"), retry_at=NOW)
+        again = queue.claim()
+        assert again.payload == b"new"
+        queue.finish(again)
+        assert queue.waiting() == 0
+
+    def test_being_done_again_begins_anew(self, queue):
+        queue.put()
+        queue.fail(queue.claim(), ValueError("no"), retry_at=NOW)
+        job = queue.claim()
+        queue.put()
+        queue.finish(job)
+        again = queue.claim()
+        assert (again.attempts, again.error) == (0, None)
+
+    def test_the_pause_doubles_up_to_a_minute(self):
+        assert [job_queue.pause(attempts) for attempts in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+        assert job_queue.pause(10_000) == 60
+
+
+class TestCare:
+    def test_erasing_a_namespace_erases_its_jobs_and_those_below(self, queue, memory):
+        for namespace in ((), ("a",), ("a", "b"), ("ab",)):
+            queue.put(path=path_of(namespace))
+        held = queue.claim()
+        memory.erase(namespace=("a",))
+        assert queue.find(path_of(("a",)), "work", "k") is None
+        assert queue.find(path_of(("a", "b")), "work", "k") is None
+        assert queue.waiting() == 2
+        assert queue.holds(held)
+        memory.erase(namespace=())
+        assert queue.waiting() == 0
+        assert queue.finish(held) is False
+
+    def test_they_are_counted_and_verified(self, queue, memory, raw):
+        queue.put("a")
+        queue.put("b")
+        assert memory.stats()["jobs"] == 2
+        report = memory.verify()
+        assert report.ok
+        assert report.checked["jobs"] == 2
+        raw(memory, "update job set kind = 'other' where key = :key", key=b"a")
+        [problem] = memory.verify().problems
+        assert "is not kept under its name" in problem
+
+    def test_a_job_is_a_value(self, queue):
+        queue.put()
+        job = queue.claim()
+        assert queue.find("", "work", "k") == job
+        assert replace(job, attempts=3) != job

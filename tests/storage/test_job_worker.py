@@ -1,0 +1,646 @@
+"""The threads that do what the queue holds: each job once, none forgotten, none in the way of another."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import MemoryClosed, StorageError
+from langchain_agentmem.storage import job_queue, job_worker
+from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.job_queue import Wanted
+from langchain_agentmem.storage.job_worker import Worker
+
+HOUR = 3_600_000_000
+
+
+@pytest.fixture
+def opened(url):
+    """Opens the database, as often as one asks; each is closed at the end."""
+    databases = []
+
+    def open_():
+        databases.append(Database(url))
+        return databases[-1]
+
+    yield open_
+    for database in databases:
+        database.close()
+
+
+@pytest.fixture
+def database(opened):
+    return opened()
+
+
+def put(database, *keys, kind="work", **options):
+    for key in keys:
+        database.engine.write(lambda key=key: job_queue.enqueue(Wanted("", kind, key), now=job_queue.now(), **options))
+
+
+def waiting(database, *kinds):
+    return database.engine.read(lambda: job_queue.waiting(kinds or None))
+
+
+def find(database, key, kind="work"):
+    return database.engine.read(lambda: job_queue.find("", kind, key))
+
+
+def until(condition):
+    """Wait for what happens in the background."""
+    deadline = time.monotonic() + 60
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.01)
+    return found
+
+
+class Doing:
+    """A handler that remembers what it did; it can be held up, and can fail."""
+
+    def __init__(self, *refused):
+        self.done, self.refused = [], set(refused)
+        self.began, self.go_on = threading.Event(), threading.Event()
+        self.go_on.set()
+
+    def __call__(self, job):
+        self.began.set()
+        assert self.go_on.wait(60)
+        if job.key in self.refused:
+            raise ValueError(f"not {job.key}")
+        self.done.append(job.key)
+
+
+def in_thread(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    return thread
+
+
+class TestInTheBackground:
+    def test_what_is_asked_for_is_done_in_order(self, database):
+        doing = Doing()
+        database.worker.register("work", doing)
+        put(database, "a", "b", "c")
+        database.worker.wake("work")
+        until(lambda: not waiting(database))
+        assert doing.done == ["a", "b", "c"]
+
+    def test_a_job_that_was_left_by_another_time_is_done_at_once(self, opened):
+        put(opened(), "a")
+        doing = Doing()
+        other = opened()
+        other.worker.register("work", doing)
+        other.worker.wake("work")
+        until(lambda: doing.done == ["a"])
+
+    def test_what_another_process_asks_for_is_seen(self, database, opened, monkeypatch):
+        monkeypatch.setattr(job_worker, "LOOK", 0.02)
+        doing = Doing()
+        database.worker.register("work", doing)
+        database.worker.wake("work")
+        put(opened(), "a")
+        until(lambda: doing.done == ["a"])
+
+    def test_news_while_it_works_is_never_lost(self, database):
+        doing = Doing()
+        doing.go_on.clear()
+        database.worker.register("work", doing)
+        put(database, "a")
+        database.worker.wake("work")
+        assert doing.began.wait(60)
+        put(database, "a", "b")
+        database.worker.wake("work")
+        doing.go_on.set()
+        until(lambda: not waiting(database))
+        assert sorted(doing.done) == ["a", "a", "b"]
+
+    def test_one_kind_does_not_wait_for_another(self, database):
+        slow, quick = Doing(), Doing()
+        slow.go_on.clear()
+        database.worker.register("work", slow)
+        database.worker.register("play", quick)
+        put(database, "a")
+        database.worker.wake("work")
+        assert slow.began.wait(60)
+        put(database, "b", kind="play")
+        database.worker.wake("play")
+        until(lambda: quick.done == ["b"])
+        assert slow.done == []
+        slow.go_on.set()
+
+    def test_a_kind_that_nobody_here_knows_is_left_for_others(self, database):
+        put(database, "a")
+        database.worker.wake("work")
+        database.worker.hurry("work", 0.0)
+        database.worker.settle()
+        database.worker.settle(["work"])
+        database.worker.stop("work")
+        assert waiting(database) == 1
+
+    def test_an_idle_queue_is_read_but_never_written(self, database, monkeypatch):
+        monkeypatch.setattr(job_worker, "LOOK", 0.01)
+        database.worker.register("work", Doing())
+        put(database, "later", not_before=job_queue.now() + HOUR)
+        reads, writes = [], []
+        read, write = database.engine.read, database.engine.write
+        monkeypatch.setattr(database.engine, "read", lambda make: (reads.append(make), read(make))[1])
+        monkeypatch.setattr(database.engine, "write", lambda make: (writes.append(make), write(make))[1])
+        database.worker.wake("work")
+        until(lambda: len(reads) > 20)
+        assert writes == []
+
+    def test_what_ought_to_be_in_the_queue_is_found_and_done(self, database):
+        doing = Doing()
+
+        def wanted():
+            known = yield from job_queue.find("", "work", "found")
+            return [] if known or doing.done else [Wanted("", "work", "found", b"payload")]
+
+        database.worker.register("work", doing, find=wanted)
+        database.worker.settle()
+        assert doing.done == ["found"]
+        assert waiting(database) == 0
+
+    def test_the_last_handler_counts(self, database):
+        first, second = Doing(), Doing()
+        for handler in (first, second):
+            database.worker.register("work", handler)
+        put(database, "a")
+        database.worker.settle()
+        assert (first.done, second.done) == ([], ["a"])
+
+
+class TestFailing:
+    def test_a_job_that_fails_is_tried_again_and_keeps_no_other(self, database, monkeypatch, caplog):
+        monkeypatch.setattr(job_queue, "pause", lambda attempts: 0.05)
+        doing = Doing("bad")
+        database.worker.register("work", doing)
+        put(database, "bad", "good")
+        database.worker.wake("work")
+        until(lambda: find(database, "bad").attempts >= 2)
+        assert doing.done == ["good"]
+        assert find(database, "bad").error == "ValueError: not bad"
+        assert "not bad" in caplog.text
+        doing.refused.clear()
+        until(lambda: not waiting(database))
+        assert doing.done == ["good", "bad"]
+
+    def test_the_next_attempt_is_later_each_time(self, opened):
+        database, now = opened(), [job_queue.now()]
+        own = Worker(database.engine, now=lambda: now[0])
+        own.register("work", Doing("bad"))
+        put(database, "bad")
+        pauses = []
+        for _ in range(8):
+            with pytest.raises(ValueError, match="not bad"):
+                own.settle()
+            pauses.append((find(database, "bad").not_before - now[0]) // 1_000_000)
+        assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+        own.close()
+
+    def test_a_database_that_fails_for_a_while_does_not_end_the_work(self, database, monkeypatch, caplog):
+        monkeypatch.setattr(job_worker, "LOOK", 0.02)
+        doing, real, broken = Doing(), database.engine.read, threading.Event()
+        broken.set()
+
+        def read(make):
+            if broken.is_set():
+                raise StorageError("busy")
+            return real(make)
+
+        monkeypatch.setattr(database.engine, "read", read)
+        database.worker.register("work", doing)
+        put(database, "a")
+        database.worker.wake("work")
+        until(lambda: "cannot be looked at" in caplog.text)
+        broken.clear()
+        until(lambda: doing.done == ["a"])
+
+    @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+    def test_nothing_that_a_handler_raises_ends_the_thread(self, database, error):
+        done = []
+
+        def handler(job):
+            if job.key == "bad":
+                raise error
+            done.append(job.key)
+
+        database.worker.register("work", handler)
+        put(database, "bad", "good")
+        database.worker.wake("work")
+        until(lambda: done == ["good"])
+        assert find(database, "bad").attempts == 1
+
+    def test_who_is_interrupted_gives_the_job_back(self, database):
+        def interrupted(job):
+            raise KeyboardInterrupt
+
+        database.worker.register("work", interrupted)
+        put(database, "a")
+        with pytest.raises(KeyboardInterrupt):
+            database.worker.settle()
+        job = find(database, "a")
+        assert (job.owner, job.attempts) == (None, 0)
+
+
+class TestSettling:
+    def test_it_does_everything_here_and_now(self, database):
+        doing, threads = Doing(), []
+        database.worker.register("work", lambda job: (threads.append(threading.current_thread()), doing(job)))
+        put(database, "a")
+        put(database, "later", not_before=job_queue.now() + HOUR)
+        database.worker.settle()
+        assert doing.done == ["a", "later"]
+        assert set(threads) == {threading.current_thread()}
+
+    async def test_awaited_it_holds_up_nobody(self, database):
+        doing = Doing()
+        doing.go_on.clear()
+        database.worker.register("work", doing)
+        put(database, "a")
+        settling = asyncio.create_task(database.worker.asettle())
+        assert await asyncio.to_thread(doing.began.wait, 60)
+        doing.go_on.set()
+        await settling
+        assert doing.done == ["a"]
+
+    def test_it_raises_the_first_failure_when_all_were_tried(self, database):
+        doing = Doing("a", "c")
+        database.worker.register("work", doing)
+        put(database, "a", "b", "c", "d")
+        with pytest.raises(ValueError, match="not a"):
+            database.worker.settle()
+        assert doing.done == ["b", "d"]
+        assert {find(database, key).attempts for key in "ac"} == {1}
+
+    def test_it_tries_what_failed_before_and_is_not_due(self, database):
+        doing = Doing("a")
+        database.worker.register("work", doing)
+        put(database, "a")
+        for _ in range(2):
+            with pytest.raises(ValueError, match="not a"):
+                database.worker.settle()
+        doing.refused.clear()
+        database.worker.settle()
+        assert doing.done == ["a"]
+
+    def test_it_does_what_one_job_asks_of_another_kind(self, database):
+        play = Doing()
+        database.worker.register("play", play)
+        database.worker.register("work", lambda job: put(database, job.key, kind="play"))
+        put(database, "a")
+        database.worker.settle()
+        assert play.done == ["a"]
+
+    def test_a_handler_that_settles_does_not_wait_for_itself(self, database):
+        play, seen = Doing(), []
+        database.worker.register("play", play)
+
+        def handler(job):
+            put(database, job.key, kind="play")
+            database.worker.settle()
+            database.worker.hurry("work", 3_600.0)
+            seen.append(list(play.done))
+
+        database.worker.register("work", handler)
+        put(database, "a")
+        database.worker.wake("work")
+        until(lambda: seen == [["a"]])
+        put(database, "b")
+        database.worker.settle()
+        assert seen == [["a"], ["a", "b"]]
+
+    def test_it_does_only_the_kinds_it_is_told_to(self, database):
+        work, play = Doing(), Doing()
+        database.worker.register("work", work)
+        database.worker.register("play", play)
+        put(database, "a")
+        put(database, "b", kind="play")
+        database.worker.settle(["play"])
+        database.worker.settle([])
+        assert (work.done, play.done) == ([], ["b"])
+
+    def test_it_waits_for_what_others_work_on(self, opened):
+        one, other = opened(), opened()
+        doing = Doing()
+        doing.go_on.clear()
+        one.worker.register("work", doing)
+        other.worker.register("work", Doing())
+        put(one, "a")
+        one.worker.wake("work")
+        assert doing.began.wait(60)
+        settled = threading.Event()
+        thread = in_thread(lambda: (other.worker.settle(), settled.set()))
+        assert not settled.wait(0.2)
+        doing.go_on.set()
+        thread.join(60)
+        assert settled.is_set()
+        assert doing.done == ["a"]
+
+    def test_after_the_end_it_says_so(self, database):
+        database.worker.register("work", Doing())
+        database.close()
+        with pytest.raises(MemoryClosed):
+            database.worker.settle()
+
+    def test_many_who_settle_do_each_job_once(self, opened):
+        databases, doing = [opened(), opened()], Doing()
+        for each in databases:
+            each.worker.register("work", doing)
+        put(databases[0], *map(str, range(30)))
+        threads = [in_thread(each.worker.settle) for each in databases for _ in range(2)]
+        for thread in threads:
+            thread.join(60)
+        assert sorted(doing.done, key=int) == [str(number) for number in range(30)]
+
+
+class TestHurrying:
+    def test_what_is_not_due_is_done_while_one_waits(self, database):
+        doing = Doing()
+        database.worker.register("work", doing)
+        put(database, "later", not_before=job_queue.now() + HOUR)
+        database.worker.hurry("work", 60.0)
+        assert doing.done == ["later"]
+
+    def test_who_waited_in_vain_spares_the_next_ones_the_waiting(self, database):
+        doing = Doing()
+        doing.go_on.clear()
+        database.worker.register("work", doing)
+        put(database, "a")
+        database.worker.hurry("work", 0.01)
+        database.worker.hurry("work", 3_600.0)
+        doing.go_on.set()
+        until(lambda: not waiting(database))
+        put(database, "b")
+        until(lambda: (database.worker.hurry("work", 60.0), "b" in doing.done)[1])
+
+
+class TestLeases:
+    def test_a_lease_is_renewed_as_long_as_the_work_takes(self, database, opened, monkeypatch):
+        monkeypatch.setattr(job_worker, "RENEW", 0.01)
+        doing = Doing()
+        doing.go_on.clear()
+        database.worker.register("work", doing)
+        put(database, "a")
+        database.worker.wake("work")
+        assert doing.began.wait(60)
+        first = find(database, "a").lease_until
+        until(lambda: find(database, "a").lease_until > first)
+        doing.go_on.set()
+        until(lambda: not waiting(database))
+        assert doing.done == ["a"]
+
+    def test_a_renewal_that_fails_is_tried_again(self, database, monkeypatch, caplog):
+        monkeypatch.setattr(job_worker, "RENEW", 0.01)
+        real, failures = job_queue.renew, [StorageError("busy")]
+
+        def renew(job, **options):
+            if failures:
+                raise failures.pop()
+            return (yield from real(job, **options))
+
+        monkeypatch.setattr(job_queue, "renew", renew)
+        doing = Doing()
+        doing.go_on.clear()
+        database.worker.register("work", doing)
+        put(database, "a")
+        database.worker.wake("work")
+        first = until(lambda: find(database, "a").lease_until)
+        until(lambda: find(database, "a").lease_until > first)
+        assert "not renewed" in caplog.text
+        doing.go_on.set()
+
+    def test_what_was_taken_over_is_not_finished_by_the_former_owner(self, database, opened):
+        other = opened()
+        slow, quick = Doing(), Doing()
+        slow.go_on.clear()
+        database.worker.register("work", slow)
+        put(database, "a")
+        database.worker.wake("work")
+        assert slow.began.wait(60)
+        late = Worker(other.engine, now=lambda: job_queue.now() + HOUR)
+        late.register("work", quick)
+        late.settle()
+        assert quick.done == ["a"]
+        put(other, "a")  # a new job of the same name
+        slow.go_on.set()
+        until(lambda: not waiting(other))
+        assert slow.done == ["a", "a"]
+        late.close()
+
+    def test_after_kill_9_in_the_middle_of_a_job_the_next_process_does_it(self, url, opened):
+        script = (
+            "import sys, time\nfrom langchain_agentmem.storage import job_queue as jobs\n"
+            "from langchain_agentmem.storage.database import Database\n"
+            "database = Database(sys.argv[1])\n"
+            "database.engine.write(lambda: jobs.enqueue(jobs.Wanted('', 'work', 'a'), now=jobs.now()))\n"
+            "database.worker.register('work', lambda job: (print('working', flush=True), time.sleep(600)))\n"
+            "database.worker.settle()\n"
+        )
+        process = subprocess.Popen([sys.executable, "-c", script, url], stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "working\n"
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        database, doing = opened(), Doing()
+        assert find(database, "a").owner is not None
+        late = Worker(database.engine, now=lambda: job_queue.now() + HOUR)
+        late.register("work", lambda job: (doing(job), doing.done.append(job.attempts)))
+        late.settle()
+        assert doing.done == ["a", 1]
+        assert waiting(database) == 0
+        late.close()
+
+
+class TestClosing:
+    def test_it_waits_for_no_handler_and_gives_the_job_back(self, database, opened):
+        hung, doing = Doing(), Doing()
+        hung.go_on.clear()
+        database.worker.register("work", hung)
+        put(database, "a")
+        database.worker.wake("work")
+        assert hung.began.wait(60)
+        database.close()
+        other = opened()
+        assert find(other, "a").owner is None
+        other.worker.register("work", doing)
+        other.worker.settle()
+        assert doing.done == ["a"]
+        hung.go_on.set()
+        until(lambda: hung.done == ["a"])
+        assert waiting(other) == 0
+
+    def test_nothing_runs_on_after_the_end(self, database):
+        before = set(threading.enumerate())
+        doing = Doing()
+        database.worker.register("work", doing)
+        put(database, "a")
+        database.worker.wake("work")
+        until(lambda: not waiting(database))
+        names = {thread.name for thread in set(threading.enumerate()) - before}
+        assert names >= {"agentmem-work", "agentmem-lease"}
+        for _ in range(2):
+            database.close()
+        until(lambda: not set(threading.enumerate()) - before)
+
+    def test_a_database_that_nobody_uses_any_more_is_let_go_of(self, url):
+        before = set(threading.enumerate())
+        database, doing = Database(url), Doing()
+        gone = weakref.ref(database)
+        database.worker.register("work", doing)
+        put(database, "a")
+        database.worker.wake("work")
+        until(lambda: doing.done == ["a"])
+        del database
+        until(lambda: (gc.collect(), gone() is None)[1])
+        until(lambda: not set(threading.enumerate()) - before)
+
+    def test_one_kind_can_be_stopped_and_is_then_done_only_when_asked(self, database, monkeypatch):
+        monkeypatch.setattr(job_worker, "LOOK", 0.01)
+        doing, other = Doing(), Doing()
+        database.worker.register("work", doing)
+        database.worker.register("play", other)
+        database.worker.wake("work")
+        database.worker.stop("work")
+        put(database, "a")
+        put(database, "b", kind="play")
+        for kind in ("work", "play"):
+            database.worker.wake(kind)
+            database.worker.hurry(kind, 60.0)
+        assert (doing.done, other.done) == ([], ["b"])
+        database.worker.settle(["work"])
+        assert doing.done == ["a"]
+
+    def test_a_program_that_ends_without_closing_gives_back_what_it_worked_on(self, url, opened):
+        script = (
+            "import sys, threading\nfrom langchain_agentmem.storage import job_queue as jobs\n"
+            "from langchain_agentmem.storage.database import Database\n"
+            "database, began = Database(sys.argv[1]), threading.Event()\n"
+            "database.engine.write(lambda: jobs.enqueue(jobs.Wanted('', 'work', 'a'), now=jobs.now()))\n"
+            "database.worker.register('work', lambda job: (began.set(), threading.Event().wait(600)))\n"
+            "database.worker.wake('work')\n"
+            "assert began.wait(60)\n"
+        )
+        subprocess.run([sys.executable, "-c", script, url], check=True, timeout=60)
+        job = find(opened(), "a")
+        assert (job.owner, job.attempts) == (None, 0)
+
+    @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+    def test_a_child_of_this_process_does_what_its_parent_has_not_begun(self, database):
+        doing = Doing()
+        database.worker.register("work", doing)
+        put(database, "a")
+
+        def child():
+            database.worker.settle()
+            assert doing.done == ["a"]
+            database.worker.close()
+
+        with database.worker._lanes["work"]._news, database.worker._leases._taking:
+            process = multiprocessing.get_context("fork").Process(target=child)
+            process.start()
+            process.join(60)
+        assert process.exitcode == 0
+        database.worker.settle()
+        assert doing.done == []
+
+    @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+    def test_a_child_of_this_process_leaves_its_parent_what_that_has_begun(self, database):
+        went_on = []
+
+        def doing(job):
+            process = multiprocessing.get_context("fork").Process(target=database.worker.close)
+            process.start()
+            process.join(60)
+            assert process.exitcode == 0
+            went_on.append(database.engine.read(lambda: job_queue.is_of(job)))
+
+        database.worker.register("work", doing)
+        put(database, "a")
+        database.worker.settle()
+        assert went_on == [True]
+
+
+class TestErasing:
+    def test_what_a_job_made_of_erased_things_is_not_written(self, url):
+        with AgentMemory(url) as memory:
+            database, written = memory.database, []
+
+            def handler(job):
+                memory.erase(namespace=())  # while a model thinks about it
+
+                def keep():
+                    if (yield from job_queue.holds(job)):
+                        written.append(job.key)
+
+                database.engine.write(keep)
+
+            database.worker.register("work", handler)
+            put(database, "a")
+            database.worker.settle()
+            assert written == []
+            assert waiting(database) == 0
+
+
+class TestAttempting:
+    """Work that whoever wants it does itself, if nobody else is at it."""
+
+    def test_it_is_done_in_this_thread_and_gone(self, database):
+        done = []
+        assert database.worker.attempt(Wanted("", "work", "a"), lambda job: done.append((job.key, in_this()))) is None
+        assert done == [("a", in_this())]
+        assert waiting(database) == 0
+
+    def test_while_another_is_at_it_nobody_waits_for_it(self, opened):
+        one, other = opened(), opened()
+        wanted = Wanted("", "work", "a")
+        pauses = []
+        one.worker.attempt(wanted, lambda _: pauses.append(other.worker.attempt(wanted, pytest.fail)))
+        assert 0 < pauses[0] < 1
+        assert waiting(other) == 0
+
+    def test_only_the_job_of_that_name_is_done(self, database):
+        put(database, "b", "c")
+        done = []
+        database.worker.attempt(Wanted("", "work", "c"), lambda job: done.append(job.key))
+        assert done == ["c"]
+        assert waiting(database) == 1
+
+    def test_what_fails_is_raised_and_waits(self, database):
+        wanted = Wanted("", "work", "a")
+        for error in (ValueError, KeyboardInterrupt):
+
+            def fail(_, error=error):
+                raise error
+
+            with pytest.raises(error):
+                database.worker.attempt(wanted, fail)
+            pause = database.worker.attempt(wanted, pytest.fail) if error is ValueError else 1
+            assert 0 < pause <= 1
+            database.engine.write(lambda: job_queue.remove("", "work", "a"))
+
+    def test_the_lease_is_renewed_meanwhile(self, opened, monkeypatch):
+        monkeypatch.setattr(job_worker, "RENEW", 0.01)
+        one, other = opened(), opened()
+        wanted = Wanted("", "work", "a")
+
+        def long(job):
+            until(lambda: find(other, "a").lease_until > job.lease_until)
+            assert other.worker.attempt(wanted, pytest.fail)
+
+        assert one.worker.attempt(wanted, long) is None
+
+
+def in_this():
+    return threading.get_ident()
