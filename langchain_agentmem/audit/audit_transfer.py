@@ -18,9 +18,9 @@ from langchain_agentmem.base.clock import is_time, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations.log_entries import plain
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
 from langchain_agentmem.messages import decode_body
+from langchain_agentmem.messages.message import plain
 from langchain_agentmem.storage import Steps, content, query
 from langchain_agentmem.storage.steps import Row
 

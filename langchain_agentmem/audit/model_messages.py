@@ -14,9 +14,9 @@ from contextlib import suppress
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.conversations.log_entries import plain
 from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.messages import Message, body_text, decode_body, encode_body
+from langchain_agentmem.messages.message import plain
 from langchain_agentmem.storage import Steps, content, query
 
 MOST_RANGES = 32

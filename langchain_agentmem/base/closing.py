@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from collections.abc import Generator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 
 class Closing:
@@ -36,3 +37,26 @@ class Closing:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+class Ready:
+    """Nothing left to do, for those who await it and for those who do not."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+class Answer(int):
+    """A number or a truth, for those who await it and for those who do not."""
+
+    def __new__(cls, value: int) -> Self:
+        """Keep what an await gives."""
+        answer = super().__new__(cls, value)
+        answer._value = value
+        return answer
+
+    _value: int
+
+    def __await__(self) -> Generator[None, None, Any]:
+        yield from ()
+        return self._value

@@ -17,9 +17,14 @@ import html
 import re
 import unicodedata
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+
+if TYPE_CHECKING:
+    pass
+
 
 __all__ = ["fenced", "harmless", "unfenced"]
 
@@ -162,3 +167,8 @@ def _needed(match: re.Match[str]) -> str:
 def _plainly(match: re.Match[str]) -> str:
     name = unicodedata.normalize("NFKC", match.group(2))
     return match.group(1) + name if name.isascii() else match.group()
+
+
+def on_one_line(text: str) -> str:
+    """A harmless text on one line, which is harmless too."""
+    return harmless(" ".join(harmless(text).split()))

@@ -13,11 +13,11 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langchain_agentmem.base import forks
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.configs import config_of, readable, storable, text_of
-from langchain_agentmem.checkpoints.stamps import Stamps
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import fold, unfold, versions_of, written
 from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.prototypes import Prototypes
+from langchain_agentmem.threads.stamps import Stamps
 from langchain_agentmem.threads.thread_lifecycle import Deleted
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
 from langchain_agentmem.threads.value_codec import Draft, Reading, collecting_later

@@ -66,7 +66,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langchain_agentmem.base.closing import Closing
+from langchain_agentmem.base.closing import Closing, Ready
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints import checkpoint_traces, state_history
@@ -75,7 +75,6 @@ from langchain_agentmem.checkpoints.checkpoint_codec import Coding, Rows, in_ord
 from langchain_agentmem.checkpoints.checkpoint_listing import Listing
 from langchain_agentmem.checkpoints.checkpoint_traces import CheckpointStep, CheckpointSteps
 from langchain_agentmem.checkpoints.configs import (
-    Ready,
     address,
     check_checkpoint,
     config_of,

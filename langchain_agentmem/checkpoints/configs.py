@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
@@ -24,29 +24,6 @@ from langchain_agentmem.threads.thread_lines import OWN_LINE, ThreadAt
 from langchain_agentmem.threads.value_recipe import Damaged
 
 PAIR = 2
-
-
-class Ready:
-    """Nothing left to do, for those who await it and for those who do not."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield from ()
-
-
-class Answer(int):
-    """A number or a truth, for those who await it and for those who do not."""
-
-    def __new__(cls, value: int) -> Self:
-        """Keep what an await gives."""
-        answer = super().__new__(cls, value)
-        answer._value = value
-        return answer
-
-    _value: int
-
-    def __await__(self) -> Generator[None, None, Any]:
-        yield from ()
-        return self._value
 
 
 _PAIR = 2

@@ -85,7 +85,6 @@ if TYPE_CHECKING:
         BackwardPackingConfig,
         ManagedMemoryConfig,
         SlidingWindowConfig,
-        SummarizationConfig,
         ToolOffloadConfig,
         ToolTruncationConfig,
     )
@@ -104,6 +103,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.compaction.situation import Situation, Size
     from langchain_agentmem.compaction.state import CompactionState
     from langchain_agentmem.conversations.role_context import CompactedMessage, CompactorConfig
+    from langchain_agentmem.language_models.summarization import SummarizationConfig
     from langchain_agentmem.messages.history_repair import repaired
     from langchain_agentmem.messages.summary import Summary, summary_in
 
@@ -123,7 +123,7 @@ _HOMES = {
     "Size": "compaction.situation",
     "SlidingWindowConfig": "compaction.compaction_config",
     "Summary": "messages.summary",
-    "SummarizationConfig": "compaction.compaction_config",
+    "SummarizationConfig": "language_models.summarization",
     "ToolOffloadConfig": "compaction.compaction_config",
     "ToolTruncationConfig": "compaction.compaction_config",
     "amessages_behind": "compaction.dropped_messages",

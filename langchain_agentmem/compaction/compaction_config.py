@@ -6,12 +6,14 @@ All are checked when they are built: what cannot work is refused then, and not i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from langchain_agentmem.base.argument_checks import flag_fields, listed_field, number_field, text_field, whole_field
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.summarization import SummarizationConfig
 
 PROCESSORS = ("tool_truncation", "tool_offload", "summarization", "backward_packing", "sliding_window")
 """The names that `processor_order` may hold, beside functions."""
@@ -43,10 +45,10 @@ class ToolTruncationConfig:
     include_tool_payload_user_messages: bool = True
 
     def __post_init__(self) -> None:
-        _whole(self, "max_tool_message_tokens", least=1)
-        _whole(self, "grace_recent_messages", least=0)
-        _text(self, "append_marker")
-        _flags(self)
+        whole_field(self, "max_tool_message_tokens", least=1)
+        whole_field(self, "grace_recent_messages", least=0)
+        text_field(self, "append_marker")
+        flag_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,64 +68,15 @@ class ToolOffloadConfig:
     grace_recent_messages: int = 1
 
     def __post_init__(self) -> None:
-        _whole(self, "max_tool_message_tokens", least=1)
-        _whole(self, "preview_tokens", least=0)
-        _whole(self, "grace_recent_messages", least=0)
-        _flags(self)
+        whole_field(self, "max_tool_message_tokens", least=1)
+        whole_field(self, "preview_tokens", least=0)
+        whole_field(self, "grace_recent_messages", least=0)
+        flag_fields(self)
         if self.preview_tokens >= self.max_tool_message_tokens:
             raise InvalidInput(
                 f"preview_tokens ({self.preview_tokens}) must be less than max_tool_message_tokens "
                 f"({self.max_tool_message_tokens}), or a stub is longer than what it stands for."
             )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SummarizationConfig:
-    """Old messages become a summary, which goes on from the summary before.
-
-    Attributes:
-        enabled: Whether it is done at all. Default True.
-        grace_recent_messages: The so-manyth last assistant message and all after it are never summarized; where there
-        is
-            none, the last user message and all after it. Default 1.
-        output_max_tokens: What a summary may have, in tokens. Default 6,000.
-        include_original_instruction: Whether the first user message stays, word for word. Default True.
-        include_image_payload_bytes: Whether the model that summarizes is shown the images themselves, and not only told
-            of them. Default False.
-        max_retained_images: Most images that are kept beside the summary. Default None: as many as the model names.
-        After
-            a provider refused a payload as too large: 5.
-        input_max_tokens: Most tokens that the model is given in one call; what is longer is summarized in pieces.
-        Default
-            None: four fifths of the model's window where it is known, else the threshold, at least 8,000.
-        timeout: Seconds to wait for the model. Default 120. None: for ever.
-        prompt: Instructions to use in place of ours, with `{content}` for what is to be summarized and
-            `{PREVIOUS_SUMMARY}` for the summary before. Other braces mean themselves. Default None.
-    """
-
-    enabled: bool = True
-    grace_recent_messages: int = 1
-    output_max_tokens: int = 6_000
-    include_original_instruction: bool = True
-    include_image_payload_bytes: bool = False
-    max_retained_images: int | None = None
-    input_max_tokens: int | None = None
-    timeout: float | None = 120.0
-    prompt: str | None = None
-
-    def __post_init__(self) -> None:
-        _whole(self, "grace_recent_messages", least=0)
-        _whole(self, "output_max_tokens", least=1)
-        _whole(self, "max_retained_images", least=0, optional=True)
-        _whole(self, "input_max_tokens", least=100, optional=True)
-        _number(self, "timeout", optional=True)
-        if self.timeout == 0:
-            raise InvalidInput("timeout must be more than 0 seconds; None waits for ever.")
-        _flags(self)
-        if self.prompt is not None:
-            _text(self, "prompt")
-            if "{content}" not in self.prompt:
-                raise InvalidInput("A prompt for summaries needs {content}, where what is to be summarized is put.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,8 +92,8 @@ class BackwardPackingConfig:
     grace_recent_messages: int = 1
 
     def __post_init__(self) -> None:
-        _whole(self, "grace_recent_messages", least=0)
-        _flags(self)
+        whole_field(self, "grace_recent_messages", least=0)
+        flag_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,7 +107,7 @@ class SlidingWindowConfig:
     headroom_percent: float = 0.1
 
     def __post_init__(self) -> None:
-        _number(self, "headroom_percent", below=1)
+        number_field(self, "headroom_percent", below=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -194,12 +147,12 @@ class ActiveContextPolicyConfig:
     sliding_window: SlidingWindowConfig = field(default_factory=SlidingWindowConfig)
 
     def __post_init__(self) -> None:
-        _flags(self)
+        flag_fields(self)
         if self.mode not in ("compaction", "sliding_window"):
             raise InvalidInput(f"mode must be 'compaction' or 'sliding_window', not {safe_repr(self.mode)}.")
-        object.__setattr__(self, "processor_order", _listed("processor_order", self.processor_order))
-        object.__setattr__(self, "excluded_processors", _listed("excluded_processors", self.excluded_processors))
-        _number(self, "min_reduction_ratio", below=1)
+        object.__setattr__(self, "processor_order", listed_field("processor_order", self.processor_order))
+        object.__setattr__(self, "excluded_processors", listed_field("excluded_processors", self.excluded_processors))
+        number_field(self, "min_reduction_ratio", below=1)
         if not self.min_reduction_ratio:
             raise InvalidInput("min_reduction_ratio must be more than 0, or every turn compacts anew.")
         for name, kind in _PARTS.items():
@@ -274,15 +227,15 @@ class ManagedMemoryConfig:
     active_context: ActiveContextPolicyConfig = field(default_factory=ActiveContextPolicyConfig)
 
     def __post_init__(self) -> None:
-        _whole(self, "threshold_tokens", least=1)
-        _number(self, "threshold_fraction", below=math.nextafter(1, 2), optional=True)
+        whole_field(self, "threshold_tokens", least=1)
+        number_field(self, "threshold_fraction", below=math.nextafter(1, 2), optional=True)
         if self.threshold_fraction == 0:
             raise InvalidInput("threshold_fraction must be more than 0.")
-        _whole(self, "threshold_messages", least=2, optional=True)
-        _whole(self, "threshold_rounds", least=1, optional=True)
-        _whole(self, "retain_messages", least=1, optional=True)
-        _whole(self, "retain_rounds", least=1)
-        _whole(self, "image_token_estimate", least=0)
+        whole_field(self, "threshold_messages", least=2, optional=True)
+        whole_field(self, "threshold_rounds", least=1, optional=True)
+        whole_field(self, "retain_messages", least=1, optional=True)
+        whole_field(self, "retain_rounds", least=1)
+        whole_field(self, "image_token_estimate", least=0)
         if self.retain_messages is not None and (
             self.threshold_messages is None or self.retain_messages >= self.threshold_messages
         ):
@@ -292,7 +245,7 @@ class ManagedMemoryConfig:
                 f"retain_rounds ({self.retain_rounds}) must be less than threshold_rounds ({self.threshold_rounds})."
             )
         for name, known in (("trigger_events", EVENTS), ("cache_invalidation_events", CHANGES)):
-            listed = _listed(name, getattr(self, name))
+            listed = listed_field(name, getattr(self, name))
             if unknown := [each for each in listed if each not in known]:
                 raise InvalidInput(f"{name} knows {', '.join(known)}, not {safe_repr(unknown[0])}.")
             object.__setattr__(self, name, listed)
@@ -314,40 +267,6 @@ _PARTS = {
     "backward_packing": BackwardPackingConfig,
     "sliding_window": SlidingWindowConfig,
 }
-
-
-def _whole(config: Any, name: str, *, least: int, optional: bool = False) -> None:
-    value = getattr(config, name)
-    if value is None and optional:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {safe_repr(value)}.")
-
-
-def _number(config: Any, name: str, *, below: float = math.inf, optional: bool = False) -> None:
-    value = getattr(config, name)
-    if value is None and optional:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
-        limit = "" if below == math.inf else f" and less than {below:g}"
-        raise InvalidInput(f"{name} must be a number of 0 or more{limit}, not {safe_repr(value)}.")
-
-
-def _text(config: Any, name: str) -> None:
-    if not isinstance(getattr(config, name), str):
-        raise InvalidInput(f"{name} must be text, not {type(getattr(config, name)).__name__}.")
-
-
-def _flags(config: Any) -> None:
-    for each in fields(config):
-        if each.type == "bool" and not isinstance(getattr(config, each.name), bool):
-            raise InvalidInput(f"{each.name} must be True or False, not {safe_repr(getattr(config, each.name))}.")
-
-
-def _listed(name: str, values: Any) -> list[Any]:
-    if isinstance(values, str | Mapping) or not isinstance(values, Sequence | set | frozenset):
-        raise InvalidInput(f"{name} must be a list, not {safe_repr(values)}.")
-    return list(values)
 
 
 def _is_no_function(each: Any) -> bool:

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -26,7 +25,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.dropped_messages import EXPAND, SUMMARY, Said, behind, expanded, expanding, said
 from langchain_agentmem.compaction.places import conversation_of, place_of
 from langchain_agentmem.conversations.message_log import Address
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput
+from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.language_models.clipping import clipped
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.language_models.transcript import Turn, parts_of, turn_of
@@ -127,26 +126,6 @@ def dropped_tools(
             handle_validation_error=_misused,
         ),
     ]
-
-
-def chosen(tools: Sequence[BaseTool], include: Iterable[str] | None) -> list[BaseTool]:
-    """Those of some tools that are named, in the order of the names; all, where none are. "mem_*" names several.
-
-    Raises:
-        InvalidInput: There is no tool of a name.
-    """
-    if include is None:
-        return [*tools]
-    by_name = {tool.name: tool for tool in tools}
-    if isinstance(include, str) or not isinstance(include, Iterable):
-        raise InvalidInput(f"include must be a list of names of tools, not {safe_repr(include)}.")
-    names: dict[str, None] = {}
-    for given in include:
-        found = [name for name in by_name if isinstance(given, str) and fnmatchcase(name, given)]
-        if not found:
-            raise InvalidInput(f"There is no tool {safe_repr(given)}; there are {', '.join(by_name)}.")
-        names.update(dict.fromkeys(found))
-    return [by_name[name] for name in names]
 
 
 class _Search(NamedTuple):

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.compaction.compaction_config import ActiveContextPolicyConfig, SummarizationConfig
+from langchain_agentmem.compaction.compaction_config import ActiveContextPolicyConfig
 from langchain_agentmem.compaction.situation import LEAST_INPUT, Situation, Size, is_within
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
-from langchain_agentmem.language_models.summarization import summarizing
+from langchain_agentmem.language_models.summarization import SummarizationConfig, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired
 from langchain_agentmem.messages.history_shape import Bundle, Shape, droppable, is_said_by_user, shape_of

@@ -26,7 +26,6 @@ import yaml
 from langchain_agentmem.base import forks
 from langchain_agentmem.base.background_thread import Attendant, Looked
 from langchain_agentmem.base.namespaces import path_of
-from langchain_agentmem.compaction.compaction_config import SummarizationConfig
 from langchain_agentmem.compaction.compaction_events import COMPACT, Telling
 from langchain_agentmem.compaction.pipeline import Outcome
 from langchain_agentmem.compaction.situation import Size, window_of
@@ -42,7 +41,7 @@ from langchain_agentmem.conversations.role_context import (
 )
 from langchain_agentmem.errors import InvalidInput, MemoryClosed
 from langchain_agentmem.language_models.model_calls import Run, Shown, Work, perform, usable_model
-from langchain_agentmem.language_models.summarization import Summarized, summarizing
+from langchain_agentmem.language_models.summarization import SummarizationConfig, Summarized, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages import ImageFiles
 from langchain_agentmem.messages.summary import summary_message

@@ -17,9 +17,10 @@ from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.log_entries import check_langchain, plain
+from langchain_agentmem.conversations.log_entries import check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages import decode_body
+from langchain_agentmem.messages.message import plain
 from langchain_agentmem.model import Attachment, Round
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row

@@ -16,10 +16,10 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.messages import Message, decode_body, encode_body, from_langchain, message_time, to_langchain
 from langchain_agentmem.messages.injected import MARK, is_injected
+from langchain_agentmem.messages.message import LANGCHAIN_ROLES, plain
 from langchain_agentmem.model import AttachmentType
 
 _IMAGE = AttachmentType.image_url.value
-_LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
 
 
 def message_of(given: Any = None, *, new_id: Callable[[], str], **fields: Any) -> tuple[Message, bool]:
@@ -37,7 +37,7 @@ def message_of(given: Any = None, *, new_id: Callable[[], str], **fields: Any) -
         if fields.get("role") is None:
             raise MessageError("A message needs a role: give message= or role=.")
         if isinstance(fields["role"], str):
-            fields["role"] = _LANGCHAIN_ROLES.get(fields["role"], fields["role"])
+            fields["role"] = LANGCHAIN_ROLES.get(fields["role"], fields["role"])
         return _made({"message_id": new_id(), **fields}), "message_id" not in fields
     if isinstance(given, Message):
         check_langchain(given)
@@ -138,18 +138,6 @@ def new_version(old: message_log.Stored, message: Message) -> message_log.Entry:
     return entry_of(message, old.created_at)._replace(
         kind=old.kind, recipient=old.recipient, round_key=old.round_key, attachments=old.attachments
     )
-
-
-def role_of(name: str) -> str | None:
-    """A role as its column holds it; LangChain's names for roles are understood."""
-    return plain(_LANGCHAIN_ROLES.get(name, name))
-
-
-def plain(text: str | None) -> str | None:
-    """A name as a column can hold it: what text columns refuse is escaped. The message itself keeps it exactly."""
-    if text is None or text.isprintable():
-        return text
-    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def check_langchain(message: Message) -> None:

@@ -16,9 +16,10 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.log_entries import edited, new_version, role_of, shown_message
+from langchain_agentmem.conversations.log_entries import edited, new_version, shown_message
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.messages import ImageFiles, Message, decode_body, named_part, to_langchain
+from langchain_agentmem.messages.message import column_role
 from langchain_agentmem.storage import Operation, Steps
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def of_role(at: message_log.Address, role: str, n: int | None) -> Operation[list
     if not isinstance(role, str) or not role:
         raise MessageError(f"A role is a name such as 'user' or 'assistant', not {safe_repr(role)}.")
     limit = message_log.ALL if n is None else _counted(n)
-    return lambda: message_log.recent(at, limit=limit, role=role_of(role))
+    return lambda: message_log.recent(at, limit=limit, role=column_role(role))
 
 
 def as_langchain(make: Operation[list[message_log.Stored]], images: ImageFiles) -> Operation[list[BaseMessage]]:

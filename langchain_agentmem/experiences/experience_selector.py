@@ -24,6 +24,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.apart import aside
+from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import config_given, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -45,7 +46,6 @@ from langchain_agentmem.experiences.selector_options import (
     template_of,
 )
 from langchain_agentmem.language_models.model_calls import aperform, perform
-from langchain_agentmem.layers.layers_config import check_whole
 from langchain_agentmem.messages.placement import last_said
 from langchain_agentmem.messages.prompt_forms import Form, Insertion, Keys, check_keys, form_of
 from langchain_agentmem.tracing import Step, brief, within

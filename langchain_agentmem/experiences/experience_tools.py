@@ -15,15 +15,13 @@ from langchain_core.tools import BaseTool
 from pydantic import Field
 
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.compaction.dropped_message_tools import chosen
 from langchain_agentmem.experiences.drafting import Draft
 from langchain_agentmem.experiences.experience_proposals import FOLDER, LONGEST
 from langchain_agentmem.language_models.binding import Whose
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text, Texts
 from langchain_agentmem.language_models.tool_calling import Call, Calls
-from langchain_agentmem.language_models.tool_factory import tool_of
+from langchain_agentmem.language_models.tool_factory import Operation, chosen, tool_of
 from langchain_agentmem.language_models.tool_results import passage
-from langchain_agentmem.layers.layer_operations import Operation
 
 _SHOWN = 200
 """How much of a name a sentence shows, in characters."""

@@ -11,8 +11,7 @@ from langchain_agentmem.facts import fact_commands, fact_graph, fact_traces
 from langchain_agentmem.facts.fact import Alias, Entity, Fact, Neighbour
 from langchain_agentmem.facts.kg_memory_base import LearningFacts
 from langchain_agentmem.language_models.model_calls import Do, Work
-from langchain_agentmem.layers.layer import as_step, looking
-from langchain_agentmem.rewinding.memory_access import listed
+from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
 from langchain_agentmem.rewinding.memory_rows import View
 from langchain_agentmem.storage import Steps
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from langchain_agentmem.base.argument_checks import check_whole, patterns_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.entity_names import name_of
-from langchain_agentmem.layers.layers_config import check_whole, patterns_given
 from langchain_agentmem.search.memory_search import Why
 
 SINGLE_VALUED = ("lives in", "works at")

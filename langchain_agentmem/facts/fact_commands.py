@@ -9,6 +9,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem.base.argument_checks import check_flag, text_given
 from langchain_agentmem.base.clock import EARLIEST, time_given
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -22,11 +23,9 @@ from langchain_agentmem.facts.fact_writes import Statement, Turn
 from langchain_agentmem.facts.learning import FactsGround
 from langchain_agentmem.facts.predicate_rules import RULE, apart, declared, named_alike
 from langchain_agentmem.language_models.model_calls import Work
-from langchain_agentmem.layers.layer import Change, as_step, changing, looking, text_given
-from langchain_agentmem.layers.layers_config import check_flag
 from langchain_agentmem.messages import Message
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import inputs_of
+from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, inputs_of, looking
 from langchain_agentmem.rewinding.memory_rows import Draft, View, body_of, message_source
 from langchain_agentmem.storage import Steps, query
 

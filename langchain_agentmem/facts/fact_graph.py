@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from langchain_agentmem.base.argument_checks import check_whole, limit_given, text_given, texts_given
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.facts import fact_store, fact_traces
@@ -18,10 +19,8 @@ from langchain_agentmem.facts.fact_store import FACT, Standing
 from langchain_agentmem.facts.learning import FactsGround
 from langchain_agentmem.facts.predicate_rules import Rules
 from langchain_agentmem.language_models.model_calls import Work
-from langchain_agentmem.layers.layer import limit_given, looking, text_given, texts_given
-from langchain_agentmem.layers.layers_config import check_whole
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import listed
+from langchain_agentmem.rewinding.memory_access import listed, looking
 from langchain_agentmem.rewinding.memory_rows import View
 from langchain_agentmem.storage import Steps, query
 

@@ -17,6 +17,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
+from langchain_agentmem.base.argument_checks import texts_given
 from langchain_agentmem.base.namespaces import config_given, id_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -25,11 +26,11 @@ from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.learning import FactsGround, Learned, Teacher, learning
 from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
-from langchain_agentmem.layers.layer import as_step, texts_given
 from langchain_agentmem.messages import Message, from_langchain
 from langchain_agentmem.messages.placement import converted
 from langchain_agentmem.messages.synthetic_messages import is_filler
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
+from langchain_agentmem.rewinding.memory_access import as_step
 from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.storage.content import digest
 from langchain_agentmem.storage.database import Database, database_of

@@ -20,9 +20,9 @@ from langchain_agentmem.facts.fact_events import Event
 from langchain_agentmem.facts.fact_store import DUE, FACT, FAILURE, FORMER, TEXT
 from langchain_agentmem.facts.fact_writes import Book
 from langchain_agentmem.facts.predicate_rules import RULE, Rules, agreement, in_words
-from langchain_agentmem.layers.layer import Change
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branch_merge import same
+from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import SAID, Draft, Kept, View
 from langchain_agentmem.rewinding.message_sources import UNDO
 from langchain_agentmem.rewinding.promotion import Conflict, Prefer, promoted

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from langchain_agentmem.base.argument_checks import text_given
 from langchain_agentmem.base.clock import moment, time_given
-from langchain_agentmem.base.fencing import fenced, harmless
+from langchain_agentmem.base.fencing import fenced, harmless, on_one_line
 from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.entity_names import entity_key
 from langchain_agentmem.facts.fact import Fact
@@ -16,8 +17,7 @@ from langchain_agentmem.facts.predicate_rules import Rules
 from langchain_agentmem.language_models.budget import Budget, Measure
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.layers.layer import as_step, looking, text_given
-from langchain_agentmem.layers.prompt_context import on_one_line
+from langchain_agentmem.rewinding.memory_access import as_step, looking
 from langchain_agentmem.tracing import brief
 
 TAG = "facts"

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
+from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, text_given
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.facts import fact_store, fact_traces, source_texts, validity
@@ -17,11 +18,10 @@ from langchain_agentmem.facts.fact_store import FACT, TEXT
 from langchain_agentmem.facts.learning import FactsGround
 from langchain_agentmem.facts.predicate_rules import Rules
 from langchain_agentmem.language_models.model_calls import Work
-from langchain_agentmem.layers.layer import ALL, EVERYTHING, as_step, limit_given, looking, text_given
 from langchain_agentmem.messages import body_text
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.layer_search import found
-from langchain_agentmem.rewinding.memory_access import listed
+from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
 from langchain_agentmem.rewinding.memory_rows import Kept, View
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief

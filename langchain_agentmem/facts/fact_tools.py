@@ -23,9 +23,8 @@ from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.language_models.binding import Whose
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text
 from langchain_agentmem.language_models.tool_calling import Call, Calls
-from langchain_agentmem.language_models.tool_factory import tool_of
+from langchain_agentmem.language_models.tool_factory import LIMIT, Operation, tool_of, within
 from langchain_agentmem.language_models.tool_results import listed, passage
-from langchain_agentmem.layers.layer_operations import LIMIT, Operation, within
 
 ROLE = "assistant"
 """Whose fact it is that a model keeps."""

@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from langchain_agentmem.base.argument_checks import limit_given, text_given
 from langchain_agentmem.base.background_thread import Attendant, Looked
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, resolve
@@ -23,10 +24,10 @@ from langchain_agentmem.facts import fact_commands, fact_traces, source_texts
 from langchain_agentmem.facts.fact import ExtractionFailure, Fact, FactsConfig
 from langchain_agentmem.facts.learning import FactsGround, Learned, Teacher, learning
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
-from langchain_agentmem.layers.layer import as_step, limit_given, looking, text_given, whose
 from langchain_agentmem.messages import Message
 from langchain_agentmem.rewinding import branch_merge
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
+from langchain_agentmem.rewinding.memory_access import as_step, looking, whose
 from langchain_agentmem.rewinding.memory_rows import View
 from langchain_agentmem.storage import Steps, job_queue
 from langchain_agentmem.storage.database import Database, database_of

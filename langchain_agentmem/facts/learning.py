@@ -20,7 +20,7 @@ from langchain_agentmem.facts.fact_writes import Book, Statement, Turn
 from langchain_agentmem.facts.predicate_rules import Rules, declared, named_alike, rules
 from langchain_agentmem.facts.source_texts import Due, Failure
 from langchain_agentmem.language_models.model_calls import Ask, Work
-from langchain_agentmem.layers.layer import Change, Footing, changing, looking, whose
+from langchain_agentmem.rewinding.memory_access import Change, Footing, changing, looking, whose
 from langchain_agentmem.rewinding.memory_rows import View
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from langchain_agentmem.base.argument_checks import check_whole, text_given
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -17,11 +18,9 @@ from langchain_agentmem.facts.fact_records import KINDS, draft_of, record_of
 from langchain_agentmem.facts.fact_store import TEXT
 from langchain_agentmem.facts.learning import FactsGround
 from langchain_agentmem.language_models.model_calls import Do, Work
-from langchain_agentmem.layers.layer import Change, as_step, changing, looking, text_given
-from langchain_agentmem.layers.layers_config import check_whole
 from langchain_agentmem.messages import ImageFiles, Message
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import listed
+from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, listed, looking
 from langchain_agentmem.rewinding.memory_rows import View
 from langchain_agentmem.storage import Steps
 

@@ -123,7 +123,7 @@ def _tools(memory: Any, whose: Any, namespace: Sequence[str] | None, wanted: Any
     if wanted is False:
         return []
     # Whoever wants no tools need not load what they need.
-    from langchain_agentmem.compaction.dropped_message_tools import chosen  # noqa: PLC0415
+    from langchain_agentmem.language_models.tool_factory import chosen  # noqa: PLC0415
     from langchain_agentmem.layers.layer_tools import layer_tools  # noqa: PLC0415
 
     made = layer_tools(whose) if isinstance(whose, LayeredMemory) else layer_tools(memory, whose, namespace)

@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -16,18 +17,17 @@ from langchain_agentmem.facts.fact import Fact
 from langchain_agentmem.language_models.budget import ARCHIVAL, CORE, RECALL, SECTIONS, Budget, Measure
 from langchain_agentmem.language_models.model_calls import Find, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.layers.layer import whose
 from langchain_agentmem.layers.layer_values import RECORD, Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.layers_config import check_whole
 from langchain_agentmem.layers.prompt_context import NEWEST, Composed, Found, Material, composed
 from langchain_agentmem.messages import Message
 from langchain_agentmem.messages.placement import Brought, last_said
+from langchain_agentmem.rewinding.memory_access import whose
+from langchain_agentmem.rewinding.outlook import outlook_of
 from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.search.search_registry import KINDS, USUAL_KINDS, stored_as
 from langchain_agentmem.storage.database import Database, database_of
-from langchain_agentmem.stores.search_requests import outlook_of
 from langchain_agentmem.tracing import brief
 
 logger = logging.getLogger(__name__)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.clipping import clipped
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.layers.layers_config import check_whole
 
 CORE, RECALL, ARCHIVAL = SECTIONS = ("core", "recall", "archival")
 """The sections of a prompt, in their order."""

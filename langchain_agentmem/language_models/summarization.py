@@ -14,9 +14,9 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem.base.argument_checks import flag_fields, number_field, text_field, whole_field
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.compaction.compaction_config import SummarizationConfig
-from langchain_agentmem.errors import AgentMemoryError
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.language_models.extract import clip, extract
 from langchain_agentmem.language_models.model_calls import Ask, Work
 from langchain_agentmem.language_models.overflow import is_too_large
@@ -235,3 +235,52 @@ def _continued(messages: Sequence[BaseMessage], earlier: Summary | None) -> tupl
         else:
             earlier = summary
     return said, earlier
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SummarizationConfig:
+    """Old messages become a summary, which goes on from the summary before.
+
+    Attributes:
+        enabled: Whether it is done at all. Default True.
+        grace_recent_messages: The so-manyth last assistant message and all after it are never summarized; where there
+        is
+            none, the last user message and all after it. Default 1.
+        output_max_tokens: What a summary may have, in tokens. Default 6,000.
+        include_original_instruction: Whether the first user message stays, word for word. Default True.
+        include_image_payload_bytes: Whether the model that summarizes is shown the images themselves, and not only told
+            of them. Default False.
+        max_retained_images: Most images that are kept beside the summary. Default None: as many as the model names.
+        After
+            a provider refused a payload as too large: 5.
+        input_max_tokens: Most tokens that the model is given in one call; what is longer is summarized in pieces.
+        Default
+            None: four fifths of the model's window where it is known, else the threshold, at least 8,000.
+        timeout: Seconds to wait for the model. Default 120. None: for ever.
+        prompt: Instructions to use in place of ours, with `{content}` for what is to be summarized and
+            `{PREVIOUS_SUMMARY}` for the summary before. Other braces mean themselves. Default None.
+    """
+
+    enabled: bool = True
+    grace_recent_messages: int = 1
+    output_max_tokens: int = 6_000
+    include_original_instruction: bool = True
+    include_image_payload_bytes: bool = False
+    max_retained_images: int | None = None
+    input_max_tokens: int | None = None
+    timeout: float | None = 120.0
+    prompt: str | None = None
+
+    def __post_init__(self) -> None:
+        whole_field(self, "grace_recent_messages", least=0)
+        whole_field(self, "output_max_tokens", least=1)
+        whole_field(self, "max_retained_images", least=0, optional=True)
+        whole_field(self, "input_max_tokens", least=100, optional=True)
+        number_field(self, "timeout", optional=True)
+        if self.timeout == 0:
+            raise InvalidInput("timeout must be more than 0 seconds; None waits for ever.")
+        flag_fields(self)
+        if self.prompt is not None:
+            text_field(self, "prompt")
+            if "{content}" not in self.prompt:
+                raise InvalidInput("A prompt for summaries needs {content}, where what is to be summarized is put.")

@@ -6,18 +6,24 @@ It works on the memory of the run in which it is called. Whatever goes wrong is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.language_models.binding import Whose
 from langchain_agentmem.language_models.tool_arguments import Arguments, faults, read
 from langchain_agentmem.language_models.tool_calling import Calls, acalled, called
 from langchain_agentmem.language_models.tool_results import told
-from langchain_agentmem.layers.layer_operations import Operation, failure
+
+LIMIT = 50
+"""Most results that one search gives."""
+
 
 logger = logging.getLogger(__name__)
 
@@ -78,3 +84,54 @@ def _refusal(operation: Operation, error: Exception) -> ToolException:
 
 def _misused(error: Any) -> str:
     return told(f"The tool was not used, since its arguments are wrong: {faults(error.errors())}.")
+
+
+def chosen(tools: Sequence[BaseTool], include: Iterable[str] | None) -> list[BaseTool]:
+    """Those of some tools that are named, in the order of the names; all, where none are. "mem_*" names several.
+
+    Raises:
+        InvalidInput: There is no tool of a name.
+    """
+    if include is None:
+        return [*tools]
+    by_name = {tool.name: tool for tool in tools}
+    if isinstance(include, str) or not isinstance(include, Iterable):
+        raise InvalidInput(f"include must be a list of names of tools, not {safe_repr(include)}.")
+    names: dict[str, None] = {}
+    for given in include:
+        found = [name for name in by_name if isinstance(given, str) and fnmatchcase(name, given)]
+        if not found:
+            raise InvalidInput(f"There is no tool {safe_repr(given)}; there are {', '.join(by_name)}.")
+        names.update(dict.fromkeys(found))
+    return [by_name[name] for name in names]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """Something that a model can do with its memory.
+
+    Attributes:
+        name: Its name.
+        about: What the model is told of it.
+        arguments: What it takes.
+        do: Does it on a `LayeredMemory`, or one on facts on a `KGMemory`, and returns what the model is told.
+        reads: Whether the model wants to know what it finds.
+        adds: Whether doing it again has a further effect.
+    """
+
+    name: str
+    about: str
+    arguments: type[Arguments]
+    do: Callable[[Any, Any], Calls[Any]]
+    reads: bool = False
+    adds: bool = False
+
+
+def failure(error: Exception) -> str:
+    """What a model is told of an error: ours say what was wrong and what to do, others only what they are."""
+    return str(error) if isinstance(error, AgentMemoryError) else f"the memory failed with {type(error).__name__}"
+
+
+def within(limit: int) -> int:
+    """How many results a model is given that wants so many."""
+    return min(max(1, limit), LIMIT)

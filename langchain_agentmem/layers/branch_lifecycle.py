@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from langchain_agentmem.base.argument_checks import ALL
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.budget import Budget
@@ -22,11 +23,12 @@ from langchain_agentmem.layers.core_memory import (
     setting_shown,
 )
 from langchain_agentmem.layers.final_context import final_memory
-from langchain_agentmem.layers.layer import ALL, Change, Ground, as_step, changing, looking
+from langchain_agentmem.layers.layer import Ground
 from langchain_agentmem.layers.layer_values import RECORD, Record, event_of, record_of
 from langchain_agentmem.layers.prompt_context import Material, context_of, prompt_text
 from langchain_agentmem.layers.recall_memory import RecallMemory, events
 from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, looking
 from langchain_agentmem.rewinding.memory_rows import Draft, View
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief

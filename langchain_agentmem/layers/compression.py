@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_agentmem.base import forks
+from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.base.fencing import fenced, unfenced
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Ask, Shown, Work, aperform, perform, usable_model
-from langchain_agentmem.layers.layers_config import check_whole
 from langchain_agentmem.layers.truncation import truncated
 from langchain_agentmem.tracing import brief
 

@@ -17,12 +17,13 @@ from langchain_agentmem.compaction.prefetch import Ahead
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.layers.archival_memory import record
-from langchain_agentmem.layers.layer import Change, Ground, as_step, changing, looking
+from langchain_agentmem.layers.layer import Ground
 from langchain_agentmem.layers.layer_values import EVENT
 from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.layers.truncation import truncated
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt
+from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, looking
 from langchain_agentmem.rewinding.memory_rows import Kept, View
 from langchain_agentmem.storage import Steps, query
 

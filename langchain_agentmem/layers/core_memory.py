@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from langchain_agentmem.base.argument_checks import name_given, text_given, texts_given
 from langchain_agentmem.base.clock import micros, moment, time_given
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.layers.archival_memory import record
-from langchain_agentmem.layers.layer import Change, Layer, name_given, text_given, texts_given
+from langchain_agentmem.layers.layer import Layer
 from langchain_agentmem.layers.layer_values import CORE, RECORD
 from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import pairs
+from langchain_agentmem.rewinding.memory_access import Change, pairs
 from langchain_agentmem.rewinding.memory_rows import Draft, Kept, View, body_of
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief

@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_agentmem.base.fencing import harmless
+from langchain_agentmem.base.fencing import harmless, on_one_line
 from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.layer_values import Event, Record
-from langchain_agentmem.layers.prompt_context import in_order, on_one_line
+from langchain_agentmem.layers.prompt_context import in_order
 from langchain_agentmem.layers.resource_memory import RESOURCE_USED
 
 if TYPE_CHECKING:

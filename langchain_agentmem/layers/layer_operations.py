@@ -6,47 +6,17 @@ the model is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models import tool_arguments as given_as
-from langchain_agentmem.language_models.tool_arguments import Arguments
 from langchain_agentmem.language_models.tool_calling import Call, Calls
+from langchain_agentmem.language_models.tool_factory import Operation, within
 from langchain_agentmem.language_models.tool_results import listed, passage
 
-LIMIT = 50
-"""Most results that one search gives."""
 NEWEST = 20
 """How many events and records a reading of a branch shows."""
 TRACE = 200  # characters of a name in a sentence
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Operation:
-    """Something that a model can do with its memory.
-
-    Attributes:
-        name: Its name.
-        about: What the model is told of it.
-        arguments: What it takes.
-        do: Does it on a `LayeredMemory`, or one on facts on a `KGMemory`, and returns what the model is told.
-        reads: Whether the model wants to know what it finds.
-        adds: Whether doing it again has a further effect.
-    """
-
-    name: str
-    about: str
-    arguments: type[Arguments]
-    do: Callable[[Any, Any], Calls[Any]]
-    reads: bool = False
-    adds: bool = False
-
-
-def failure(error: Exception) -> str:
-    """What a model is told of an error: ours say what was wrong and what to do, others only what they are."""
-    return str(error) if isinstance(error, AgentMemoryError) else f"the memory failed with {type(error).__name__}"
 
 
 # -- core ----------------------------------------------------------------------------------------------------------
@@ -304,11 +274,6 @@ def _event(event: Any) -> dict[str, Any]:
 def _record(record: Any) -> dict[str, Any]:
     content = passage(record.content, f"(a part; mem_archival_get shows all of {record.id})")
     return {"id": record.id, "content": content, "tags": list(record.tags), "time": record.updated_at}
-
-
-def within(limit: int) -> int:
-    """How many results a model is given that wants so many."""
-    return min(max(1, limit), LIMIT)
 
 
 def _named(name: str) -> str:

@@ -59,6 +59,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from langchain_agentmem.base.argument_checks import texts_given
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -71,7 +72,7 @@ from langchain_agentmem.layers.compression import Compressor, answers_of
 from langchain_agentmem.layers.consolidation import ConsolidationReport
 from langchain_agentmem.layers.core_memory import CoreMemory
 from langchain_agentmem.layers.final_context import write_final
-from langchain_agentmem.layers.layer import Ground, texts_given
+from langchain_agentmem.layers.layer import Ground
 from langchain_agentmem.layers.layer_merge import MergeReport, merging
 from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.layers.pressure import Pressure, measuring, relieving

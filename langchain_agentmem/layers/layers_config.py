@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Literal
 
+from langchain_agentmem.base.argument_checks import check_flag, check_whole, patterns_given
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -122,26 +123,6 @@ class LayersConfig:
         return self.secret_patterns if self.redact_secrets else ()
 
 
-def check_whole(name: str, value: Any, least: int = 0) -> None:
-    """Check an option that is a whole number.
-
-    Raises:
-        InvalidInput: It is something else, or less than the least that it may be.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {safe_repr(value)}.")
-
-
-def check_flag(name: str, value: Any) -> None:
-    """Check an option that is on or off.
-
-    Raises:
-        InvalidInput: It is neither True nor False.
-    """
-    if not isinstance(value, bool):
-        raise InvalidInput(f"{name} must be True or False, not {safe_repr(value)}.")
-
-
 def _threshold(value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
         raise InvalidInput(f"recall_consolidation_threshold must be a number of 1 or more, not {safe_repr(value)}.")
@@ -173,19 +154,6 @@ def _budgets(values: Any) -> Mapping[str, int]:
     for name, value in values.items():
         check_whole(f"section_budgets[{safe_repr(name)}]", value, 0)
     return MappingProxyType({**SECTION_BUDGETS, **values})
-
-
-def patterns_given(values: Any) -> tuple[SecretPattern, ...]:
-    """What somebody wants taken for a secret.
-
-    Raises:
-        InvalidInput: It is no list of patterns.
-    """
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        raise InvalidInput("secret_patterns must be a list; make one with patterns_with([...]).")
-    if wrong := [each for each in values if not isinstance(each, SecretPattern)]:
-        raise InvalidInput(f"{safe_repr(wrong[0])} is no SecretPattern; make a list of them with patterns_with([...]).")
-    return tuple(values)
 
 
 def _file_name(name: str, value: Any) -> None:

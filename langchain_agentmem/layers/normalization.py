@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.tool_arguments import Arguments, read
-from langchain_agentmem.layers.layer_operations import OPERATIONS, Operation
+from langchain_agentmem.language_models.tool_factory import Operation
+from langchain_agentmem.layers.layer_operations import OPERATIONS
 
 MOST_OPERATIONS = 100
 """How many operations one reply may have."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_agentmem.base.fencing import harmless
+from langchain_agentmem.base.fencing import harmless, on_one_line
 from langchain_agentmem.language_models.budget import ARCHIVAL, CORE, CUT, RECALL, Budget, Measure
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.language_models.tokens import TokenCounter
@@ -329,11 +329,6 @@ def _record_line(record: Record | Found, text: str) -> str:
 def _label(text: str) -> str:
     """A key or a kind as it stands in its line, with nothing that would end it there."""
     return _SIGNS.sub(r"\\\g<0>", on_one_line(text))
-
-
-def on_one_line(text: str) -> str:
-    """A harmless text on one line, which is harmless too."""
-    return harmless(" ".join(harmless(text).split()))
 
 
 def _bracketed(text: str) -> str:

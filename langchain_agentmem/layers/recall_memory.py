@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from types import EllipsisType
 
+from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, name_given, text_given, texts_given
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work
@@ -20,21 +21,12 @@ from langchain_agentmem.layers.consolidation import (
     consolidating,
     made_of_old_events,
 )
-from langchain_agentmem.layers.layer import (
-    ALL,
-    EVERYTHING,
-    Change,
-    Layer,
-    limit_given,
-    name_given,
-    text_given,
-    texts_given,
-)
+from langchain_agentmem.layers.layer import Layer, event_shown
+from langchain_agentmem.layers.layer import found_shown as seen
 from langchain_agentmem.layers.layer_values import EVENT, Event, event_of
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.layer_search import found
-from langchain_agentmem.rewinding.memory_access import event, listed, maybe
-from langchain_agentmem.rewinding.memory_access import found as seen
+from langchain_agentmem.rewinding.memory_access import Change, listed, maybe
 from langchain_agentmem.rewinding.memory_rows import Draft, Kept, View, body_of, text_of
 from langchain_agentmem.storage import Steps
 
@@ -200,7 +192,9 @@ class RecallMemory(Layer):
             there = yield from memory_rows.named(view, EVENT, [key])
             return event_of(there[key]) if key in there else None
 
-        return (yield from self._look("get", look, event_id=key, outputs=lambda each: maybe("event", each, event)))
+        return (
+            yield from self._look("get", look, event_id=key, outputs=lambda each: maybe("event", each, event_shown))
+        )
 
     def reading(
         self, limit: int | EllipsisType | None = ..., kind: str | None = None, *, shown: bool = True
@@ -219,7 +213,7 @@ class RecallMemory(Layer):
                 limit=None if most == ALL else most,
                 newest=None if most == ALL else most,
                 event_type=label,
-                outputs=lambda values: listed("events", values, event),
+                outputs=lambda values: listed("events", values, event_shown),
                 shown=shown,
             )
         )

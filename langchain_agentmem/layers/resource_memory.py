@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from langchain_agentmem.base.argument_checks import text_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -26,13 +27,13 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
 from langchain_agentmem.layers.core_memory import NO_ROOM, CoreMemory, Setting
-from langchain_agentmem.layers.layer import Change, Ground, Layer, text_given
+from langchain_agentmem.layers.layer import Ground, Layer
 from langchain_agentmem.layers.layer_values import RECORD
 from langchain_agentmem.layers.resource_excerpts import ITEM_CHARS
 from langchain_agentmem.layers.resource_snapshots import Fetcher, build_resource_snapshot
 from langchain_agentmem.layers.truncation import truncated
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import LISTED, listed
+from langchain_agentmem.rewinding.memory_access import LISTED, Change, listed
 from langchain_agentmem.storage import Steps
 
 __all__ = ["ResourceMemory", "build_resource_snapshot", "usage_record"]

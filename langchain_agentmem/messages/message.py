@@ -16,6 +16,9 @@ from langchain_agentmem.messages import provider_content, responses
 from langchain_agentmem.messages.images import PartOf, image_part
 from langchain_agentmem.messages.tool_calls import AgentCallMsg, ToolCallMsg
 
+LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
+"""The roles of messages, by LangChain's name for their type."""
+
 
 def _fresh_id() -> str:
     return str(uuid4())
@@ -356,3 +359,15 @@ _SETTLED = (
     ("structured_data", _mapped),
     ("langchain", _mapped),
 )
+
+
+def column_role(name: str) -> str | None:
+    """A role as its column holds it; LangChain's names for roles are understood."""
+    return plain(LANGCHAIN_ROLES.get(name, name))
+
+
+def plain(text: str | None) -> str | None:
+    """A name as a column can hold it: what text columns refuse is escaped. The message itself keeps it exactly."""
+    if text is None or text.isprintable():
+        return text
+    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

@@ -15,11 +15,11 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact_store import FACT
 from langchain_agentmem.language_models.model_calls import Run, Work
-from langchain_agentmem.layers.layer import Footing, Ground, looking, whose
+from langchain_agentmem.layers.layer import Ground
 from langchain_agentmem.layers.layer_values import CORE, EVENT, RECORD
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, fork, names_of
-from langchain_agentmem.rewinding.memory_access import LISTED
+from langchain_agentmem.rewinding.memory_access import LISTED, Footing, looking, whose
 from langchain_agentmem.rewinding.memory_rows import Kept, View
 from langchain_agentmem.storage import Steps, query
 

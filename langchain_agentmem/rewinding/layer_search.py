@@ -7,9 +7,9 @@ from functools import partial
 from typing import NamedTuple
 
 from langchain_agentmem.language_models.model_calls import Find, Work
-from langchain_agentmem.layers.layer import Footing, looking
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import families
+from langchain_agentmem.rewinding.memory_access import Footing, looking
 from langchain_agentmem.rewinding.memory_rows import Kept, View
 from langchain_agentmem.rewinding.outlook import Outlook
 from langchain_agentmem.search.memory_search import Recollection, Walls, Why, inquiry

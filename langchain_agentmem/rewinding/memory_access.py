@@ -6,13 +6,23 @@ is known by that. So keys of core memory, kinds of events and tags are content t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.layers.layer_values import EVENT, RECORD, Event, Record
-from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.language_models.model_calls import Run, Shown, Work
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, family
+from langchain_agentmem.rewinding.memory_rows import Draft, OnBranch, View
+from langchain_agentmem.search.search_index import Series
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.database import Database, Outputs
+from langchain_agentmem.tracing import RunType, brief
+
+SWEPT = 20
+"""Most rows that have expired which one call sweeps away."""
+
 
 T = TypeVar("T")
 
@@ -58,35 +68,6 @@ def pairs(values: Mapping[str, str]) -> dict[str, Any]:
     return listed("entries", list(values.items()), lambda each: {"key": each[0], "value": brief(each[1])})
 
 
-def event(each: Event) -> dict[str, Any]:
-    """An event."""
-    return {"id": each.id, "event_type": each.kind, "content": brief(each.content), "created_at": each.created_at}
-
-
-def record(each: Record) -> dict[str, Any]:
-    """A record."""
-    return {"id": each.id, "content": brief(each.content), "tags": each.tags, "updated_at": each.updated_at}
-
-
-def found(values: Iterable[Event | Record]) -> dict[str, Any]:
-    """What a search of a layer found, as documents."""
-    return {
-        "documents": [
-            {
-                "id": each.id,
-                "page_content": each.content,
-                "metadata": {
-                    "id": each.id,
-                    "kind": EVENT if isinstance(each, Event) else RECORD,
-                    "score": None if each.score is None else round(each.score, 4),
-                    "why": None if each.why is None else str(each.why),
-                },
-            }
-            for each in values
-        ]
-    }
-
-
 def maybe(name: str, value: T | None, show: Callable[[T], Any]) -> dict[str, Any]:
     """Something that was asked for by its id, if it is there.
 
@@ -96,3 +77,167 @@ def maybe(name: str, value: T | None, show: Callable[[T], Any]) -> dict[str, Any
         show: Shows it.
     """
     return {"found": value is not None, **({} if value is None else {name: show(value)})}
+
+
+@dataclass(slots=True, kw_only=True)
+class Change:
+    """What a call is about to write.
+
+    Attributes:
+        view: What was there.
+        now: When, in microseconds since 1970.
+        drafts: What is to be written.
+        evicted: The keys that leave core memory to make room.
+        consolidated: The ids of the records that old events become.
+    """
+
+    view: View
+    now: int
+    drafts: list[Draft] = field(default_factory=list)
+    evicted: list[str] = field(default_factory=list)
+    consolidated: list[str] = field(default_factory=list)
+
+    def remove(self, kind: str, key: str) -> None:
+        """Have something be gone."""
+        self.drafts.append(Draft(kind, key, None, self.now))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footing:
+    """Where a memory is.
+
+    Attributes:
+        database: Where it is kept.
+        point: Whose memory it is.
+    """
+
+    database: Database
+    point: Standpoint
+
+    def now(self) -> int:
+        """The time, in microseconds since 1970."""
+        return self.database.now()
+
+
+def looking(
+    ground: Footing,
+    name: str,
+    look: Callable[[View], Steps[T]],
+    *,
+    outputs: Outputs | None = None,
+    shown: bool = True,
+    newest: int | None = None,
+    **inputs: Any,
+) -> Work[T]:
+    """Read what a memory shows.
+
+    Args:
+        ground: The memory.
+        name: What the step is called in a trace.
+        look: Reads, given a view.
+        outputs: What a trace shows of the value. Default: how much that is.
+        shown: Whether it is a step. If not, it is a detail of another. Default: it is.
+        newest: How many of the newest things `look` lists, at most. A long line is not followed further than for these.
+        inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
+    """
+    point, now = ground.point, ground.now()
+
+    def steps() -> Steps[T]:
+        if newest is not None:
+            view = yield from point.view(now, newest)
+            value: Any = yield from look(view)
+            if view.descends and (len(view.line) < newest or len(value) >= newest):
+                return cast("T", value)
+        view = yield from point.view(now)
+        return (yield from look(view))
+
+    value: T = yield Run(name, steps, inputs=lambda: whose(ground, **inputs), outputs=outputs, shown=shown)
+    return value
+
+
+def changing(
+    ground: Footing,
+    name: str,
+    make: Callable[[Change], Steps[T]],
+    *,
+    outputs: Outputs | None = None,
+    shown: bool = True,
+    **inputs: Any,
+) -> Work[T]:
+    """Change a memory, in one transaction.
+
+    Args:
+        ground: The memory.
+        name: What the step is called in a trace.
+        make: Adds drafts to a `Change`, and gives the value.
+        outputs: What a trace shows of the value. Default: how much that is.
+        shown: Whether it is a step. If not, it is a detail of another. Default: it is.
+        inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
+    """
+    now = ground.now()
+    value: T = yield Run(
+        name,
+        lambda: changed(ground.point, make, now, ground.database.tail),
+        write=True,
+        inputs=lambda: whose(ground, **inputs),
+        outputs=outputs,
+        shown=shown,
+    )
+    return value
+
+
+def as_step(
+    ground: Footing,
+    name: str,
+    work: Work[T],
+    *,
+    outputs: Outputs | None = None,
+    run_type: RunType = "chain",
+    **inputs: Any,
+) -> Work[T]:
+    """Do work on a memory as one step, with what it wishes for beneath.
+
+    Args:
+        ground: The memory.
+        name: What the step is called in a trace.
+        work: The work.
+        outputs: What a trace shows of the value. Default: nothing.
+        run_type: What LangChain takes it for: a "retriever" has an input "query" and gives "documents". Default:
+            "chain".
+        inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
+    """
+    value: T = yield Shown(name, work, lambda: whose(ground, **inputs), outputs, run_type)
+    return value
+
+
+def changed(point: Standpoint, make: Callable[[Change], Steps[T]], now: int, tail: int) -> Steps[T]:
+    """The same, as an operation.
+
+    Args:
+        point: Whose memory.
+        make: Adds drafts to a `Change`, and gives the value.
+        now: When.
+        tail: How many documents may wait for the index.
+    """
+    view, place = yield from point.open(now)
+    change = Change(view=view, now=now)
+    value = yield from make(change)
+    drafts = change.drafts
+    if isinstance(place, OnBranch):
+        expired = yield query.expired_memory(branch=place.branch, at=now, limit=SWEPT)
+        # What is written anew needs no sweeping; where it is swept as well, the later draft counts.
+        drafts = [*(Draft(row["kind"], row["key"], None, now) for row in expired), *drafts]
+    if drafts:
+        name = yield from family(point, view)
+        yield from memory_rows.write(place, drafts, series=Series(point.path, drafts[0].kind, name), now=now, tail=tail)
+    return value
+
+
+def whose(ground: Footing, **inputs: Any) -> dict[str, Any]:
+    """What a trace shows of a step on a memory: whose it is, and what was asked.
+
+    Args:
+        ground: The memory.
+        **inputs: What was asked: functions are called, long texts cut, and what is None is left out.
+    """
+    return {**standing(ground.point), **inputs_of(inputs)}

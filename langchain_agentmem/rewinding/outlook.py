@@ -11,13 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.namespaces import configurable_of, namespace_of, running_config
 from langchain_agentmem.layers.layer_values import EVENT, RECORD, event_of, record_of
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import Standpoint
 from langchain_agentmem.rewinding.memory_rows import Kept, View, kept_of
+from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.steps import Row
 
 VALUES: Mapping[str, Callable[[Kept], Any]] = {EVENT: event_of, RECORD: record_of}
@@ -136,3 +138,17 @@ def _seen(there: Mapping[int, Row], now: int, outlook: Outlook) -> Steps[list[Si
                 view = yield from branches.view_of(place["branch_id"], place["position"], now)
                 sights.append(Sight(view, (yield from memory_rows.shown(view, there))))
     return sights
+
+
+def outlook_of(database: Database, config: Mapping[str, Any] | None) -> Outlook | None:
+    """From where a search looks: from the thread of the run, if there is one whose memory follows it.
+
+    Args:
+        database: Where.
+        config: The run on whose behalf to look. Default: the one this is called in.
+    """
+    config = config if config is not None else running_config()
+    if configurable_of(config).get("thread_id") is None:
+        return None
+    thread = thread_point(database.runs, config)
+    return Outlook(thread) if thread.follows else None

@@ -39,10 +39,9 @@ from typing import Any, Self
 
 from langgraph.store.base import IndexConfig, TTLConfig
 
-from langchain_agentmem.base.closing import Closing
+from langchain_agentmem.base.closing import Answer, Closing, Ready
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.base.sweeping import Ending, Sweeper
-from langchain_agentmem.checkpoints.configs import Answer, Ready
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.stores import item_rows
 from langchain_agentmem.stores.item_rows import PAGE

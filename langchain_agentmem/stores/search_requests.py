@@ -7,12 +7,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.clock import time_given
-from langchain_agentmem.base.namespaces import configurable_of, id_of, range_of, resolve, running_config
+from langchain_agentmem.base.namespaces import id_of, range_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations.log_entries import role_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.rewinding.outlook import Outlook
-from langchain_agentmem.rewinding.thread_memory import thread_point
+from langchain_agentmem.messages.message import column_role
+from langchain_agentmem.rewinding.outlook import outlook_of
 from langchain_agentmem.search.memory_search import Walls, inquiry
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.search_registry import KINDS, stored_as
@@ -57,7 +56,7 @@ def sought(database: Database, asked: Asked, config: Mapping[str, Any] | None, w
         *range_of(resolve(namespace, config)),
         kinds=stored_as(_listed("kinds", kinds)),
         conversations=None if conversation_id is None else (id_of(conversation_id, "conversation"),),
-        roles=None if roles is None else tuple(str(role_of(role)) for role in _listed("roles", roles) or ()),
+        roles=None if roles is None else tuple(str(column_role(role)) for role in _listed("roles", roles) or ()),
         before=_micros("before", before),
         after=_micros("after", after),
     )
@@ -68,20 +67,6 @@ def sought(database: Database, asked: Asked, config: Mapping[str, Any] | None, w
         "weights": checked_weights(weights),
         "outlook": outlook_of(database, config),
     }
-
-
-def outlook_of(database: Database, config: Mapping[str, Any] | None) -> Outlook | None:
-    """From where a search looks: from the thread of the run, if there is one whose memory follows it.
-
-    Args:
-        database: Where.
-        config: The run on whose behalf to look. Default: the one this is called in.
-    """
-    config = config if config is not None else running_config()
-    if configurable_of(config).get("thread_id") is None:
-        return None
-    thread = thread_point(database.runs, config)
-    return Outlook(thread) if thread.follows else None
 
 
 def checked_weights(weights: Any) -> Weights:

@@ -28,9 +28,9 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints.stamps import Stamp, Stamps, fingerprint
 from langchain_agentmem.messages.stored_messages import Prototype, body_of, message_of, prototype_of
 from langchain_agentmem.threads.prototypes import Prototypes
+from langchain_agentmem.threads.stamps import Stamp, Stamps, fingerprint
 from langchain_agentmem.threads.value_recipe import (
     DICT,
     FIELDS,

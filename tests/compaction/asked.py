@@ -7,9 +7,8 @@ import json
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_agentmem.compaction.compaction_config import SummarizationConfig
 from langchain_agentmem.language_models.model_calls import perform
-from langchain_agentmem.language_models.summarization import summarizing
+from langchain_agentmem.language_models.summarization import SummarizationConfig, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter
 
 COUNTER = TokenCounter("estimate")

@@ -14,11 +14,11 @@ from langchain_agentmem.base.events import CompactionEvent
 from langchain_agentmem.compaction.compaction_config import (
     ActiveContextPolicyConfig,
     ManagedMemoryConfig,
-    SummarizationConfig,
     ToolTruncationConfig,
 )
 from langchain_agentmem.compaction.compaction_node import CompactionNode
 from langchain_agentmem.compaction.state import CompactionState
+from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.summary import summary_in
 from langchain_agentmem.testing import assert_valid_for_providers

@@ -9,7 +9,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts import fact_writes
-from langchain_agentmem.layers.layer import changing
+from langchain_agentmem.rewinding.memory_access import changing
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.sqlite import SqliteEngine
 

@@ -1,0 +1,151 @@
+"""TO BE WRITTEN."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from langchain_agentmem.base.redaction import SecretPattern
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+
+LONGEST_NAME = 500
+
+
+EVERYTHING = "*"
+"""The query that means all."""
+
+
+ALL = 2**31 - 1
+
+
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+def text_given(value: Any, what: str) -> str:
+    """A text that a user gave.
+
+    Args:
+        value: What was given.
+        what: What it is, for the error.
+
+    Raises:
+        InvalidInput: It is no text.
+    """
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} is text, not {type(value).__name__}.")
+    return value
+
+
+def name_given(value: Any, what: str) -> str:
+    """A name that a user gave: of a key, of a kind of event, a tag.
+
+    Args:
+        value: What was given.
+        what: What it is, for the error.
+
+    Raises:
+        InvalidInput: It is empty, too long, or has control characters.
+    """
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME or _FORBIDDEN.search(value):
+        raise InvalidInput(
+            f"{safe_repr(value)} cannot be {what}: that is a text of 1 to {LONGEST_NAME} characters without control "
+            "characters."
+        )
+    return value
+
+
+def limit_given(value: Any) -> int:
+    """How many things a user wants at most; None for all.
+
+    Raises:
+        InvalidInput: It is no number of 0 or more.
+    """
+    if value is None:
+        return ALL
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidInput(f"A limit is a whole number of 0 or more, or None for all, not {safe_repr(value)}.")
+    return min(value, ALL)
+
+
+def texts_given(values: Any, what: str) -> list[str]:
+    """Texts that a user gave: one, or several.
+
+    Raises:
+        InvalidInput: It is something else.
+    """
+    if isinstance(values, str):
+        return [values]
+    if isinstance(values, Mapping) or not isinstance(values, Sequence | set | frozenset):
+        raise InvalidInput(f"{what} are a list of texts, not {type(values).__name__}.")
+    return [text_given(each, f"Each of {what}") for each in values]
+
+
+def check_whole(name: str, value: Any, least: int = 0) -> None:
+    """Check an option that is a whole number.
+
+    Raises:
+        InvalidInput: It is something else, or less than the least that it may be.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {safe_repr(value)}.")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Check an option that is on or off.
+
+    Raises:
+        InvalidInput: It is neither True nor False.
+    """
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{name} must be True or False, not {safe_repr(value)}.")
+
+
+def patterns_given(values: Any) -> tuple[SecretPattern, ...]:
+    """What somebody wants taken for a secret.
+
+    Raises:
+        InvalidInput: It is no list of patterns.
+    """
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise InvalidInput("secret_patterns must be a list; make one with patterns_with([...]).")
+    if wrong := [each for each in values if not isinstance(each, SecretPattern)]:
+        raise InvalidInput(f"{safe_repr(wrong[0])} is no SecretPattern; make a list of them with patterns_with([...]).")
+    return tuple(values)
+
+
+def whole_field(config: Any, name: str, *, least: int, optional: bool = False) -> None:
+    value = getattr(config, name)
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {safe_repr(value)}.")
+
+
+def number_field(config: Any, name: str, *, below: float = math.inf, optional: bool = False) -> None:
+    value = getattr(config, name)
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
+        limit = "" if below == math.inf else f" and less than {below:g}"
+        raise InvalidInput(f"{name} must be a number of 0 or more{limit}, not {safe_repr(value)}.")
+
+
+def text_field(config: Any, name: str) -> None:
+    if not isinstance(getattr(config, name), str):
+        raise InvalidInput(f"{name} must be text, not {type(getattr(config, name)).__name__}.")
+
+
+def flag_fields(config: Any) -> None:
+    for each in fields(config):
+        if each.type == "bool" and not isinstance(getattr(config, each.name), bool):
+            raise InvalidInput(f"{each.name} must be True or False, not {safe_repr(getattr(config, each.name))}.")
+
+
+def listed_field(name: str, values: Any) -> list[Any]:
+    if isinstance(values, str | Mapping) or not isinstance(values, Sequence | set | frozenset):
+        raise InvalidInput(f"{name} must be a list, not {safe_repr(values)}.")
+    return list(values)
