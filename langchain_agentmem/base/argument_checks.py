@@ -1,4 +1,4 @@
-"""TO BE WRITTEN."""
+"""Checks of what callers give: texts, names, numbers, lists. Each raises an `InvalidInput` that says what is wrong."""
 
 from __future__ import annotations
 
@@ -118,6 +118,7 @@ def patterns_given(values: Any) -> tuple[SecretPattern, ...]:
 
 
 def whole_field(config: Any, name: str, *, least: int, optional: bool = False) -> None:
+    """Check that a field of a configuration is a whole number of at least so much, or None where that is allowed."""
     value = getattr(config, name)
     if value is None and optional:
         return
@@ -126,6 +127,7 @@ def whole_field(config: Any, name: str, *, least: int, optional: bool = False) -
 
 
 def number_field(config: Any, name: str, *, below: float = math.inf, optional: bool = False) -> None:
+    """Check that a field of a configuration is a number above 0 and up to a limit, or None where that is allowed."""
     value = getattr(config, name)
     if value is None and optional:
         return
@@ -135,17 +137,20 @@ def number_field(config: Any, name: str, *, below: float = math.inf, optional: b
 
 
 def text_field(config: Any, name: str) -> None:
+    """Check that a field of a configuration is text."""
     if not isinstance(getattr(config, name), str):
         raise InvalidInput(f"{name} must be text, not {type(getattr(config, name)).__name__}.")
 
 
 def flag_fields(config: Any) -> None:
+    """Check that the fields of a configuration that are True or False are nothing else."""
     for each in fields(config):
         if each.type == "bool" and not isinstance(getattr(config, each.name), bool):
             raise InvalidInput(f"{each.name} must be True or False, not {safe_repr(getattr(config, each.name))}.")
 
 
 def listed_field(name: str, values: Any) -> list[Any]:
+    """The list that a field of a configuration is given; a text is none."""
     if isinstance(values, str | Mapping) or not isinstance(values, Sequence | set | frozenset):
         raise InvalidInput(f"{name} must be a list, not {safe_repr(values)}.")
     return list(values)

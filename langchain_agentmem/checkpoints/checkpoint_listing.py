@@ -100,8 +100,8 @@ class Listing:
         while left is None or left > 0:
             most = many if left is None or self._wanted else min(left, many)
             find = partial(
-                checkpoint_log.keys, self._at, low=self._low, high=self._high, ns=self._ns, name=self._name, before=self._before,
-                after=after, limit=most,
+                checkpoint_log.keys, self._at, low=self._low, high=self._high, ns=self._ns, name=self._name,
+                before=self._before, after=after, limit=most,
             )  # fmt: skip
             with readable(self._at or ThreadAt(self._low, ""), self._name):
                 found = self._database.engine.read(find)

@@ -28,8 +28,8 @@ with contextlib.suppress(ImportError):
 
 INTERRUPTING = """
 import os, signal
-from langchain_agentmem import copying, care
-from langchain_agentmem.commands import moving
+from langchain_agentmem.upkeep import database_copy as copying, integrity as care
+from langchain_agentmem.cli import database_commands as moving
 copying.PORTION_ROWS = 20
 def stop(self, *arguments):
     os.kill(os.getpid(), signal.SIGINT)

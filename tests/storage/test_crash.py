@@ -175,7 +175,7 @@ class TestKillingWriters:
         script = """
             import os, signal, sys
             from langchain_agentmem import AgentMemory
-            from langchain_agentmem.conversations import log
+            from langchain_agentmem.conversations import message_log as log
 
             def half():
                 entry = log.Entry("half", b'{"content":"x","role":"user"}', "x", created_at=1, role="user")

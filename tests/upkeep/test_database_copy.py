@@ -30,10 +30,11 @@ from tests.everything import fill, with_vectors
 
 INTERRUPTED = """
 import os, signal, sys
-from langchain_agentmem import AgentMemory, copying
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.upkeep import database_copy as copying
 source, target, doing, portions, number = sys.argv[1:]
 copying.PORTION_ROWS = 40
-from langchain_agentmem.retrieval import index
+from langchain_agentmem.search import search_index as index
 index.REBUILD_BATCH = 40
 seen = 0
 def progress(at):
