@@ -31,7 +31,7 @@ from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.conversations.thread_session import is_of_thread
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.model import Retention
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import WEIGHTS, Weights
 from langchain_agentmem.storage.database import Database
@@ -526,7 +526,7 @@ class AgentMemory(Maintenance, Closing):
         asked = Asked(query, namespace, limit, kinds, conversation_id, roles, before, after)
         with self._searching(asked, config) as step:
             given = sought(self.database, asked, config, self.weights if weights is None else weights)
-            found = self.database.find(**given)
+            found = given.find(self.database)
             step.finish(lambda: documents(found))
         return found
 
@@ -549,7 +549,7 @@ class AgentMemory(Maintenance, Closing):
         async with self._searching(asked, config) as step:
             weighed = self.weights if weights is None else weights
             given = await aside(sought, self.database, asked, config, weighed)
-            found = await self.database.afind(**given)
+            found = await given.afind(self.database)
             step.finish(lambda: documents(found))
         return found
 
@@ -581,9 +581,10 @@ class AgentMemory(Maintenance, Closing):
 
     def _thread(self, given: Any) -> ThreadPoint:
         """The thread that a config, a runtime or the running config names."""
-        from langchain_agentmem.rewinding.thread_memory import thread_point  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.rewinding.graph_runs import runs_of  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.rewinding.thread_memory import thread_point  # noqa: PLC0415
 
-        return thread_point(self.database.runs, given)
+        return thread_point(runs_of(self.database), given)
 
 
 def _made(otherwise: str, make: Callable[..., T], /, *given: Any, **options: Any) -> T:

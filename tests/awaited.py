@@ -22,7 +22,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.experiences.experience import Experience
-from langchain_agentmem.model import Conversation
+from langchain_agentmem.messages.role_rounds import Conversation
 
 SIZE = 200_000
 LARGE = SIZE // 2

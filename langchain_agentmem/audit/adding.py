@@ -22,11 +22,10 @@ from langchain_agentmem.base.namespaces import id_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, perform
-from langchain_agentmem.storage.database import Database, Outputs, database_of
+from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of
 from langchain_agentmem.tracing import Thunk, brief
 
 if TYPE_CHECKING:
-    from langchain_agentmem.agent_memory import AgentMemory
     from langchain_agentmem.audit.handler import AuditHandler
 
 TODO_MARK, TODO_CAPTURE = MARKS[TODO]
@@ -42,7 +41,7 @@ class Adding:
 
     def __init__(
         self,
-        memory: AgentMemory | Database | str | os.PathLike[str] = ":memory:",
+        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
         namespace: Sequence[str] | None = None,
         *,
         rules: Iterable[JunkRule] = RULES,

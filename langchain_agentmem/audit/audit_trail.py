@@ -58,7 +58,8 @@ from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Find, Run, Shown, Work, aperform, perform
+from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, perform
+from langchain_agentmem.search.finding import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Outputs
@@ -425,11 +426,11 @@ class AuditTrail(Adding):
         walls = Walls(low, low + _AND_NOT_BELOW, kinds=(audit_store.KIND,), conversations=conversations)
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
             raise InvalidInput(f"limit must be a whole number of 0 or more, not {safe_repr(limit)}.")
-        found: list[Recollection] = yield Find(
-            "audit.search",
+        found: list[Recollection] = yield Search(
             inquiry(text_given(query, "A query"), self._database.now()),
             walls,
             min(limit, _MOST),
+            name="audit.search",
             inputs=self._where(conversation_id=conversation_id),
         )
         return found

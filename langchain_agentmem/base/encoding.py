@@ -351,3 +351,21 @@ def _revived(value: Any) -> Any:
         return read(plain["value"])
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise InvalidInput(f"The stored {plain[TAG]} is damaged: {safe_repr(error)}") from error
+
+
+def under(value: Any, key: Any) -> Any:
+    """What a value has under a key: one of its own, or a way with dots to a nested one; None where there is none."""
+    if not isinstance(value, Mapping):
+        return None
+    if key in value:
+        return value[key]
+    if isinstance(key, str):
+        dot = key.find(".")
+        while dot >= 0:
+            if (
+                isinstance(inner := value.get(key[:dot]), Mapping)
+                and (found := under(inner, key[dot + 1 :])) is not None
+            ):
+                return found
+            dot = key.find(".", dot + 1)
+    return None

@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from langchain_agentmem.base.encoding import under
 from langchain_agentmem.base.namespaces import config_given, configurable_of, range_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import Coding, value_of
@@ -18,7 +19,6 @@ from langchain_agentmem.checkpoints.configs import address, readable
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.stores.item_filters import under
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_log import Key, Saved
 from langchain_agentmem.threads.thread_lines import ThreadAt

@@ -90,7 +90,7 @@ from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_ch
 from langchain_agentmem.checkpoints.state_classes import serializer
 from langchain_agentmem.checkpoints.state_history import CheckpointHistory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.model import Retention
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import thread_memory_lifecycle as memories
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, database_of

@@ -14,6 +14,7 @@ from langchain_agentmem.checkpoints.checkpoint_codec import value_of
 from langchain_agentmem.checkpoints.configs import address
 from langchain_agentmem.rewinding import sealing, thread_memory_lifecycle
 from langchain_agentmem.rewinding.attempt_watch import watch
+from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.sealing import Parent, Put
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
@@ -34,7 +35,7 @@ class Rewinding:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        watch(database.runs)
+        watch(runs_of(database))
 
     def loaded(self, config: RunnableConfig, found: CheckpointTuple | None, pregel: Any, *, addressed: bool) -> None:
         """A checkpoint was read, perhaps by a loop that begins with it.
@@ -46,7 +47,7 @@ class Rewinding:
             addressed: Whether a certain checkpoint was asked for.
         """
         at, ns, _ = address(config)
-        begun = self._database.runs.loaded(
+        begun = runs_of(self._database).loaded(
             config["configurable"],
             at,
             ns,
@@ -60,9 +61,9 @@ class Rewinding:
         )
         if begun is not None:
             run, loop, task = begun
-            self._database.engine.read(lambda: sealing.carry(self._database.runs, run, loop, task))
+            self._database.engine.read(lambda: sealing.carry(runs_of(self._database), run, loop, task))
         if not ns and found is not None and not addressed:  # LangGraph looks whether it was told to begin earlier
-            earlier = self._database.runs.went_back(config["configurable"], at)
+            earlier = runs_of(self._database).went_back(config["configurable"], at)
             if earlier is not None:
                 self._tell("memory.thread.rewind", config, at, earlier, earlier, found.checkpoint["id"])
 
@@ -87,7 +88,7 @@ class Rewinding:
         """A task is handing in what it wrote."""
         configurable = config["configurable"]
         yield from sealing.finish(
-            self._database.runs,
+            runs_of(self._database),
             configurable,
             at,
             thread.id,
@@ -146,7 +147,7 @@ class Rewinding:
             before,
             self._database.now(),
         )
-        remember = yield from sealing.seal(self._database.runs, put)
+        remember = yield from sealing.seal(runs_of(self._database), put)
         if put.ns or parent is None or metadata.get("source") not in ("update", "fork"):
             return remember
 

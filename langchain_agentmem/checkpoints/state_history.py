@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from langchain_agentmem.base.argument_checks import ALL
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import value_of
 from langchain_agentmem.checkpoints.configs import address, readable
-from langchain_agentmem.conversations.message_log import ALL
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row

@@ -30,7 +30,7 @@ from langchain_agentmem.cli.console import (
 )
 from langchain_agentmem.cli.screen import Screen, printable
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.model import Retention
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.upkeep.database_copy import CopyProgress
 
 INTERRUPTED = 130

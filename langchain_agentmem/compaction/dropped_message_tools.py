@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
@@ -30,6 +30,7 @@ from langchain_agentmem.language_models.clipping import clipped
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.language_models.transcript import Turn, parts_of, turn_of
 from langchain_agentmem.messages import Message, to_langchain
+from langchain_agentmem.search.finding import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.search.ranking import WEIGHTS, Weights
 from langchain_agentmem.storage import Steps
@@ -128,15 +129,6 @@ def dropped_tools(
     ]
 
 
-class _Search(NamedTuple):
-    """What `Database.find` wants."""
-
-    asked: Any
-    walls: Walls
-    limit: int
-    weights: Weights
-
-
 class _Reader:
     """Reads the conversation of a run."""
 
@@ -155,7 +147,7 @@ class _Reader:
             if search is None:
                 return _NO_THREAD
             with self._step(query, limit, config) as step:
-                hits = _worth_showing(self._database.find(**search._asdict()), limit)
+                hits = _worth_showing(search.find(self._database), limit)
                 step.finish(lambda: documents(hits))
             return self._told(hits)
         except Exception as error:  # noqa: BLE001 - the model is told, and the run goes on
@@ -167,7 +159,7 @@ class _Reader:
             if search is None:
                 return _NO_THREAD
             async with self._step(query, limit, config) as step:
-                hits = _worth_showing(await self._database.afind(**search._asdict()), limit)
+                hits = _worth_showing(await search.afind(self._database), limit)
                 step.finish(lambda: documents(hits))
             return self._told(hits)
         except Exception as error:  # noqa: BLE001 - the model is told, and the run goes on
@@ -197,14 +189,14 @@ class _Reader:
     def _at(self, config: Mapping[str, Any]) -> Address | None:
         return conversation_of(config, self._conversation_id, self._namespace)
 
-    def _search(self, query: str, limit: int, config: RunnableConfig) -> _Search | None:
+    def _search(self, query: str, limit: int, config: RunnableConfig) -> Search | None:
         at = self._at(config)
         if at is None:
             return None
         # This namespace and none below it: a conversation of the same id there is somebody else's.
         walls = Walls(at.path, at.path + "\x01", kinds=("message",), conversations=(at.name,))
         # Some of what is found is left out, so more is looked for.
-        return _Search(inquiry(query, self._database.now()), walls, _ASKED * (_within(limit) + 5), self._weights)
+        return Search(inquiry(query, self._database.now()), walls, _ASKED * (_within(limit) + 5), self._weights)
 
     def _step(self, query: str, limit: int, config: RunnableConfig) -> Step:
         return self._database.tracing.step(

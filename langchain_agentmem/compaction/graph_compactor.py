@@ -34,7 +34,7 @@ from langchain_agentmem.compaction.compaction_events import COMPACT, READY, Tell
 from langchain_agentmem.compaction.ledger import History, Ledger
 from langchain_agentmem.compaction.pipeline import Outcome, compacting
 from langchain_agentmem.compaction.places import place_of
-from langchain_agentmem.compaction.prefetch import Ahead, early, usable_share
+from langchain_agentmem.compaction.prefetch import early, usable_share
 from langchain_agentmem.compaction.situation import (
     Situation,
     Size,
@@ -49,6 +49,7 @@ from langchain_agentmem.conversations.compaction_records import Header, Record
 from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.conversations.log_traces import MOST
 from langchain_agentmem.errors import StorageError
+from langchain_agentmem.language_models.background_work import Ahead
 from langchain_agentmem.language_models.model_calls import Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls

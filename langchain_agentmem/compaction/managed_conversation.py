@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
@@ -49,14 +49,11 @@ from langchain_agentmem.messages import (
 )
 from langchain_agentmem.messages.history_repair import repaired, with_distinct_calls
 from langchain_agentmem.messages.history_shape import calls_of
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.messages.summary import MARK as SUMMARY
 from langchain_agentmem.messages.synthetic_messages import MADE, is_filler, is_made
-from langchain_agentmem.model import Retention
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.storage.database import Database
-
-if TYPE_CHECKING:
-    from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.storage.database import Database, HasDatabase
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +133,7 @@ class ManagedConversationMemory(ConversationMemory):
 
     def __init__(
         self,
-        memory: AgentMemory | Database | str | os.PathLike[str] = ":memory:",
+        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
         conversation_id: str | None = None,
         *,
         namespace: Sequence[str] | None = None,

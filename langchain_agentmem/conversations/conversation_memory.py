@@ -47,13 +47,12 @@ from langchain_agentmem.conversations.log_entries import brings_memory, entry_of
 from langchain_agentmem.conversations.persistence import LogCall, Saved, checked_retention
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
 from langchain_agentmem.messages import ImageFiles, Message, decode_body
-from langchain_agentmem.model import Retention
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps
-from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.database import Database, HasDatabase, database_of
 from langchain_agentmem.tracing import brief
 
 if TYPE_CHECKING:
-    from langchain_agentmem.agent_memory import AgentMemory
     from langchain_agentmem.language_models.tokens import TokenCounter
 
 T = TypeVar("T")
@@ -93,7 +92,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     def __init__(
         self,
-        memory: AgentMemory | Database | str | os.PathLike[str] = ":memory:",
+        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
         conversation_id: str | None = None,
         *,
         namespace: Sequence[str] | None = None,

@@ -21,7 +21,7 @@ from langchain_agentmem.conversations.log_entries import check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages import decode_body
 from langchain_agentmem.messages.message import plain
-from langchain_agentmem.model import Attachment, Round
+from langchain_agentmem.messages.role_rounds import Attachment, Round
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 

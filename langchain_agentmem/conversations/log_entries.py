@@ -17,7 +17,7 @@ from langchain_agentmem.errors import MessageError
 from langchain_agentmem.messages import Message, decode_body, encode_body, from_langchain, message_time, to_langchain
 from langchain_agentmem.messages.injected import MARK, is_injected
 from langchain_agentmem.messages.message import LANGCHAIN_ROLES, plain
-from langchain_agentmem.model import AttachmentType
+from langchain_agentmem.messages.role_rounds import AttachmentType
 
 _IMAGE = AttachmentType.image_url.value
 

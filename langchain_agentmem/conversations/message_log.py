@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, MessageError
 from langchain_agentmem.messages import body_text, same_body
-from langchain_agentmem.model import Retention
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import message_sources
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Steps, content, query

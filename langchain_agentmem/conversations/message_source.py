@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.messages import body_text, decode_body
-from langchain_agentmem.rewinding.outlook import Outlook, sighted
+from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.part import Found, Part
 from langchain_agentmem.storage.steps import Row
 
 
@@ -24,14 +25,15 @@ def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
     return {row["slot"]: (body_text(bytes(row["body"])),) for row in rows}
 
 
-def recollections(hits: Sequence[Hit], now: int) -> Steps[Mapping[int, Recollection]]:
+def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mapping[int, Recollection]]:
     """What hits are to the user, by the numbers of their documents.
 
     Args:
         hits: Messages that a search found. What was deleted meanwhile is left out.
         now: When. Messages do not expire.
+        outlook: From where it looks. They are seen from everywhere.
     """
-    del now
+    del now, outlook
     rows = yield query.found_entries(owners=json.dumps([hit.owner for hit in hits]))
     found = {row["slot"]: row for row in rows}
     return {hit.document: _found(hit, row, "conversation") for hit in hits if (row := found.get(hit.owner)) is not None}
@@ -63,3 +65,13 @@ def _found(hit: Hit, row: Row, conversation: str) -> Recollection:
         value=message,
         why=hit.why,
     )
+
+
+PART = Part(
+    found={
+        "message": (
+            Found(stored_as="message", texts=texts, recollections=recollections),
+            Found(stored_as="thread_post", texts=row_texts, recollections=rewound_recollections),
+        )
+    }
+)

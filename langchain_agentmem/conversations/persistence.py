@@ -28,7 +28,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import conversation_transfer, log_traces, message_log
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import ImageFiles
-from langchain_agentmem.model import Retention
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, Outputs
 from langchain_agentmem.tracing import Thunk

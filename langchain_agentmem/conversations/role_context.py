@@ -21,9 +21,8 @@ from langchain_agentmem.conversations.compaction_records import Record, headers,
 from langchain_agentmem.conversations.round_entries import assembled, role_rounds
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import ImageFiles, PartOf
-from langchain_agentmem.messages.portable import Portable
+from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Portable, Post, Round
 from langchain_agentmem.messages.summary import Summary, sections, summary_in, summary_message
-from langchain_agentmem.model import Attachment, AttachmentType, Post, Round
 from langchain_agentmem.storage import Steps, job_queue, query
 from langchain_agentmem.storage.job_queue import Job
 

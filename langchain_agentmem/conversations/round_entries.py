@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from langchain_agentmem.base import encoding
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.messages import decode_body
-from langchain_agentmem.model import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
+from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
 
 USER, ASSISTANT = "User", "Assistant"
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -48,7 +48,7 @@ from langchain_agentmem.conversations.round_entries import ASSISTANT, USER, asse
 from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages import ImageFiles, Message
-from langchain_agentmem.model import (
+from langchain_agentmem.messages.role_rounds import (
     Attachment,
     AttachmentType,
     Conversation,
@@ -57,13 +57,11 @@ from langchain_agentmem.model import (
     Round,
     SharedMemoryEntry,
 )
+from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.database import Database, HasDatabase, database_of
 from langchain_agentmem.tracing import Thunk, brief
-
-if TYPE_CHECKING:
-    from langchain_agentmem.agent_memory import AgentMemory
 
 
 class SessionMemory(Saved):
@@ -93,7 +91,7 @@ class SessionMemory(Saved):
 
     def __init__(
         self,
-        memory: AgentMemory | Database | str | os.PathLike[str] = ":memory:",
+        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
         session_id: Any = None,
         *,
         namespace: Sequence[str] | None = None,
@@ -400,7 +398,7 @@ class SessionMemory(Saved):
     # -- plumbing ----------------------------------------------------------------------------------------------
 
     def _of_thread(self, given: Any, namespace: Any) -> tuple[message_log.Address, ThreadLog]:
-        point = thread_point(self._database.runs, given)
+        point = thread_point(runs_of(self._database), given)
         if namespace is not None and path_of(namespace) != point.path:
             raise InvalidInput(
                 "The session of a thread is in the namespace that its config names: leave namespace= out."

@@ -17,8 +17,8 @@ from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.language_models.transcript import turn_of
 from langchain_agentmem.messages.history_shape import calls_of, is_said_by_user, role_of
+from langchain_agentmem.messages.role_rounds import AttachmentType, Conversation, Post
 from langchain_agentmem.messages.summary import summary_in
-from langchain_agentmem.model import AttachmentType, Conversation, Post
 from langchain_agentmem.search.english import STOP_WORDS
 
 USER = "User"

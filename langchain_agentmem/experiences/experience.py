@@ -14,7 +14,7 @@ from typing import Any, Self
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.messages.portable import Portable, fields_of
+from langchain_agentmem.messages.role_rounds import Portable, fields_of
 
 LONGEST = 100_000
 """Characters that a condition or an instruction may have."""

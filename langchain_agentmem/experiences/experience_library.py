@@ -67,13 +67,12 @@ from langchain_agentmem.experiences.file_writing import write_new
 from langchain_agentmem.experiences.folders import Folders
 from langchain_agentmem.language_models.model_calls import aperform, perform, usable_model
 from langchain_agentmem.rewinding.memory_access import listed
-from langchain_agentmem.storage.database import Database, Outputs, database_of
+from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of
 from langchain_agentmem.tracing import Step, brief
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
-    from langchain_agentmem.agent_memory import AgentMemory
 
 NOTES = 5
 """How many of the newest notes a report shows of an experience."""
@@ -143,7 +142,7 @@ class ExperienceLibrary:
 
     def __init__(
         self,
-        memory: AgentMemory | Database | str | os.PathLike[str],
+        memory: HasDatabase | Database | str | os.PathLike[str],
         directory: str | os.PathLike[str],
         *,
         subfolders: bool = False,

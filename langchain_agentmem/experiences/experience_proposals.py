@@ -41,7 +41,7 @@ from langchain_agentmem.experiences.folders import Folders
 from langchain_agentmem.language_models.lenient_json import read_json
 from langchain_agentmem.language_models.model_calls import Ask, Do, Shown, Work
 from langchain_agentmem.messages.placement import converted
-from langchain_agentmem.model import Conversation
+from langchain_agentmem.messages.role_rounds import Conversation
 from langchain_agentmem.search.english import STOP_WORDS
 from langchain_agentmem.tracing import brief
 

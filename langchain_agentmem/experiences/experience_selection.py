@@ -29,7 +29,7 @@ from langchain_agentmem.experiences.model_choice import Chooser, Failure, Select
 from langchain_agentmem.experiences.prompt_log import beside, dump_prompt_file, within
 from langchain_agentmem.language_models.model_calls import Do, Run, Work
 from langchain_agentmem.messages.placement import last_said
-from langchain_agentmem.model import Round
+from langchain_agentmem.messages.role_rounds import Round
 
 logger = logging.getLogger(__name__)
 

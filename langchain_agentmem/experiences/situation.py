@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from langchain_agentmem.messages.history_shape import is_said_by_user
-from langchain_agentmem.model import AttachmentType, Round
+from langchain_agentmem.messages.role_rounds import AttachmentType, Round
 
 LONGEST_LINE = 1_000
 """Characters that are shown of a query, a status or an error: of an error its end, where it says what went wrong."""

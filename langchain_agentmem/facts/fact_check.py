@@ -11,8 +11,8 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_events, fact_records, fact_store
 from langchain_agentmem.facts.fact import sentence
-from langchain_agentmem.facts.fact_store import FACT, FORMER
 from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_rows import FACT, FORMER
 from langchain_agentmem.storage import Steps, query
 
 PAGE = 500
@@ -77,7 +77,7 @@ def _is_found(row: Any) -> bool:
     """Whether a search is to find something that is whole."""
     if row["kind"] == FACT:
         return fact_events.state(json.loads(row["extra"])) is not None
-    return row["kind"] == fact_store.TEXT and row["label"] is None
+    return row["kind"] == memory_rows.TEXT and row["label"] is None
 
 
 def _body(body: Any) -> str | None:

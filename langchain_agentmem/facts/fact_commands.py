@@ -18,7 +18,6 @@ from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts import fact_events, fact_store, fact_traces, fact_writes, source_texts
 from langchain_agentmem.facts.entity_names import entity_key, name_of
 from langchain_agentmem.facts.fact import Alias, Fact
-from langchain_agentmem.facts.fact_store import DUE, FACT, FAILURE, FORMER, TEXT
 from langchain_agentmem.facts.fact_writes import Statement, Turn
 from langchain_agentmem.facts.learning import FactsGround
 from langchain_agentmem.facts.predicate_rules import RULE, apart, declared, named_alike
@@ -26,7 +25,17 @@ from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.messages import Message
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, inputs_of, looking
-from langchain_agentmem.rewinding.memory_rows import Draft, View, body_of, message_source
+from langchain_agentmem.rewinding.memory_rows import (
+    DUE,
+    FACT,
+    FAILURE,
+    FORMER,
+    TEXT,
+    Draft,
+    View,
+    body_of,
+    message_source,
+)
 from langchain_agentmem.storage import Steps, query
 
 DESCRIPTION = "description"

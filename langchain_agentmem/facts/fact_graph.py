@@ -15,13 +15,13 @@ from langchain_agentmem.facts import fact_store, fact_traces
 from langchain_agentmem.facts.entity_names import entity_key, predicate_key
 from langchain_agentmem.facts.fact import Entity, Fact, Neighbour
 from langchain_agentmem.facts.fact_queries import at_time
-from langchain_agentmem.facts.fact_store import FACT, Standing
+from langchain_agentmem.facts.fact_store import Standing
 from langchain_agentmem.facts.learning import FactsGround
 from langchain_agentmem.facts.predicate_rules import Rules
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import listed, looking
-from langchain_agentmem.rewinding.memory_rows import View
+from langchain_agentmem.rewinding.memory_rows import FACT, View
 from langchain_agentmem.storage import Steps, query
 
 FARTHEST = 6

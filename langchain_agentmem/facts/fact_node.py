@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -30,14 +30,12 @@ from langchain_agentmem.messages import Message, from_langchain
 from langchain_agentmem.messages.placement import converted
 from langchain_agentmem.messages.synthetic_messages import is_filler
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
+from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.memory_access import as_step
 from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.storage.content import digest
-from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.database import Database, HasDatabase, database_of
 from langchain_agentmem.tracing import within
-
-if TYPE_CHECKING:
-    from langchain_agentmem.agent_memory import AgentMemory
 
 ROLES = ("user", "assistant")
 """Whose messages are read unless something else is said."""
@@ -66,7 +64,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
 
     def __init__(
         self,
-        memory: AgentMemory | Database | Any,
+        memory: HasDatabase | Database | Any,
         model: Any,
         *,
         branch: str | None = None,
@@ -174,7 +172,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
     def _point(self, config: RunnableConfig) -> Standpoint:
         if self._branch is not None:
             return BranchAt(path_of(resolve(self._namespace, config)), self._branch)
-        return thread_point(self._database.runs, config)
+        return thread_point(runs_of(self._database), config)
 
     def _messages(self, given: Any) -> list[BaseMessage]:
         key = self._messages_key

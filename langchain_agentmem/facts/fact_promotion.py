@@ -17,13 +17,12 @@ from langchain_agentmem.facts import fact_events, fact_store, source_texts, vali
 from langchain_agentmem.facts.entity_names import entity_key, predicate_key
 from langchain_agentmem.facts.fact import SINGLE_VALUED
 from langchain_agentmem.facts.fact_events import Event
-from langchain_agentmem.facts.fact_store import DUE, FACT, FAILURE, FORMER, TEXT
 from langchain_agentmem.facts.fact_writes import Book
 from langchain_agentmem.facts.predicate_rules import RULE, Rules, agreement, in_words
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branch_merge import same
 from langchain_agentmem.rewinding.memory_access import Change
-from langchain_agentmem.rewinding.memory_rows import SAID, Draft, Kept, View
+from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, FORMER, SAID, TEXT, Draft, Kept, View
 from langchain_agentmem.rewinding.message_sources import UNDO
 from langchain_agentmem.rewinding.promotion import Conflict, Prefer, promoted
 from langchain_agentmem.storage import Steps, query

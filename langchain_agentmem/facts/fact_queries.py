@@ -14,7 +14,6 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.facts import fact_store, fact_traces, source_texts, validity
 from langchain_agentmem.facts.entity_names import predicate_key
 from langchain_agentmem.facts.fact import Contradiction, Evidence, Fact, maybe_moment
-from langchain_agentmem.facts.fact_store import FACT, TEXT
 from langchain_agentmem.facts.learning import FactsGround
 from langchain_agentmem.facts.predicate_rules import Rules
 from langchain_agentmem.language_models.model_calls import Work
@@ -22,7 +21,7 @@ from langchain_agentmem.messages import body_text
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.layer_search import found
 from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
-from langchain_agentmem.rewinding.memory_rows import Kept, View
+from langchain_agentmem.rewinding.memory_rows import FACT, TEXT, Kept, View
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief
 

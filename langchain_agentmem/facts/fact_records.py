@@ -14,10 +14,20 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.facts.entity_names import entity_key, predicate_key
 from langchain_agentmem.facts.fact_events import BESIDE, state, told
-from langchain_agentmem.facts.fact_store import DUE, FACT, FAILURE, FORMER, TEXT
 from langchain_agentmem.facts.predicate_rules import RULE
 from langchain_agentmem.messages import decode_body
-from langchain_agentmem.rewinding.memory_rows import SAID, Draft, Kept, body_of, text_of
+from langchain_agentmem.rewinding.memory_rows import (
+    DUE,
+    FACT,
+    FAILURE,
+    FORMER,
+    SAID,
+    TEXT,
+    Draft,
+    Kept,
+    body_of,
+    text_of,
+)
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
 
 KINDS = (RULE, TEXT, DUE, FACT, FORMER)

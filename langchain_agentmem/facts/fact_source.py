@@ -9,13 +9,13 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact import SINGLE_VALUED, Fact
-from langchain_agentmem.facts.fact_store import FACT
 from langchain_agentmem.facts.predicate_rules import rules
 from langchain_agentmem.rewinding import branches
-from langchain_agentmem.rewinding.memory_rows import FOREVER, Kept, View, kept_of
-from langchain_agentmem.rewinding.outlook import Outlook, sighted
+from langchain_agentmem.rewinding.memory_rows import FACT, FOREVER, TEXT, Kept, View, kept_of
+from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage.part import Found, Part
 from langchain_agentmem.storage.steps import Row
 
 KIND = "fact"
@@ -69,3 +69,8 @@ def _values(view: View, some: Mapping[int, Row]) -> Steps[dict[int, Fact]]:
         settled = {fact.id: fact for fact in (yield from fact_store.settled(view, agreed, facts))}
         values |= {number: settled[each.key] for number, each in kept.items() if each.key in settled}
     return values
+
+
+PART = Part(
+    found={KIND: tuple(Found(stored_as=kind, texts=row_texts, recollections=recollections) for kind in (FACT, TEXT))}
+)

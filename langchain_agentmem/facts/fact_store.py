@@ -15,17 +15,9 @@ from langchain_agentmem.facts.predicate_rules import Rules
 from langchain_agentmem.facts.validity import Ending
 from langchain_agentmem.messages import Message, decode_body
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import Kept, View, version_of
+from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, Kept, View, version_of
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
-
-FACT = "fact"
-FORMER = "fact_former"
-"""What a fact said before it was corrected: so it is found by what it was, when the past is asked for."""
-TEXT = "fact_text"
-"""What was said, as it was."""
-DUE, FAILURE = "fact_due", "fact_failure"
-"""What of it waits to have its facts extracted, and what went wrong with that."""
 
 
 def about(

@@ -12,12 +12,11 @@ from typing import Any
 from langchain_agentmem.facts import validity
 from langchain_agentmem.facts.fact import Fact, sentence
 from langchain_agentmem.facts.fact_events import State
-from langchain_agentmem.facts.fact_store import FACT, TEXT
 from langchain_agentmem.facts.fact_writes import Turn
 from langchain_agentmem.messages import Message
 from langchain_agentmem.rewinding.memory_access import LISTED
 from langchain_agentmem.rewinding.memory_access import listed as counted
-from langchain_agentmem.rewinding.memory_rows import Draft
+from langchain_agentmem.rewinding.memory_rows import FACT, TEXT, Draft
 from langchain_agentmem.tracing import brief
 
 

@@ -16,11 +16,10 @@ from langchain_agentmem.facts import fact_events, fact_store, validity
 from langchain_agentmem.facts.entity_names import entity_key, predicate_key
 from langchain_agentmem.facts.fact import sentence
 from langchain_agentmem.facts.fact_events import State
-from langchain_agentmem.facts.fact_store import FACT, FORMER
 from langchain_agentmem.facts.predicate_rules import Rules
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change
-from langchain_agentmem.rewinding.memory_rows import SAID, Draft, Kept, body_of, message_source
+from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, Draft, Kept, body_of, message_source
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row

@@ -30,14 +30,13 @@ from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.memory_access import as_step, looking, whose
 from langchain_agentmem.rewinding.memory_rows import View
 from langchain_agentmem.storage import Steps, job_queue
-from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.database import Database, HasDatabase, database_of
 from langchain_agentmem.storage.job_queue import Job, Wanted
 from langchain_agentmem.tracing import brief
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-    from langchain_agentmem.agent_memory import AgentMemory
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ class LearningFacts(Told):
 
     def __init__(
         self,
-        memory: AgentMemory | Database | str | os.PathLike[str] = ":memory:",
+        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
         branch: str | Standpoint = "main",
         *,
         namespace: Sequence[str] | None = None,

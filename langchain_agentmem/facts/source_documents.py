@@ -15,13 +15,12 @@ from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts import fact_commands, fact_queries, fact_store, fact_traces
 from langchain_agentmem.facts.fact import Fact
 from langchain_agentmem.facts.fact_records import KINDS, draft_of, record_of
-from langchain_agentmem.facts.fact_store import TEXT
 from langchain_agentmem.facts.learning import FactsGround
 from langchain_agentmem.language_models.model_calls import Do, Work
 from langchain_agentmem.messages import ImageFiles, Message
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, listed, looking
-from langchain_agentmem.rewinding.memory_rows import View
+from langchain_agentmem.rewinding.memory_rows import TEXT, View
 from langchain_agentmem.storage import Steps
 
 _SPEAKERS = ("user", "assistant", "system")

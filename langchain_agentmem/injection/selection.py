@@ -15,19 +15,22 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
 from langchain_agentmem.language_models.budget import ARCHIVAL, CORE, RECALL, SECTIONS, Budget, Measure
-from langchain_agentmem.language_models.model_calls import Find, Shown, Work
+from langchain_agentmem.language_models.model_calls import Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.layers.layer_values import RECORD, Record
+from langchain_agentmem.layers.layer_values import Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import NEWEST, Composed, Found, Material, composed
 from langchain_agentmem.messages import Message
 from langchain_agentmem.messages.placement import Brought, last_said
+from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.memory_access import whose
+from langchain_agentmem.rewinding.memory_rows import RECORD
 from langchain_agentmem.rewinding.outlook import outlook_of
 from langchain_agentmem.rewinding.thread_memory import thread_point
+from langchain_agentmem.search.finding import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
-from langchain_agentmem.search.search_registry import KINDS, USUAL_KINDS, stored_as
 from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.tracing import brief
 
 logger = logging.getLogger(__name__)
@@ -88,7 +91,7 @@ class Bringing:
         self._whose = branch_or_config
         self._namespace = namespace
         self._query = query
-        self._kinds = _chosen("kinds", kinds, KINDS)
+        self._kinds = _chosen("kinds", kinds, all_parts().kinds)
         self._limit = limit
         self._budget = Budget.of(budget)
         self._sections = _chosen("sections", sections, SECTIONS) or ()
@@ -169,7 +172,7 @@ class Bringing:
         if layers is None:
             return None, Material()
         try:
-            core = (yield from layers.core.listing()) if CORE in self._sections else []
+            core = (yield from layers.core.entries_work()) if CORE in self._sections else []
             events = (yield from layers.recall.reading(NEWEST)) if RECALL in self._sections else []
         except InvalidInput as error:
             if self._whose is not None:
@@ -188,7 +191,7 @@ class Bringing:
             return LayeredMemory(self.database, whose, namespace=resolve(self._namespace, config))
         if whose is None and (config.get("configurable") or {}).get("thread_id") is None:
             return None
-        return LayeredMemory(self.database, thread_point(self.database.runs, config if whose is None else whose))
+        return LayeredMemory(self.database, thread_point(runs_of(self.database), config if whose is None else whose))
 
     def _asked(self, given: Any, messages: Sequence[BaseMessage]) -> str:
         if self._query is None:
@@ -219,15 +222,15 @@ class Bringing:
         namespace = resolve(self._namespace, config)
         kinds = self._others(namespace, layers)
         if kinds is None or kinds:
-            walls = Walls(*range_of(namespace), kinds=stored_as(kinds))
+            walls = Walls(*range_of(namespace), kinds=all_parts().stored_as(kinds))
             outlook = outlook_of(self.database, config)
-            hits: list[Recollection] = yield Find(
-                "retrieval.search",
+            hits: list[Recollection] = yield Search(
                 inquiry(asked, self.database.now()),
                 walls,
                 many,
-                outlook,
-                lambda: {"namespace": "/".join(namespace), "kinds": None if kinds is None else list(kinds)},
+                outlook=outlook,
+                name="retrieval.search",
+                inputs=lambda: {"namespace": "/".join(namespace), "kinds": None if kinds is None else list(kinds)},
             )
             lists.append([_hit(each) for each in hits])
         return [each for rank in range(many) for found in lists for each in found[rank : rank + 1]]
@@ -238,7 +241,7 @@ class Bringing:
             return self._kinds
         kinds = self._kinds
         if kinds is None:
-            kinds = USUAL_KINDS if namespace else ()
+            kinds = all_parts().usual_kinds if namespace else ()
         return tuple(kind for kind in kinds if kind not in LAYERED)
 
 

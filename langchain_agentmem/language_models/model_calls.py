@@ -1,8 +1,8 @@
 """Work that asks a model or the database, written once for those who wait and for those who await.
 
 Work is a generator, as an operation of the storage is: it yields what it wants, an `Ask` for a model, a `Run` or a
-`Find` for the database, a `Do` for anything else, is sent the answer, and returns a value. What goes wrong is raised in
-it, at the place where it asked.
+`Search` for the database, a `Do` for anything else, is sent the answer, and returns a value. What goes wrong is raised
+in it, at the place where it asked.
 
     def haiku(model):
         text = yield Ask(model, [HumanMessage("A haiku about memory.")], "haiku")
@@ -17,9 +17,9 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from functools import partial, update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import run_in_executor
@@ -28,13 +28,12 @@ from langchain_agentmem.base.apart import led
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra, leaves_the_node
 from langchain_agentmem.storage import Operation
-from langchain_agentmem.tracing import RunType, Step, Thunk, Tracing, brief, documents
+from langchain_agentmem.tracing import RunType, Step, Thunk, Tracing, brief
 
 if TYPE_CHECKING:
-    from langchain_agentmem.rewinding.outlook import Outlook
-    from langchain_agentmem.search.memory_search import Inquiry, Walls
     from langchain_agentmem.storage.database import Database, Outputs
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 NO_STREAM = "nostream"
@@ -92,28 +91,6 @@ class Run(NamedTuple):
     shown: bool = True
 
 
-class Find(NamedTuple):
-    """A search; the answer is a list of recollections.
-
-    Attributes:
-        name: What the step is called in a trace, `<part>.<verb>`.
-        asked: The query, analysed.
-        walls: Where to look.
-        limit: Most results.
-        outlook: Whose memory counts as it is seen from where.
-        inputs: What a trace shows beside the query and the limit.
-        shown: Whether it is a step of its own. If not, it is a detail of the step around it.
-    """
-
-    name: str
-    asked: Inquiry
-    walls: Walls
-    limit: int
-    outlook: Outlook | None = None
-    inputs: Thunk | None = None
-    shown: bool = True
-
-
 class Shown(NamedTuple):
     """Work that a trace shows as one step, with all that it wishes for beneath it; the answer is its value.
 
@@ -144,7 +121,19 @@ class Do(NamedTuple):
     ado: Callable[[], Awaitable[Any]] | None = None
 
 
-Wish: TypeAlias = Ask | Run | Find | Shown | Do
+class Answering(Protocol):
+    """Anything else that a database answers, such as a `Search`."""
+
+    def answer(self, database: Database) -> Any:
+        """The answer, as a step of the run."""
+        ...
+
+    async def aanswer(self, database: Database) -> Any:
+        """`answer`, awaited."""
+        ...
+
+
+Wish: TypeAlias = Ask | Run | Shown | Do | Answering
 
 Work: TypeAlias = Generator[Wish, Any, T]
 """Yields what it wants to know, is sent the answers, returns a `T`."""
@@ -177,6 +166,58 @@ def perform(work: Work[T], database: Database | None = None) -> T:
 async def aperform(work: Work[T], database: Database | None = None) -> T:
     """`perform`, awaited. Where the work is given much, it goes on in a thread, and the event loop with it."""
     return await led(work, partial(_aanswer, database=database))
+
+
+class Performer(Protocol):
+    """An object that does its own work."""
+
+    def _do(self, work: Work[Any]) -> Any: ...
+
+    async def _ado(self, work: Work[Any]) -> Any: ...
+
+
+S = TypeVar("S", bound=Performer)
+
+
+def both(
+    method: Callable[Concatenate[S, P], Work[T]],
+) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
+    """The public forms of a method that is written as work: one that waits, and one that is awaited.
+
+        def get_work(self, key: str) -> Work[str]:
+            return (yield Run("part.get", partial(find, key)))
+
+        get, aget = both(get_work)
+
+    Both keep the docstring and the parameters, for readers, editors and type checkers.
+
+    Args:
+        method: Its name ends in `_work`; its class has `_do` and `_ado`, which perform work.
+    """
+
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return cast("T", self._do(method(self, *args, **kwargs)))
+
+    async def acall(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return cast("T", await self._ado(method(self, *args, **kwargs)))
+
+    verb = method.__name__.removesuffix("_work")
+    signature = inspect.signature(method)
+    signature = signature.replace(return_annotation=_value_of(signature.return_annotation))
+    for twin, name in ((call, verb), (acall, f"a{verb}")):
+        update_wrapper(twin, method)
+        del twin.__dict__["__wrapped__"]
+        twin.__name__ = name
+        twin.__qualname__ = method.__qualname__.rpartition(".")[0] + "." + name
+        twin.__annotations__["return"] = signature.return_annotation
+        twin.__dict__["__signature__"] = signature
+    acall.__doc__ = f"`{verb}`, awaited."
+    return call, acall
+
+
+def _value_of(annotation: Any) -> Any:
+    """What work returns, by its annotation."""
+    return annotation[len("Work[") : -1] if isinstance(annotation, str) and annotation.startswith("Work[") else Any
 
 
 def usable_model(given: Any) -> Any:
@@ -218,11 +259,8 @@ def _answer(wish: Wish, database: Database | None) -> Any:
     if isinstance(wish, Run):
         run = _of(database).write if wish.write else _of(database).read
         return run(wish.name, wish.make, wish.inputs, wish.outputs, shown=wish.shown)
-    if isinstance(wish, Find):
-        with _step(wish, database) as step:
-            found = _of(database).find(wish.asked, wish.walls, limit=wish.limit, outlook=wish.outlook)
-            step.finish(lambda: documents(found))
-        return found
+    if not isinstance(wish, Ask | Shown):
+        return wish.answer(_of(database))
     with _step(wish, database) as step:
         if isinstance(wish, Shown):
             value = perform(wish.work, database)
@@ -240,11 +278,8 @@ async def _aanswer(wish: Wish, database: Database | None) -> Any:
     if isinstance(wish, Run):
         run = _of(database).awrite if wish.write else _of(database).aread
         return await run(wish.name, wish.make, wish.inputs, wish.outputs, shown=wish.shown)
-    if isinstance(wish, Find):
-        async with _step(wish, database) as step:
-            found = await _of(database).afind(wish.asked, wish.walls, limit=wish.limit, outlook=wish.outlook)
-            step.finish(lambda: documents(found))
-        return found
+    if not isinstance(wish, Ask | Shown):
+        return await wish.aanswer(_of(database))
     async with _step(wish, database) as step:
         if isinstance(wish, Shown):
             value = await aperform(wish.work, database)
@@ -310,20 +345,13 @@ async def _awaited(reply: Any) -> Any:
     return await reply
 
 
-def _step(wish: Ask | Find | Shown, database: Database | None) -> Step:
+def _step(wish: Ask | Shown, database: Database | None) -> Step:
     tracing, name = _tracing(database), f"memory.{wish.name}"
     if isinstance(wish, Shown):
         return tracing.step(name, run_type=wish.run_type, inputs=wish.inputs)
     if not wish.shown:
         return tracing.unheard(name)
-    if isinstance(wish, Find):
-        return tracing.step(name, run_type="retriever", inputs=lambda: _sought(wish))
     return tracing.step(name, inputs=lambda: _asks(wish))
-
-
-def _sought(wish: Find) -> dict[str, Any]:
-    others = {} if wish.inputs is None else wish.inputs()
-    return {"query": wish.asked.question.text, "limit": wish.limit, **others}
 
 
 def _asks(wish: Ask) -> dict[str, Any]:

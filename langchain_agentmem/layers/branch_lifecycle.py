@@ -24,12 +24,12 @@ from langchain_agentmem.layers.core_memory import (
 )
 from langchain_agentmem.layers.final_context import final_memory
 from langchain_agentmem.layers.layer import Ground
-from langchain_agentmem.layers.layer_values import RECORD, Record, event_of, record_of
+from langchain_agentmem.layers.layer_values import Record, event_of, record_of
 from langchain_agentmem.layers.prompt_context import Material, context_of, prompt_text
 from langchain_agentmem.layers.recall_memory import RecallMemory, events
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, looking
-from langchain_agentmem.rewinding.memory_rows import Draft, View
+from langchain_agentmem.rewinding.memory_rows import RECORD, Draft, View
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief
 

@@ -13,18 +13,16 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.compaction.prefetch import Ahead
-from langchain_agentmem.conversations.message_log import Address
+from langchain_agentmem.language_models.background_work import Ahead
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.layer import Ground
-from langchain_agentmem.layers.layer_values import EVENT
 from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.layers.truncation import truncated
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt
 from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, looking
-from langchain_agentmem.rewinding.memory_rows import Kept, View
+from langchain_agentmem.rewinding.memory_rows import EVENT, Kept, View
 from langchain_agentmem.storage import Steps, query
 
 CONSOLIDATED = "RECALL_CONSOLIDATED"
@@ -188,7 +186,7 @@ def asking(ground: Ground) -> Work[None]:
     """Have a model consolidate old events: in the background, where settings and memory allow it."""
     make = partial(consolidating, ground, keep=ground.settings.recall_max_events, automatic=True)
     if ground.settings.consolidate_later and isinstance(ground.point, BranchAt):
-        LATER.begin(ground.database, Address(ground.point.path, ground.point.name), LANE, make)
+        LATER.begin(ground.database, (ground.point.path, ground.point.name), LANE, make)
     else:
         yield from make()
 

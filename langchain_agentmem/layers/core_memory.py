@@ -17,14 +17,13 @@ from langchain_agentmem.base.clock import micros, moment, time_given
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.layer import Layer
-from langchain_agentmem.layers.layer_values import CORE, RECORD
 from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, pairs
-from langchain_agentmem.rewinding.memory_rows import Draft, Kept, View, body_of
+from langchain_agentmem.rewinding.memory_rows import CORE, RECORD, Draft, Kept, View, body_of
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief
 
@@ -94,7 +93,9 @@ class CoreMemory(Layer):
 
     _part = "core"
 
-    def get(self, keys: Iterable[str] | str | None = None) -> dict[str, str]:
+    # -- the same as work ------------------------------------------------------------------------------------------
+
+    def get_work(self, keys: Iterable[str] | str | None = None) -> Work[dict[str, str]]:
         """Values by key.
 
         Args:
@@ -104,21 +105,33 @@ class CoreMemory(Layer):
         Raises:
             InvalidInput: The keys are no texts.
         """
-        return self._do(self.getting(keys))
+        wanted = None if keys is None else [self._key(key) for key in texts_given(_listed(keys), "Keys")]
 
-    async def aget(self, keys: Iterable[str] | str | None = None) -> dict[str, str]:
-        """`get`, awaited."""
-        return await self._ado(self.getting(keys))
+        def look(view: View) -> Steps[dict[str, str]]:
+            if wanted is None:
+                return {each.key: each.text for each in (yield from everything(view))}
+            there = yield from memory_rows.named(view, CORE, wanted)
+            return {key: there[key].text for key in wanted if key in there}
 
-    def entries(self) -> list[CoreEntry]:
+        return (yield from self._look("get", look, keys=wanted, outputs=pairs))
+
+    get, aget = both(get_work)
+
+    def entries_work(self) -> Work[list[CoreEntry]]:
         """Everything, with importance and times, in the order in which the keys were first set."""
-        return self._do(self.listing())
 
-    async def aentries(self) -> list[CoreEntry]:
-        """`entries`, awaited."""
-        return await self._ado(self.listing())
+        def look(view: View) -> Steps[list[CoreEntry]]:
+            return [entry_of(each) for each in (yield from everything(view))]
 
-    def set(self, key: str, value: str, importance: int = USUAL, ttl: float | datetime | None = None) -> None:
+        return (
+            yield from self._look("read", look, outputs=lambda found: pairs({each.key: each.value for each in found}))
+        )
+
+    entries, aentries = both(entries_work)
+
+    def set_work(
+        self, key: str, value: str, importance: int = USUAL, ttl: float | datetime | None = None
+    ) -> Work[None]:
         """Set a value.
 
         Args:
@@ -131,64 +144,9 @@ class CoreMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong; or the value is larger than the budget and is to be refused.
         """
-        self._do(self.setting_one(key, value, importance, ttl))
-
-    async def aset(self, key: str, value: str, importance: int = USUAL, ttl: float | datetime | None = None) -> None:
-        """`set`, awaited."""
-        await self._ado(self.setting_one(key, value, importance, ttl))
-
-    def delete(self, key: str) -> bool:
-        """Delete a value. Returns whether it was there."""
-        return self._do(self.deleting(key))
-
-    async def adelete(self, key: str) -> bool:
-        """`delete`, awaited."""
-        return await self._ado(self.deleting(key))
-
-    def restore(self, key: str) -> bool:
-        """Bring back what left core memory to make room, with its importance and its end. Something else may leave.
-
-        Args:
-            key: Its key. A value that it has by now is replaced.
-
-        Returns:
-            Whether archival memory has it.
-        """
-        return self._do(self.restoring(key))
-
-    async def arestore(self, key: str) -> bool:
-        """`restore`, awaited."""
-        return await self._ado(self.restoring(key))
-
-    # -- the same as work ------------------------------------------------------------------------------------------
-
-    def getting(self, keys: Iterable[str] | str | None = None) -> Work[dict[str, str]]:
-        """`get`, as work."""
-        wanted = None if keys is None else [self._key(key) for key in texts_given(_listed(keys), "Keys")]
-
-        def look(view: View) -> Steps[dict[str, str]]:
-            if wanted is None:
-                return {each.key: each.text for each in (yield from everything(view))}
-            there = yield from memory_rows.named(view, CORE, wanted)
-            return {key: there[key].text for key in wanted if key in there}
-
-        return (yield from self._look("get", look, keys=wanted, outputs=pairs))
-
-    def listing(self) -> Work[list[CoreEntry]]:
-        """`entries`, as work."""
-
-        def look(view: View) -> Steps[list[CoreEntry]]:
-            return [entry_of(each) for each in (yield from everything(view))]
-
-        return (
-            yield from self._look("read", look, outputs=lambda found: pairs({each.key: each.value for each in found}))
-        )
-
-    def setting_one(
-        self, key: str, value: str, importance: int = USUAL, ttl: float | datetime | None = None
-    ) -> Work[None]:
-        """`set`, as work."""
         yield from self.setting([self.setting_of(key, value, importance, ttl)])
+
+    set, aset = both(set_work)
 
     def setting(self, settings: Sequence[Setting]) -> Work[None]:
         """Set values that were checked, all of them or none."""
@@ -215,8 +173,8 @@ class CoreMemory(Layer):
             settings = yield from self.smaller(settings, too_large)
         raise InvalidInput(NO_ROOM)
 
-    def deleting(self, key: str) -> Work[bool]:
-        """`delete`, as work."""
+    def delete_work(self, key: str) -> Work[bool]:
+        """Delete a value. Returns whether it was there."""
         wanted = self._key(key)
 
         def make(change: Change) -> Steps[bool]:
@@ -227,8 +185,17 @@ class CoreMemory(Layer):
 
         return (yield from self._change("delete", make, key=wanted, outputs=lambda there: {"deleted": there}))
 
-    def restoring(self, key: str) -> Work[bool]:
-        """`restore`, as work."""
+    delete, adelete = both(delete_work)
+
+    def restore_work(self, key: str) -> Work[bool]:
+        """Bring back what left core memory to make room, with its importance and its end. Something else may leave.
+
+        Args:
+            key: Its key. A value that it has by now is replaced.
+
+        Returns:
+            Whether archival memory has it.
+        """
         wanted = self._key(key)
 
         def make(change: Change) -> Steps[bool]:
@@ -244,6 +211,8 @@ class CoreMemory(Layer):
             return True
 
         return (yield from self._change("restore", make, key=wanted, outputs=lambda there: {"restored": there}))
+
+    restore, arestore = both(restore_work)
 
     def setting_of(self, key: Any, value: Any, importance: Any = USUAL, ttl: Any = None) -> Setting:
         """A value to be set, checked and without secrets.

@@ -14,10 +14,10 @@ from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform
 from langchain_agentmem.layers.compression import Compressor
-from langchain_agentmem.layers.layer_values import EVENT, RECORD, Event, Record
+from langchain_agentmem.layers.layer_values import Event, Record
 from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.rewinding.memory_access import Change, Footing, as_step, changing, looking
-from langchain_agentmem.rewinding.memory_rows import View
+from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief
 

@@ -12,8 +12,6 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.rewinding.memory_rows import Kept
 from langchain_agentmem.search.memory_search import Why
 
-CORE, EVENT, RECORD = "core", "event", "record"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:

@@ -57,7 +57,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from langchain_agentmem.base.argument_checks import texts_given
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, resolve
@@ -82,10 +82,7 @@ from langchain_agentmem.rewinding import branch_merge
 from langchain_agentmem.rewinding.branch_merge import BranchDiff, BranchTree
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.promotion import Prefer
-from langchain_agentmem.storage.database import Database, database_of
-
-if TYPE_CHECKING:
-    from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.storage.database import Database, HasDatabase, database_of
 
 T = TypeVar("T")
 
@@ -119,7 +116,7 @@ class LayeredMemory:
 
     def __init__(
         self,
-        memory: AgentMemory | Database | str | os.PathLike[str],
+        memory: HasDatabase | Database | str | os.PathLike[str],
         branch: str | Standpoint,
         *,
         namespace: Sequence[str] | None = None,

@@ -12,10 +12,9 @@ from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.layers.consolidation import ConsolidationReport, consolidating, count, report_shown
 from langchain_agentmem.layers.core_memory import CoreMemory, everything, leaving, size
 from langchain_agentmem.layers.layer import Ground
-from langchain_agentmem.layers.layer_values import EVENT, RECORD
 from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, looking
-from langchain_agentmem.rewinding.memory_rows import View
+from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
 from langchain_agentmem.storage import Steps
 
 LEVELS = ("low", "medium", "high", "critical")

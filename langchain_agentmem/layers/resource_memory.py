@@ -28,12 +28,12 @@ from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
 from langchain_agentmem.layers.core_memory import NO_ROOM, CoreMemory, Setting
 from langchain_agentmem.layers.layer import Ground, Layer
-from langchain_agentmem.layers.layer_values import RECORD
 from langchain_agentmem.layers.resource_excerpts import ITEM_CHARS
 from langchain_agentmem.layers.resource_snapshots import Fetcher, build_resource_snapshot
 from langchain_agentmem.layers.truncation import truncated
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import LISTED, Change, listed
+from langchain_agentmem.rewinding.memory_rows import RECORD
 from langchain_agentmem.storage import Steps
 
 __all__ = ["ResourceMemory", "build_resource_snapshot", "usage_record"]

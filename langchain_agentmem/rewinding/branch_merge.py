@@ -13,14 +13,11 @@ from typing import Any
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.facts.fact_store import FACT
 from langchain_agentmem.language_models.model_calls import Run, Work
-from langchain_agentmem.layers.layer import Ground
-from langchain_agentmem.layers.layer_values import CORE, EVENT, RECORD
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, fork, names_of
 from langchain_agentmem.rewinding.memory_access import LISTED, Footing, looking, whose
-from langchain_agentmem.rewinding.memory_rows import Kept, View
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, Kept, View
 from langchain_agentmem.storage import Steps, query
 
 _NO_BRANCH = (
@@ -117,7 +114,7 @@ def forking(ground: Footing, name: str) -> Work[BranchAt]:
     return made
 
 
-def tracing_back(ground: Ground) -> Work[list[str]]:
+def tracing_back(ground: Footing) -> Work[list[str]]:
     """The names of a branch and of those before it, the root first, as work."""
     if not isinstance(ground.point, BranchAt):
         return [ground.point.name]
@@ -129,7 +126,7 @@ def tracing_back(ground: Ground) -> Work[list[str]]:
     return (yield from looking(ground, "layers.ancestors", look, outputs=lambda names: {"branches": names}))
 
 
-def growing(ground: Ground) -> Work[BranchTree]:
+def growing(ground: Footing) -> Work[BranchTree]:
     """The tree that a branch is part of, as work."""
     named_branch(ground.point)
 
@@ -151,7 +148,7 @@ def growing(ground: Ground) -> Work[BranchTree]:
     return (yield from looking(ground, "layers.tree", look, outputs=_tree_shown))
 
 
-def comparing(ground: Ground, other: Standpoint) -> Work[BranchDiff]:
+def comparing(ground: Footing, other: Standpoint) -> Work[BranchDiff]:
     """How two memories differ, as work."""
 
     def look(view: View) -> Steps[BranchDiff]:

@@ -27,6 +27,7 @@ from langchain_agentmem.base import forks
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
 from langchain_agentmem.errors import InvalidInput, StepIsOver
 from langchain_agentmem.rewinding.memory_rows import FOREVER
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.threads.thread_lines import ThreadAt
 
 MOST_RUNS = 256
@@ -305,6 +306,17 @@ class Live:
         """Add another's."""
         self.groups.update(other.groups)
         self.spots.update(other.spots)
+
+
+def runs_of(database: Database) -> Runs:
+    """The graph runs of this process, whose memory follows their threads, that use a database."""
+
+    def make() -> Runs:
+        runs = Runs()
+        database.remembering.add(runs)
+        return runs
+
+    return database.attached(Runs, make)
 
 
 class Runs:

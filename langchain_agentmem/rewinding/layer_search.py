@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from langchain_agentmem.language_models.model_calls import Find, Work
+from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import families
 from langchain_agentmem.rewinding.memory_access import Footing, looking
 from langchain_agentmem.rewinding.memory_rows import Kept, View
 from langchain_agentmem.rewinding.outlook import Outlook
+from langchain_agentmem.search.finding import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, Why, inquiry
 from langchain_agentmem.storage import Steps
 
@@ -61,8 +62,8 @@ def found(
     asked = inquiry(query, ground.now())
     many = limit
     while True:
-        given: list[Recollection] = yield Find(
-            f"{kinds[0]}.search", asked, walls, many, Outlook(ground.point, alone=True), shown=False
+        given: list[Recollection] = yield Search(
+            asked, walls, many, outlook=Outlook(ground.point, alone=True), name=f"{kinds[0]}.search", shown=False
         )
         there: dict[str, Kept] = yield from looking(
             ground, f"{kinds[0]}.read", partial(_named, kinds, given), shown=False

@@ -16,6 +16,21 @@ from langchain_agentmem.search.search_index import Document, Series
 from langchain_agentmem.storage import Steps, content, query
 from langchain_agentmem.storage.steps import Row
 
+CORE, EVENT, RECORD = "core", "event", "record"
+
+
+FACT = "fact"
+
+FORMER = "fact_former"
+"""What a fact said before it was corrected: so it is found by what it was, when the past is asked for."""
+
+TEXT = "fact_text"
+"""What was said, as it was."""
+
+DUE, FAILURE = "fact_due", "fact_failure"
+"""What of it waits to have its facts extracted, and what went wrong with that."""
+
+
 FOREVER = 2**62
 """Where a row ends that nothing has followed."""
 FINDABLE = ("event", "fact", "fact_text", "record", "thread_item", "thread_post")

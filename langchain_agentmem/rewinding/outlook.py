@@ -7,22 +7,19 @@ branch, and what the newest checkpoint of a thread shows; in a run, of its own t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.namespaces import configurable_of, namespace_of, running_config
-from langchain_agentmem.layers.layer_values import EVENT, RECORD, event_of, record_of
+from langchain_agentmem.base.namespaces import configurable_of, running_config
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import Standpoint
-from langchain_agentmem.rewinding.memory_rows import Kept, View, kept_of
+from langchain_agentmem.rewinding.graph_runs import runs_of
+from langchain_agentmem.rewinding.memory_rows import View
 from langchain_agentmem.rewinding.thread_memory import thread_point
-from langchain_agentmem.search.memory_search import Hit, Recollection
+from langchain_agentmem.search.memory_search import Hit
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.steps import Row
-
-VALUES: Mapping[str, Callable[[Kept], Any]] = {EVENT: event_of, RECORD: record_of}
 
 
 class Outlook(NamedTuple):
@@ -64,7 +61,7 @@ class Sight(NamedTuple):
     numbers: set[int]
 
 
-def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
+def row_texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
     """The texts by which rows are found.
 
     Args:
@@ -72,33 +69,6 @@ def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
     """
     found = yield query.memory_texts(ids=json.dumps(list(owners)))
     return {row["id"]: (memory_rows.words_of(bytes(row["body"]), memory_rows.extra_of(row)),) for row in found}
-
-
-def recollections(hits: Sequence[Hit], now: int, outlook: Outlook) -> Steps[Mapping[int, Recollection]]:
-    """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
-
-    Args:
-        hits: Events or records that a search found.
-        now: When.
-        outlook: From where it looks.
-    """
-    there, sights = yield from sighted(hits, now, outlook)
-    seen = {number for sight in sights for number in sight.numbers}
-    return {
-        hit.document: Recollection(
-            kind=hit.kind,
-            id=row["key"],
-            text=memory_rows.text_of(bytes(row["body"])),
-            score=hit.score,
-            namespace=namespace_of(row["path"]),
-            conversation_id=row["name"],
-            created_at=moment(row["created_at"]),
-            value=VALUES[hit.kind](kept_of(row)),
-            why=hit.why,
-        )
-        for hit in hits
-        if (row := there.get(hit.owner)) is not None and hit.owner in seen
-    }
 
 
 def sighted(hits: Sequence[Hit], now: int, outlook: Outlook) -> Steps[tuple[dict[int, Row], list[Sight]]]:
@@ -150,5 +120,5 @@ def outlook_of(database: Database, config: Mapping[str, Any] | None) -> Outlook 
     config = config if config is not None else running_config()
     if configurable_of(config).get("thread_id") is None:
         return None
-    thread = thread_point(database.runs, config)
+    thread = thread_point(runs_of(database), config)
     return Outlook(thread) if thread.follows else None

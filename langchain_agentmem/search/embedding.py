@@ -12,6 +12,7 @@ import contextvars
 import logging
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -23,11 +24,12 @@ from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClos
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.english import as_spoken
 from langchain_agentmem.search.memory_search import Inquiry, Walls, named
-from langchain_agentmem.search.search_index import TextsOf
 from langchain_agentmem.search.vectors import Near, Shelf, Waiting
 from langchain_agentmem.storage import Engine, Steps, job_queue
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.job_queue import Job, Wanted
 from langchain_agentmem.storage.job_worker import Worker
+from langchain_agentmem.storage.part import TextsOf, all_parts
 from langchain_agentmem.tracing.measures import Measures
 
 T = TypeVar("T")
@@ -43,6 +45,36 @@ PATIENCE = 2.0
 _PROBES = 3  # of a batch that failed, so many are tried alone before the embeddings count as out of order
 _THREADS = 4  # of awaited searches that ask the embeddings
 _ROOT = path_of(())
+
+
+def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
+    """Give everything that can be found vectors too, from now on.
+
+    Args:
+        database: Where.
+        embeddings: LangChain `Embeddings`.
+        dimensions: Numbers of a vector.
+
+    Raises:
+        InvalidInput: The database has vectors of another size.
+        MissingExtra: numpy is not installed.
+    """
+    embedder = embedder_of(database)
+    if embedder is None or embedder.dimensions != dimensions:
+        embedder = Embedder(
+            database.engine, embeddings, dimensions, all_parts().texts, database.worker, database.measures
+        )
+        weakref.finalize(database, embedder.close).atexit = False
+        database.attach(embedder)
+        database.remembering.add(embedder)
+        database.writing.add(embedder)
+        database.on_write[:] = [embedder.wake]
+        embedder.wake()
+
+
+def embedder_of(database: Database) -> Embedder | None:
+    """What gives the documents of a database their vectors; None where there are no embeddings."""
+    return database.attachment(Embedder)
 
 
 class Embedder:

@@ -14,7 +14,7 @@ from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import Span, spans
@@ -22,6 +22,7 @@ from langchain_agentmem.search.ranking import REACH, WEIGHTS, Asked, Document, F
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.steps import Statement
 
 CANDIDATES = 100
@@ -30,6 +31,8 @@ MOST_POSTINGS = 2_000
 """Documents that are looked at for one term in one range of the index."""
 MOST_DATED = 300
 """Candidates for having been said at the right time."""
+MORE = 5
+"""So many times the hits that were asked for are read, where reading them may change their order."""
 _DAY = 86_400_000_000
 _SCOPE_BITS = PLACE_BITS + SERIES_BITS
 
@@ -419,3 +422,76 @@ def _asks(document: Document | None) -> bool:
 
 def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
+
+
+class Viewpoint(Protocol):
+    """From where a search looks."""
+
+    def looked(self, now: int) -> Steps[Any]:
+        """The same, knowing by now what is seen from there; it must be asked before anything is read."""
+        ...
+
+
+def recollect(
+    asked: Inquiry,
+    walls: Walls,
+    *,
+    limit: int,
+    weights: Weights = WEIGHTS,
+    dense: Near | None = None,
+    outlook: Viewpoint | None = None,
+) -> Steps[list[Recollection]]:
+    """Find what answers a query best, whatever its kind.
+
+    Args:
+        asked: The query, analysed.
+        walls: Where to look.
+        limit: Most results.
+        weights: How much each signal counts.
+        dense: The question's vector, where there are embeddings.
+        outlook: From where it looks. Default: from nowhere in particular.
+    """
+    if limit == 0 or (walls.kinds is not None and not walls.kinds):
+        return []
+    looked = None if outlook is None else (yield from outlook.looked(asked.now))
+    phrases = asked.question.phrases
+    many = limit * MORE if phrases or weights.diversity else limit
+    while True:
+        hits = yield from search(asked, walls, limit=many, weights=weights, dense=dense)
+        given: dict[int, Recollection] = {}
+        for kind in sorted({hit.kind for hit in hits}):
+            mine = [hit for hit in hits if hit.kind == kind]
+            given.update((yield from all_parts().recollections[kind](mine, asked.now, looked)))
+        found = [given[hit.document] for hit in hits if hit.document in given]
+        if len(found) >= limit or len(hits) < many:
+            break
+        many *= MORE  # some of them have expired, or cannot be seen from here
+    if phrases:
+        found = [_with_phrases(each, phrases, weights.phrase) for each in found]
+        found.sort(key=lambda each: -each.score)
+    return _different(found, limit, weights.diversity) if weights.diversity else found[:limit]
+
+
+def _different(found: Sequence[Recollection], limit: int, weight: float) -> list[Recollection]:
+    """The best of what does not say the same as a better one."""
+    left = [(each, set(analysis.terms(each.text))) for each in found]
+    losses = [0.0] * len(left)
+    kept: list[Recollection] = []
+    while left and len(kept) < limit:
+        best = max(range(len(left)), key=lambda place: left[place][0].score - losses[place])
+        each, terms = left.pop(best)
+        loss = losses.pop(best)
+        kept.append(each.more(diversity=-loss) if loss else each)
+        losses = [max(old, weight * _alike(terms, other)) for old, (_, other) in zip(losses, left, strict=True)]
+    return kept
+
+
+def _alike(one: set[str], other: set[str]) -> float:
+    return len(one & other) / len(one | other) if one and other else 0.0
+
+
+def _with_phrases(each: Recollection, phrases: Sequence[Sequence[str]], weight: float) -> Recollection:
+    """A result that holds what stands in quotation marks in the query, word by word, is worth more."""
+    text = " ".join(analysis.terms(each.text))
+    held = sum(f" {' '.join(phrase)} " in f" {text} " for phrase in phrases) / len(phrases)
+    return each.more(phrase=weight * held) if held else each

@@ -14,14 +14,15 @@ enter the index together. A search looks through those that wait as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.search import analysis
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Engine, Steps, query
+from langchain_agentmem.storage.part import Part, TextsOf, all_parts
 from langchain_agentmem.storage.queries import Query
 
 PLACE_BITS = 22
@@ -77,10 +78,6 @@ class Placed(NamedTuple):
     found: list[analysis.Analysed]
     embeds: bool
     waiting: int
-
-
-TextsOf: TypeAlias = Callable[[Sequence[int]], Steps[Mapping[int, Sequence[str]]]]
-"""Gives the passages of documents of one kind, by their owners."""
 
 
 def places(series: Series, documents: Sequence[Document]) -> Steps[Placed]:
@@ -323,3 +320,12 @@ def _speakers(number: int, name: str | None) -> list[dict[str, Any]]:
         return []
     speaker = speaker_number(name)
     return [{"word": word, "series": number >> PLACE_BITS, "speaker": speaker} for word in analysis.names(name)]
+
+
+def bring_up_to_date(engine: Engine) -> None:
+    """Index a database anew that an older version indexed."""
+    if engine.read(is_old):
+        engine.write(lambda: refresh(all_parts().texts))
+
+
+PART = Part(opened=bring_up_to_date)

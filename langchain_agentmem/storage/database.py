@@ -9,29 +9,21 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
-from langchain_agentmem.audit import audit_store as audit
 from langchain_agentmem.base import forks
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.base.events import Event, Hook, Hooks
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
-from langchain_agentmem.rewinding.graph_runs import Runs
-from langchain_agentmem.rewinding.outlook import Outlook
-from langchain_agentmem.search import search_index
-from langchain_agentmem.search.embedding import Embedder
-from langchain_agentmem.search.memory_search import Inquiry, Recollection, Walls
-from langchain_agentmem.search.ranking import WEIGHTS, Weights
-from langchain_agentmem.search.search_registry import TEXTS, find
-from langchain_agentmem.search.vectors import Near
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.storage import Engine, Operation, is_postgres, name_of, open_engine
 from langchain_agentmem.storage.job_worker import Worker
 from langchain_agentmem.storage.measuring import Keeper
+from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
 from langchain_agentmem.tracing.measures import Measures
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 Outputs: TypeAlias = Callable[[Any], Mapping[str, Any]]
@@ -53,15 +45,11 @@ class Writing(Protocol):
         ...
 
 
-class Parts(Generic[T]):
-    """Parts that are in use. Others may be made, in any thread, while somebody goes through them.
+class InUse(Generic[T]):
+    """Objects that are in use. Others may be made, in any thread, while somebody goes through them."""
 
-    Args:
-        parts: The first of them.
-    """
-
-    def __init__(self, *parts: T) -> None:
-        self._parts = weakref.WeakSet(parts)
+    def __init__(self) -> None:
+        self._parts: weakref.WeakSet[Any] = weakref.WeakSet()
         self._changing = forks.lock()
 
     def add(self, part: T) -> None:
@@ -74,14 +62,23 @@ class Parts(Generic[T]):
             return iter(list(self._parts))
 
 
+class HasDatabase(Protocol):
+    """What a part can be built from: an `AgentMemory`, or another part."""
+
+    @property
+    def database(self) -> Database:
+        """Where it is kept."""
+        ...
+
+
 class Database:
     """An open database.
 
     Attributes:
-        runs: The graph runs of this process, whose memory follows their threads.
         worker: Does the jobs of its queue, see `jobs.py`.
         measures: What was measured and is not written yet.
         remembering: Whoever holds something that was read here, and has to `forget` it when something is erased.
+        on_write: Functions that are called when something was written.
         writing: Whoever still has something to write, and does so when it is told to `close`.
 
     Args:
@@ -125,15 +122,16 @@ class Database:
             self.hooks, measures=self.measures, content=trace_content, checkpoints=bool(trace_checkpoints)
         )
         self.engine: Engine = open_engine(url, synchronous=synchronous, busy_timeout=busy_timeout)
-        _bring_index_up_to_date(self.engine)
+        _bring_up_to_date(self.engine)
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
         self.worker = Worker(self.engine)
-        self.runs = Runs()
-        self.remembering: Parts[Remembering] = Parts(self.runs)
-        self.writing: Parts[Writing] = Parts()
+        self.remembering: InUse[Remembering] = InUse()
+        self.writing: InUse[Writing] = InUse()
+        self.on_write: list[Callable[[], object]] = []
+        self._attached: dict[type, object] = {}
+        self._attaching = forks.rlock()
         self._keeper = Keeper(self.engine, self.measures)
         self._closes_itself = weakref.finalize(self, _close, self.worker, self._keeper, self.engine)
-        self.embedder: Embedder | None = None
 
     @property
     def tail(self) -> int:
@@ -148,74 +146,26 @@ class Database:
         """Close the database; what runs is waited for."""
         for each in self.writing:
             each.close()
-        if self.embedder is not None:
-            self.embedder.close()
         self._closes_itself()
 
-    def embed_with(self, embeddings: Any, dimensions: int) -> None:
-        """Give everything that can be found vectors too, from now on.
+    def attached(self, kind: type[A], make: Callable[[], A]) -> A:
+        """The one object of a class that belongs to this database, made when it is first wanted."""
+        found = self._attached.get(kind)
+        if found is None:
+            with self._attaching:
+                found = self._attached.get(kind)
+                if found is None:
+                    found = make()
+                    self.attach(found)
+        return cast("A", found)
 
-        Args:
-            embeddings: LangChain `Embeddings`.
-            dimensions: Numbers of a vector.
+    def attachment(self, kind: type[A]) -> A | None:
+        """The object of a class that belongs to this database, if there is one."""
+        return cast("A | None", self._attached.get(kind))
 
-        Raises:
-            InvalidInput: The database has vectors of another size.
-            MissingExtra: numpy is not installed.
-        """
-        if self.embedder is None or self.embedder.dimensions != dimensions:
-            self.embedder = Embedder(self.engine, embeddings, dimensions, TEXTS, self.worker, self.measures)
-            weakref.finalize(self, self.embedder.close).atexit = False
-            self.remembering.add(self.embedder)
-            self.embedder.wake()
-
-    def find(
-        self,
-        asked: Inquiry,
-        walls: Walls,
-        *,
-        limit: int,
-        weights: Weights = WEIGHTS,
-        outlook: Outlook | None = None,
-    ) -> list[Recollection]:
-        """Find what answers a query best, by words, and by vectors where there are embeddings.
-
-        Args:
-            asked: The query, analysed.
-            walls: Where to look.
-            limit: Most results.
-            weights: How much each signal counts.
-            outlook: From where it looks. Default: from nowhere in particular.
-        """
-        if audit.KIND in (walls.kinds or ()) and self.engine.read(audit.waiting):
-            self._settle()
-        dense = self.near(asked, walls) if limit else None
-        return self.engine.read(lambda: find(asked, walls, limit=limit, weights=weights, dense=dense, outlook=outlook))
-
-    async def afind(
-        self,
-        asked: Inquiry,
-        walls: Walls,
-        *,
-        limit: int,
-        weights: Weights = WEIGHTS,
-        outlook: Outlook | None = None,
-    ) -> list[Recollection]:
-        """`find`, awaited."""
-        if audit.KIND in (walls.kinds or ()) and await self.engine.aread(audit.waiting):
-            await self.engine.in_thread(self._settle, write=True)
-        dense = await self.anear(asked, walls) if limit else None
-        return await self.engine.aread(
-            lambda: find(asked, walls, limit=limit, weights=weights, dense=dense, outlook=outlook)
-        )
-
-    def near(self, asked: Inquiry, walls: Walls) -> Near | None:
-        """What a search needs to go by vectors; None where there are no embeddings, or they fail."""
-        return None if self.embedder is None else self.embedder.near(asked, walls)
-
-    async def anear(self, asked: Inquiry, walls: Walls) -> Near | None:
-        """`near`, awaited."""
-        return None if self.embedder is None else await self.embedder.in_thread(self.embedder.near, asked, walls)
+    def attach(self, thing: object) -> None:
+        """Have an object belong to this database; it takes the place of another of its class."""
+        self._attached[type(thing)] = thing
 
     def emit(self, event: Callable[[], Event]) -> None:
         """Tell the hooks what happened, if there are any."""
@@ -310,14 +260,9 @@ class Database:
         whole = f"memory.{name}"
         return self.tracing.step(whole, inputs=inputs) if shown else self.tracing.unheard(whole)
 
-    def _settle(self) -> None:
-        """Have what waits of the audit trail enter the index, where somebody looks for it; a file may be read only."""
-        with suppress(DatabaseReadOnly):
-            self.engine.write(audit.settle)
-
     def _written(self) -> None:
-        if self.embedder is not None:
-            self.embedder.wake()
+        for each in self.on_write:
+            each()
 
 
 _shared: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
@@ -378,11 +323,12 @@ def database_of(memory: Any) -> Database:
     return database
 
 
-def _bring_index_up_to_date(engine: Engine) -> None:
-    """Index a database anew that an older version indexed; one in which that fails is closed again."""
+def _bring_up_to_date(engine: Engine) -> None:
+    """Have every feature bring the database up to date; one in which that fails is closed again."""
     try:
-        if engine.read(search_index.is_old):
-            engine.write(lambda: search_index.refresh(TEXTS))
+        for part in all_parts().all:
+            if part.opened is not None:
+                part.opened(engine)
     except Exception as error:
         engine.close()
         if isinstance(error, StorageError):

@@ -29,6 +29,7 @@ from langgraph.store.base import IndexConfig, TTLConfig
 from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.stores.serving import ItemStore
 from langchain_agentmem.stores.shared_items import Items
@@ -62,7 +63,7 @@ class AgentMemoryThreadStore(ItemStore):
         super().__init__(memory, index, ttl)
         self._given = config
         if config is not None:
-            thread_point(self.database.runs, config)  # says at once what is wrong
+            thread_point(runs_of(self.database), config)  # says at once what is wrong
 
     def at(self, config: Any) -> Self:
         """The same store at a checkpoint, or of a thread's newest one. It can only be read.
@@ -87,5 +88,5 @@ class AgentMemoryThreadStore(ItemStore):
                     "The store of a thread is used in the nodes of a graph that runs with a thread_id; no thread is "
                     "running here. To look at one from outside, use thread_store.at(config)."
                 )
-        point = thread_point(self.database.runs, self._given)
+        point = thread_point(runs_of(self.database), self._given)
         return lambda: RewoundItems(point)

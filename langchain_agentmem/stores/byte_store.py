@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.stores import BaseStore
 
@@ -30,12 +30,9 @@ from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of,
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import Operation
-from langchain_agentmem.storage.database import Database, Outputs, database_of
+from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of
 from langchain_agentmem.stores import byte_rows
 from langchain_agentmem.tracing import Thunk, brief
-
-if TYPE_CHECKING:
-    from langchain_agentmem.agent_memory import AgentMemory
 
 MOST_SHOWN = 20
 """Keys that a trace shows of many."""
@@ -58,7 +55,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     def __init__(
         self,
-        memory: AgentMemory | Database | str | os.PathLike[str] = ":memory:",
+        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
         namespace: Sequence[str] | None = None,
     ) -> None:
         self._database = database_of(memory)

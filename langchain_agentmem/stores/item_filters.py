@@ -16,7 +16,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from langchain_agentmem.base.encoding import write_plain
+from langchain_agentmem.base.encoding import under, write_plain
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
@@ -104,24 +104,6 @@ def _check(condition: Any, depth: int) -> None:
 
 def _is_operators(condition: Mapping[Any, Any]) -> bool:
     return any(isinstance(key, str) and key.startswith("$") for key in condition)
-
-
-def under(value: Any, key: Any) -> Any:
-    """What a value has under a key: one of its own, or a way with dots to a nested one; None where there is none."""
-    if not isinstance(value, Mapping):
-        return None
-    if key in value:
-        return value[key]
-    if isinstance(key, str):
-        dot = key.find(".")
-        while dot >= 0:
-            if (
-                isinstance(inner := value.get(key[:dot]), Mapping)
-                and (found := under(inner, key[dot + 1 :])) is not None
-            ):
-                return found
-            dot = key.find(".", dot + 1)
-    return None
 
 
 def _meets(value: Any, condition: Any) -> bool:

@@ -11,6 +11,7 @@ from langchain_agentmem.rewinding.memory_rows import extra_of, kept_of, words_of
 from langchain_agentmem.rewinding.outlook import Outlook, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.part import Found, Part
 from langchain_agentmem.stores import thread_items
 from langchain_agentmem.stores.item_values import passages, read
 
@@ -25,13 +26,15 @@ def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
     return {row["id"]: passages(row["value"], row["indexed"]) for row in rows}
 
 
-def recollections(hits: Sequence[Hit], now: int) -> Steps[Mapping[int, Recollection]]:
+def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mapping[int, Recollection]]:
     """What hits are to the user, by the numbers of their documents.
 
     Args:
         hits: Items that a search found. What was deleted meanwhile, or has expired, is left out.
         now: When.
+        outlook: From where it looks. They are seen from everywhere.
     """
+    del outlook
     rows = yield query.items_by_id(ids=json.dumps([hit.owner for hit in hits]), now=now)
     found = {row["id"]: row for row in rows}
     return {
@@ -91,3 +94,13 @@ def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook) -> St
         for hit in hits
         if (each := seen.get(hit.owner)) is not None
     }
+
+
+PART = Part(
+    found={
+        "item": (
+            Found(stored_as="item", texts=texts, recollections=recollections),
+            Found(stored_as="thread_item", texts=rewound_texts, recollections=rewound_recollections),
+        )
+    }
+)

@@ -12,10 +12,11 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import column_role
 from langchain_agentmem.rewinding.outlook import outlook_of
+from langchain_agentmem.search.finding import Search
 from langchain_agentmem.search.memory_search import Walls, inquiry
 from langchain_agentmem.search.ranking import Weights
-from langchain_agentmem.search.search_registry import KINDS, stored_as
 from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.part import all_parts
 
 MOST_HITS = 10_000
 
@@ -33,8 +34,8 @@ class Asked(NamedTuple):
     after: datetime | None = None
 
 
-def sought(database: Database, asked: Asked, config: Mapping[str, Any] | None, weights: Weights) -> dict[str, Any]:
-    """What to look for and where, as `Database.find` wants it.
+def sought(database: Database, asked: Asked, config: Mapping[str, Any] | None, weights: Weights) -> Search:
+    """What to look for and where.
 
     Args:
         database: Where.
@@ -50,23 +51,17 @@ def sought(database: Database, asked: Asked, config: Mapping[str, Any] | None, w
         raise InvalidInput(f"A query is text, not {type(query).__name__}.")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
         raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {safe_repr(limit)}.")
-    if unknown := [kind for kind in _listed("kinds", kinds) or () if kind not in KINDS]:
-        raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(KINDS)}.")
+    if unknown := [kind for kind in _listed("kinds", kinds) or () if kind not in all_parts().kinds]:
+        raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
     walls = Walls(
         *range_of(resolve(namespace, config)),
-        kinds=stored_as(_listed("kinds", kinds)),
+        kinds=all_parts().stored_as(_listed("kinds", kinds)),
         conversations=None if conversation_id is None else (id_of(conversation_id, "conversation"),),
         roles=None if roles is None else tuple(str(column_role(role)) for role in _listed("roles", roles) or ()),
         before=_micros("before", before),
         after=_micros("after", after),
     )
-    return {
-        "asked": inquiry(query, database.now()),
-        "walls": walls,
-        "limit": limit,
-        "weights": checked_weights(weights),
-        "outlook": outlook_of(database, config),
-    }
+    return Search(inquiry(query, database.now()), walls, limit, checked_weights(weights), outlook_of(database, config))
 
 
 def checked_weights(weights: Any) -> Weights:

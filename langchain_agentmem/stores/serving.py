@@ -12,6 +12,7 @@ from langgraph.store.base import IndexConfig, Op, Result, TTLConfig, ensure_embe
 from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
+from langchain_agentmem.search.embedding import embed_with, embedder_of
 from langchain_agentmem.search.memory_search import inquiry
 from langchain_agentmem.storage.database import Database, database_of
 from langchain_agentmem.stores import store_traces
@@ -50,7 +51,7 @@ class ItemStore(CheckedStore):
         self.ttl_config = _ttl(ttl)
         self.database: Database = database_of(memory)
         if self.embeddings is not None and self.index_config is not None:
-            self.database.embed_with(self.embeddings, self.index_config["dims"])
+            embed_with(self.database, self.embeddings, self.index_config["dims"])
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations in one transaction.
@@ -74,8 +75,8 @@ class ItemStore(CheckedStore):
             else:
                 found = self.database.engine.read(lambda: batch.read(opened(), now))
             step.finish(lambda: batch.told(found))
-        if batch.writes and self.database.embedder is not None:
-            self.database.embedder.wake()
+        if batch.writes and (embedder := embedder_of(self.database)) is not None:
+            embedder.wake()
         if found.touched and not batch.writes:
             with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
                 self.database.engine.write(lambda: opened().touch(found.touched, now=now, tail=tail))
@@ -86,15 +87,15 @@ class ItemStore(CheckedStore):
         batch, opened = await aside(self._batch, ops), self._opened()
         now, tail = self.database.now(), self.database.tail
         async with self._step(batch) as step:
-            if (embedder := self.database.embedder) is not None and batch.asks:
+            if (embedder := embedder_of(self.database)) is not None and batch.asks:
                 await embedder.in_thread(self._embed, batch, opened(), now)
             if batch.writes:
                 found = await self.database.engine.awrite(lambda: batch.run(opened(), now, tail=tail))
             else:
                 found = await self.database.engine.aread(lambda: batch.read(opened(), now))
             step.finish(lambda: batch.told(found))
-        if batch.writes and self.database.embedder is not None:
-            self.database.embedder.wake()
+        if batch.writes and (embedder := embedder_of(self.database)) is not None:
+            embedder.wake()
         if found.touched and not batch.writes:
             with contextlib.suppress(DatabaseReadOnly, StepIsOver):
                 await self.database.engine.awrite(lambda: opened().touch(found.touched, now=now, tail=tail))
@@ -113,7 +114,7 @@ class ItemStore(CheckedStore):
         return Batch(ops, self.ttl_config or {}, self._fields)
 
     def _embed(self, batch: Batch, items: Items, now: int) -> None:
-        embedder = self.database.embedder
+        embedder = embedder_of(self.database)
         if embedder is not None and batch.asks:
             batch.embed(lambda look: embedder.near(inquiry(look.question, now), items.walls(look)))
 

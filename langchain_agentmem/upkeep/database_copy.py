@@ -25,8 +25,8 @@ from langchain_agentmem.audit import audit_store as audit
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.search import search_index, vectors
-from langchain_agentmem.search.search_index import TextsOf
 from langchain_agentmem.storage import Engine, is_postgres, name_of, open_engine
+from langchain_agentmem.storage.part import TextsOf
 from langchain_agentmem.storage.sqlite_tables import SqlitePlace
 from langchain_agentmem.storage.table_copy import (
     ALWAYS,

@@ -30,10 +30,10 @@ from langchain_agentmem.conversations.listing import Listed
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, perform
-from langchain_agentmem.model import Retention
-from langchain_agentmem.search.search_registry import TEXTS
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import name_of
 from langchain_agentmem.storage.database import Database, Outputs
+from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.tracing import Thunk, given_only
 from langchain_agentmem.upkeep import database_report, integrity, overview
 from langchain_agentmem.upkeep.database_copy import CopyReport, Progress, copy, place_of
@@ -421,7 +421,7 @@ class Maintenance:
     def _copying(self, target: str | os.PathLike[str], progress: Progress | None, *, force: bool) -> Work[CopyReport]:
         place = name_of(target)
         told = listener_given(progress, "progress")
-        copying = partial(copy, self.database.engine, place, TEXTS, force=force, progress=told)
+        copying = partial(copy, self.database.engine, place, all_parts().texts, force=force, progress=told)
 
         def work() -> Work[CopyReport]:
             report: CopyReport = yield self._blocking("care.rows", copying)

@@ -16,7 +16,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, Run, Work
-from langchain_agentmem.model import Retention
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import thread_memory_lifecycle as memories
 from langchain_agentmem.storage import Engine, Operation, Steps, query
 from langchain_agentmem.threads import thread_lifecycle

@@ -18,9 +18,9 @@ from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.files import is_database, path_of_file
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.search.search_registry import TEXTS
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.sqlite_tables import copied_file
 from langchain_agentmem.upkeep import integrity
 from langchain_agentmem.upkeep.database_copy import Progress, copy, place_of
@@ -79,7 +79,7 @@ def restore(
             made = Path(folder) / "restored.db"
             checked = _made(file, kind, made, checking)
             with contextlib.closing(Database(made)) as database:
-                copy(database.engine, name, TEXTS, force=force, progress=progress)
+                copy(database.engine, name, all_parts().texts, force=force, progress=progress)
     else:
         with place.alone():
             place.drop()

@@ -18,8 +18,7 @@ from langchain_agentmem.base.clock import micros
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.messages import Message
-from langchain_agentmem.search.search_registry import KINDS as KINDS_OF_SEARCH
-from langchain_agentmem.search.search_registry import TEXTS, USUAL_KINDS, stored_as
+from langchain_agentmem.storage.part import all_parts
 
 from .entries import BEGIN, add, call, entry, hide, read, todo, versions, write
 
@@ -417,9 +416,9 @@ class TestSearch:
         assert [each.value for each in await memory.asearch("bittern", kinds=["audit"])] == [kept]
 
     def test_who_names_no_kinds_is_brought_nothing_of_the_trail(self):
-        assert "audit" in KINDS_OF_SEARCH
-        assert "audit" not in (*USUAL_KINDS, *stored_as(None))
-        assert set(stored_as(None)) | {"audit"} == set(TEXTS)
+        assert "audit" in all_parts().kinds
+        assert "audit" not in (*all_parts().usual_kinds, *all_parts().stored_as(None))
+        assert set(all_parts().stored_as(None)) | {"audit"} == set(all_parts().texts)
 
     def test_a_file_that_may_only_be_read_is_searched_as_far_as_it_is_settled(self, tmp_path):
         path = tmp_path / "memory.db"

@@ -299,7 +299,7 @@ class TestRemembering:
         assert chat.get_messages()[-1]["content"] == "the very last word"
 
     def test_retention_drops_messages_and_not_the_summary(self, memory):
-        from langchain_agentmem.model import Retention
+        from langchain_agentmem.messages.role_rounds import Retention
 
         model = Summarizer()
         chat = memory.managed_conversation("c", config=SMALL, model=model, retention=Retention(keep_last=12))

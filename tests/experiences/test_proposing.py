@@ -16,7 +16,7 @@ from langchain_agentmem.experiences import file_writing
 from langchain_agentmem.experiences.drafting import LINE, TRANSCRIPT, Draft, of_messages, transcript
 from langchain_agentmem.experiences.experience_proposals import LONGEST
 from langchain_agentmem.messages.injected import injected
-from langchain_agentmem.model import Attachment
+from langchain_agentmem.messages.role_rounds import Attachment
 
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
 ANSWER = '{"exp_id": "Check the file!", "when": "Use when files are read.", "what": "Look whether the file exists."}'

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import Experience
 from langchain_agentmem.experiences.experience_files import Folder
-from langchain_agentmem.model import Attachment, AttachmentType, SharedMemoryEntry
+from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
 
 from .conftest import LOAD, PLOT, WEATHER, Picky
 

@@ -17,7 +17,7 @@ from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.lexical_choice import UNSURE
 from langchain_agentmem.experiences.model_choice import _REMEMBERED
-from langchain_agentmem.model import Attachment, AttachmentType, SharedMemoryEntry
+from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
 

@@ -16,7 +16,7 @@ from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, Retention
 from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.model import Post
+from langchain_agentmem.messages.role_rounds import Post
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.storage.queries import load
 from tests.upkeep.test_integrity import stored_bytes

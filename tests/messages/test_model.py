@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.model import (
+from langchain_agentmem.messages.role_rounds import (
     Attachment,
     AttachmentType,
     Conversation,

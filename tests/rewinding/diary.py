@@ -19,7 +19,7 @@ from langchain_agentmem.layers.core_memory import CoreEntry
 from langchain_agentmem.layers.layer_values import Event, Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.layers_config import LayersConfig
-from langchain_agentmem.model import Retention
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import Recollection
 
 from .adapters import Real

@@ -12,8 +12,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.search import memory_search
 from langchain_agentmem.search import memory_search as retrieval
-from langchain_agentmem.search import search_registry
 
 from .graphs import merged
 
@@ -200,7 +200,7 @@ class TestSearching:
             found.extend(memory.search("apple", kinds=["event"]))
             return EMPTY
 
-        monkeypatch.setattr(search_registry, "search", search)
+        monkeypatch.setattr(memory_search, "search", search)
         monkeypatch.setattr(memory.checkpointer, "put", put)
         runs = graph(note("an apple"), node, checkpointer=memory.checkpointer)
         runs.invoke(EMPTY, at("t"), durability="async")

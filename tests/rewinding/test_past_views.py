@@ -13,7 +13,7 @@ from collections import Counter
 
 import pytest
 
-from langchain_agentmem.model import Retention
+from langchain_agentmem.messages.role_rounds import Retention
 
 from .diary import Diary, Witness, without_tasks
 from .oracle import followed, report

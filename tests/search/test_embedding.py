@@ -14,7 +14,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MemoryClosed
 from langchain_agentmem.search import embedding, vectors
-from langchain_agentmem.search.embedding import BATCH
+from langchain_agentmem.search.embedding import BATCH, embedder_of
 from langchain_agentmem.storage import job_queue, job_worker
 from langchain_agentmem.storage.engine import READER_THREADS
 from langchain_agentmem.storage.job_queue import Wanted
@@ -130,7 +130,7 @@ def _settle_in_child(memory):
 class TestRefusing:
     def test_a_text_that_is_refused_keeps_no_other_from_its_vector(self, opened):
         memory = opened(Choosy())
-        memory.database.embedder.close()
+        embedder_of(memory.database).close()
         said(memory, "This is poison.", "My cat sleeps.", *(f"rain {n}" for n in range(BATCH)), "A dog barks.")
         with pytest.raises(ValueError, match="do not like"):
             memory.settle()
@@ -140,7 +140,7 @@ class TestRefusing:
 
     def test_a_message_that_is_damaged_keeps_no_other_from_its_vector(self, opened, raw):
         memory = opened()
-        memory.database.embedder.close()
+        embedder_of(memory.database).close()
         said(memory, "This is damaged.", "My cat sleeps.")
         raw(memory, "update content set body = :body where id = (select min(id) from content)", body=b"x")
         with pytest.raises(DatabaseUnreadable):
@@ -150,7 +150,7 @@ class TestRefusing:
     def test_embeddings_that_refuse_everything_are_soon_left_alone(self, opened):
         embeddings = Choosy()
         memory = opened(embeddings)
-        memory.database.embedder.close()
+        embedder_of(memory.database).close()
         said(memory, *(f"poison {n}" for n in range(BATCH)))
         with pytest.raises(ValueError, match="do not like"):
             memory.settle()
@@ -251,7 +251,7 @@ class TestTogether:
     def test_vectors_that_are_kept_late_are_not_overlooked(self, url, opened):
         memory, other = opened(), opened()
         for each in (memory, other):
-            each.database.embedder.close()
+            embedder_of(each.database).close()
         said(memory, "My cat sleeps.", conversation="a")
         said(memory, "A dog barks.", conversation="b")
         first, second = memory.database.engine.read(lambda: vectors.waiting(2))
@@ -374,7 +374,7 @@ class TestTogether:
                 return super().embed_documents(texts)
 
         memory = opened(embeddings := Slow())
-        memory.database.embedder.close()
+        embedder_of(memory.database).close()
         said(memory, *(f"rain {n}" for n in range(BATCH + 6)))
         settling = in_thread(memory.settle)
         assert going.wait(120)
@@ -428,9 +428,9 @@ class TestShelf:
         memory = opened()
         said(memory, "My cat sleeps.", namespace=("a",))
         assert found(memory, "feline") == ["My cat sleeps."]
-        assert memory.database.embedder._shelf._blocks
+        assert embedder_of(memory.database)._shelf._blocks
         memory.erase(namespace=("a",))
-        assert not memory.database.embedder._shelf._blocks
+        assert not embedder_of(memory.database)._shelf._blocks
 
 
 class TestPgvector:

@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory, AgentMemoryStore
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search import vectors
-from langchain_agentmem.search.embedding import BATCH
+from langchain_agentmem.search.embedding import BATCH, embedder_of
 from langchain_agentmem.search.ranking import WEIGHTS
 from langchain_agentmem.testing import WordEmbeddings
 
@@ -192,7 +192,7 @@ class TestWaiting:
 
     def test_a_vector_of_a_text_that_has_changed_meanwhile_is_thrown_away(self, opened, embeddings, monkeypatch):
         memory = opened()
-        memory.database.embedder.close()
+        embedder_of(memory.database).close()
         [message] = said(memory, "My cat sleeps.")
         real = embeddings.embed_documents
 
@@ -208,7 +208,7 @@ class TestWaiting:
 
     def test_threads_that_settle_at_once_embed_each_text_once(self, opened, embeddings):
         memory = opened()
-        memory.database.embedder.close()
+        embedder_of(memory.database).close()
         said(memory, *(f"cat number{n}" for n in range(100)))
         threads = [threading.Thread(target=memory.settle) for _ in range(4)]
         for thread in threads:
@@ -233,7 +233,7 @@ class TestFailing:
     @pytest.mark.parametrize("wrong", [[[1.0, 2.0]], [["a"] * 64], [], [[float("nan")] * 64], None])
     def test_vectors_that_are_none_are_not_kept(self, opened, embeddings, monkeypatch, wrong):
         memory = opened()
-        memory.database.embedder.close()
+        embedder_of(memory.database).close()
         said(memory, "My cat sleeps.")
         monkeypatch.setattr(embeddings, "embed_documents", lambda texts: wrong)
         with pytest.raises((InvalidInput, TypeError)):

@@ -1,0 +1,107 @@
+"""A search of a whole database: by words, and by vectors where there are embeddings."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from langchain_agentmem.errors import DatabaseReadOnly
+from langchain_agentmem.search.embedding import embedder_of
+from langchain_agentmem.search.memory_search import Inquiry, Recollection, Viewpoint, Walls, recollect
+from langchain_agentmem.search.ranking import WEIGHTS, Weights
+from langchain_agentmem.search.vectors import Near
+from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.part import Part, all_parts
+from langchain_agentmem.tracing import Step, Thunk, documents
+
+
+class Search(NamedTuple):
+    """A search, as it can be asked of a database, or yielded by work; the answer is a list of recollections.
+
+    Attributes:
+        asked: The query, analysed.
+        walls: Where to look.
+        limit: Most results.
+        weights: How much each signal counts.
+        outlook: From where it looks. Default: from nowhere in particular.
+        name: What the step is called in a trace, `<part>.<verb>`.
+        inputs: What a trace shows beside the query and the limit.
+        shown: Whether work that yields it has a step of its own for it. If not, it is a detail of the step around it.
+    """
+
+    asked: Inquiry
+    walls: Walls
+    limit: int
+    weights: Weights = WEIGHTS
+    outlook: Viewpoint | None = None
+    name: str = "search"
+    inputs: Thunk | None = None
+    shown: bool = True
+
+    def find(self, database: Database) -> list[Recollection]:
+        """What answers the query best, the best first."""
+        for part in self._unsettled():
+            if database.engine.read(part.unsettled):
+                _settle(database, part)
+        dense = self._near(database)
+        return database.engine.read(lambda: self._found(dense))
+
+    async def afind(self, database: Database) -> list[Recollection]:
+        """`find`, awaited."""
+        for part in self._unsettled():
+            if await database.engine.aread(part.unsettled):
+                await database.engine.in_thread(_settle, database, part, write=True)
+        embedder = embedder_of(database) if self.limit else None
+        dense = None if embedder is None else await embedder.in_thread(self._near, database)
+        return await database.engine.aread(lambda: self._found(dense))
+
+    def answer(self, database: Database) -> list[Recollection]:
+        """`find`, as a step."""
+        with self._step(database) as step:
+            found = self.find(database)
+            step.finish(lambda: documents(found))
+        return found
+
+    async def aanswer(self, database: Database) -> list[Recollection]:
+        """`answer`, awaited."""
+        async with self._step(database) as step:
+            found = await self.afind(database)
+            step.finish(lambda: documents(found))
+        return found
+
+    def _near(self, database: Database) -> Near | None:
+        embedder = embedder_of(database)
+        return None if embedder is None or not self.limit else embedder.near(self.asked, self.walls)
+
+    def _found(self, dense: Near | None) -> Any:
+        return recollect(
+            self.asked, self.walls, limit=self.limit, weights=self.weights, dense=dense, outlook=self.outlook
+        )
+
+    def _unsettled(self) -> list[Any]:
+        kinds = self.walls.kinds or ()
+        return [
+            part
+            for part in all_parts().all
+            if part.unsettled and any(each.stored_as in kinds for forms in part.found.values() for each in forms)
+        ]
+
+    def _step(self, database: Database) -> Step:
+        name = f"memory.{self.name}"
+        if not self.shown:
+            return database.tracing.unheard(name)
+        return database.tracing.step(name, run_type="retriever", inputs=self._sought)
+
+    def _sought(self) -> dict[str, Any]:
+        return {
+            "query": self.asked.question.text,
+            "limit": self.limit,
+            **({} if self.inputs is None else self.inputs()),
+        }
+
+
+def _settle(database: Database, part: Part) -> None:
+    """Have what waits enter the index, where somebody looks for it; a file may be read only."""
+    if part.settle is not None:
+        with suppress(DatabaseReadOnly):
+            database.engine.write(part.settle)
