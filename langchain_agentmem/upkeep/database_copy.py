@@ -21,12 +21,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from langchain_agentmem.audit import audit_store as audit
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.search import search_index, vectors
 from langchain_agentmem.storage import Engine, is_postgres, name_of, open_engine
-from langchain_agentmem.storage.part import TextsOf
+from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.sqlite_tables import SqlitePlace
 from langchain_agentmem.storage.table_copy import (
     ALWAYS,
@@ -106,15 +105,12 @@ def place_of(target: str | os.PathLike[str]) -> Place:
     return SqlitePlace(name)
 
 
-def copy(
-    source: Engine, target: str, texts: Mapping[str, TextsOf], *, force: bool = False, progress: Progress | None = None
-) -> CopyReport:
+def copy(source: Engine, target: str, *, force: bool = False, progress: Progress | None = None) -> CopyReport:
     """Copy a whole database.
 
     Args:
         source: What is copied. It may be written to meanwhile.
         target: Where to: the path of a file or a `postgresql://` URL, where nothing is stored yet, or the whole copy.
-        texts: How to read the texts of what is indexed, by kind.
         force: Whether what is stored there is replaced.
         progress: Is told how far it has come.
 
@@ -135,10 +131,10 @@ def copy(
         return complete
     with place.alone():
         try:
-            made = _made(source, place, texts, progress)
+            made = _made(source, place, progress)
         except _NotOne:  # what is there cannot be brought up to date
             place.drop()
-            made = _made(source, place, texts, progress)
+            made = _made(source, place, progress)
         place.take(force=force)
     return made
 
@@ -166,7 +162,7 @@ class _Filled(NamedTuple):
     digest: bytes
 
 
-def _made(source: Engine, place: Place, texts: Mapping[str, TextsOf], progress: Progress | None) -> CopyReport:
+def _made(source: Engine, place: Place, progress: Progress | None) -> CopyReport:
     with contextlib.closing(place.open()) as made:
         rows: dict[str, int] = {}
         known = changed = 0
@@ -202,9 +198,8 @@ def _made(source: Engine, place: Place, texts: Mapping[str, TextsOf], progress: 
                     raise StorageError(
                         f"The table {shape.table.name} of {safe_repr(place.name)} is not as it was written."
                     )
-        documents = _indexed(made, texts, telling, anew=bool(filled and changed))
-        if made.read(audit.waiting):  # an engine that lets nothing wait would not look for it
-            made.write(audit.settle)
+        documents = _indexed(made, telling, anew=bool(filled and changed))
+        _settle(made)  # an engine that lets nothing wait would not look for it
         if problems := made.read(search_index.problems):
             raise StorageError(f"The copy at {safe_repr(place.name)} is not whole: {problems[0]}.")
     return CopyReport(
@@ -220,9 +215,8 @@ def _made(source: Engine, place: Place, texts: Mapping[str, TextsOf], progress: 
 
 def _compared(source: Engine, place: Place, held: Engine, progress: Progress | None) -> CopyReport | None:
     """Tell of a copy that is complete; None where anything differs but what was measured."""
-    if source.read(audit.waiting):  # what waits there had entered the indexes of the copy
-        with contextlib.suppress(DatabaseReadOnly):
-            source.write(audit.settle)
+    with contextlib.suppress(DatabaseReadOnly):
+        _settle(source)  # what waits there had entered the indexes of the copy
     with reading(source) as theirs, reading(held) as ours:
         taken_at = datetime.now(UTC)
         rows = {table.name: theirs.count(table) for table in TABLES}
@@ -245,6 +239,13 @@ def _compared(source: Engine, place: Place, held: Engine, progress: Progress | N
         documents=rows["search_document"],
         was_complete=True,
     )
+
+
+def _settle(engine: Engine) -> None:
+    """Enter in the index what waits for it."""
+    for part in all_parts().all:
+        if part.unsettled is not None and part.settle is not None and engine.read(part.unsettled):
+            engine.write(part.settle)
 
 
 def _digest_of_all(seen: Mapping[Shape, bytes]) -> str:
@@ -319,7 +320,7 @@ def _bytes(row: Values) -> bytes:
     return repr(row).encode("utf-8", "surrogatepass")
 
 
-def _indexed(made: Engine, texts: Mapping[str, TextsOf], telling: _Telling, *, anew: bool) -> int:
+def _indexed(made: Engine, telling: _Telling, *, anew: bool) -> int:
     """Index what can be found, from where an interrupted copy was; and how many documents there are."""
     if anew:
         made.write(search_index.emptied)
@@ -327,7 +328,7 @@ def _indexed(made: Engine, texts: Mapping[str, TextsOf], telling: _Telling, *, a
     after: int | None = made.read(search_index.last_indexed)
     while after is not None:
         try:
-            indexed, after = made.write(partial(search_index.anew, texts, after))
+            indexed, after = made.write(partial(search_index.anew, all_parts().texts, after))
         except InvalidInput as error:
             raise DatabaseUnreadable(f"The source is damaged (see what `verify` says of it): {error}") from error
         telling.more("indexing", indexed)

@@ -2,58 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 from langchain_agentmem.storage import Sizes, Steps, measuring, query
+from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.tracing.measures import Measured
 from langchain_agentmem.upkeep import integrity
 
-PARTS: Mapping[str, tuple[str, ...]] = {
-    "conversations": ("branch", "entry", "token_count"),
-    "compactions": ("compaction",),
-    "checkpoints": (
-        "thread",
-        "shelf",
-        "checkpoint_line",
-        "part",
-        "checkpoint",
-        "channel_value",
-        "pending_write",
-    ),
+_TABLES: Mapping[str, tuple[str, ...]] = {
     "shared content": ("content",),
-    "items": ("item",),
-    "blobs": ("blob",),
-    "layers": (
-        "memory",
-        "memory_source",
-        "memory_group",
-        "seal",
-        "finished_task",
-        "place",
-        "branch_base",
-        "base_group",
-    ),
     "facts": (),
-    "experiences": ("experience_tally", "experience_feedback"),
-    "audit": ("audit", "audit_namespace", "audit_shelf", "audit_message", "audit_document", "audit_head"),
-    "search index": (
-        "search_scope",
-        "search_series",
-        "search_speaker",
-        "search_document",
-        "search_index",
-        "search_index_data",
-        "search_index_idx",
-        "search_index_docsize",
-        "search_index_config",
-        "search_waiting",
-        "search_state",
-    ),
-    "vectors": ("search_vector", "search_pgvector", "search_unembedded"),
     "other": ("namespace", "job", "measure", "agentmem_migration", "sqlite_schema", "sqlite_sequence"),
 }
-"""Which tables are which part. Facts lie in tables of the layers, and are told apart by how many rows are theirs."""
+"""Which tables are no feature's own. Facts lie in tables of the layers, and are told apart by how many rows are theirs.
+"""
 
 _HELD_TOGETHER = ("memory", "memory_source")
 """The tables that facts share with the layers."""
@@ -236,6 +199,11 @@ def told(counted: Counted, sizes: Sizes, here: Measured) -> Stats:
     return cast("Stats", every)
 
 
+def tables_by_part() -> dict[str, Sequence[str]]:
+    """Which tables are which part of the database."""
+    return dict(_TABLES) | {name: tables for part in all_parts().all for name, tables in part.tables.items()}
+
+
 def by_part(sizes: Sizes, *, facts: int, memories: int) -> dict[str, int]:
     """Bytes by part.
 
@@ -244,7 +212,7 @@ def by_part(sizes: Sizes, *, facts: int, memories: int) -> dict[str, int]:
         facts: How many versions of facts there are.
         memories: How many versions of anything there are in the same tables.
     """
-    found = {part: sum(sizes.tables.get(table, 0) for table in tables) for part, tables in PARTS.items()}
+    found = {name: sum(sizes.tables.get(table, 0) for table in names) for name, names in tables_by_part().items()}
     shared = sum(sizes.tables.get(table, 0) for table in _HELD_TOGETHER)
     found["facts"] = shared * facts // memories if memories else 0
     found["layers"] -= found["facts"]

@@ -27,18 +27,18 @@ from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import namespace_of, range_of, resolve
 from langchain_agentmem.conversations import listing
 from langchain_agentmem.conversations.listing import Listed
-from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, perform
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import name_of
+from langchain_agentmem.storage import Steps, name_of
 from langchain_agentmem.storage.database import Database, Outputs
-from langchain_agentmem.storage.part import all_parts
+from langchain_agentmem.storage.part import Import
 from langchain_agentmem.tracing import Thunk, given_only
-from langchain_agentmem.upkeep import database_report, integrity, overview
+from langchain_agentmem.upkeep import database_report, export, integrity, overview
 from langchain_agentmem.upkeep.database_copy import CopyReport, Progress, copy, place_of
 from langchain_agentmem.upkeep.database_report import Stats
-from langchain_agentmem.upkeep.integrity import EraseReport, TransferReport, VerifyReport
+from langchain_agentmem.upkeep.export import TransferReport
+from langchain_agentmem.upkeep.integrity import EraseReport, VerifyReport
 from langchain_agentmem.upkeep.overview import BranchSummary, ThreadList
 from langchain_agentmem.upkeep.pruning import PruneReport, pruned
 from langchain_agentmem.upkeep.restoring import RestoreReport, restore
@@ -151,7 +151,7 @@ class Maintenance:
         """Check the whole database: pages, keys, digests of every body, heads, versions and the index.
 
         Args:
-            progress: Is told what is looked at next: "pages", then each of `care.CHECKED`.
+            progress: Is told what is looked at next: "pages", then each of the checks.
         """
         return perform(self._verifying(progress), self.database)
 
@@ -412,7 +412,7 @@ class Maintenance:
         def work() -> Work[dict[str, Any]]:
             if (yield self._blocking("care.copy", partial(self.database.engine.backup, target))):
                 return {"type": "database"}
-            report: TransferReport = yield Run("care.export", partial(integrity.export, target), shown=False)
+            report: TransferReport = yield Run("care.export", partial(export.export, target), shown=False)
             return {"type": "export", **asdict(report)}
 
         yield Shown("care.backup", work(), lambda: {"path": path}, dict)
@@ -421,7 +421,7 @@ class Maintenance:
     def _copying(self, target: str | os.PathLike[str], progress: Progress | None, *, force: bool) -> Work[CopyReport]:
         place = name_of(target)
         told = listener_given(progress, "progress")
-        copying = partial(copy, self.database.engine, place, all_parts().texts, force=force, progress=told)
+        copying = partial(copy, self.database.engine, place, force=force, progress=told)
 
         def work() -> Work[CopyReport]:
             report: CopyReport = yield self._blocking("care.rows", copying)
@@ -430,17 +430,20 @@ class Maintenance:
         return _as_step("care.move", work(), lambda: {"target": place_of(place).name})
 
     def _exporting(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
-        export = partial(integrity.export, path)
-        report: TransferReport = yield Run("care.export", export, inputs=lambda: {"path": path}, outputs=asdict)
+        make = partial(export.export, path)
+        report: TransferReport = yield Run("care.export", make, inputs=lambda: {"path": path}, outputs=asdict)
         return report
 
     def _importing(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
-        load = partial(integrity.load, path, now=self.database.now(), tail=self.database.tail)
+        def load() -> Steps[tuple[TransferReport, Import]]:  # anew for each attempt
+            into = Import(now=self.database.now(), tail=self.database.tail)
+            return (yield from export.load(path, into)), into
+
         report: TransferReport
-        report, written = yield Run("care.import", load, write=True, inputs=lambda: {"path": path}, outputs=_imported)
-        for at, keys in written:
+        report, into = yield Run("care.import", load, write=True, inputs=lambda: {"path": path}, outputs=_imported)
+        for at_path, name, keys in into.conversations:
             if keys:
-                self._tell(MessagesStored, at, message_ids=tuple(dict.fromkeys(keys)))
+                self._tell(MessagesStored, at_path, name, message_ids=tuple(dict.fromkeys(keys)))
         return report
 
     def _erasing(
@@ -494,16 +497,16 @@ class Maintenance:
         run, arun = self.database.run, self.database.arun
         return Do(partial(run, name, function, shown=False), partial(arun, name, function, write=write, shown=False))
 
-    def _let_go(self, erased: Sequence[Address]) -> None:
+    def _let_go(self, erased: Sequence[tuple[str, str]]) -> None:
         """After an erasure: this process remembers nothing either, and the hooks are told."""
         for each in self.database.remembering:
             each.forget()
         for at in erased:
-            self._tell(ConversationErased, at)
+            self._tell(ConversationErased, *at)
 
-    def _tell(self, event: Callable[..., Event], at: Address, **details: Any) -> None:
+    def _tell(self, event: Callable[..., Event], path: str, name: str, **details: Any) -> None:
         """Tell the hooks of a conversation."""
-        self.database.emit(partial(event, namespace=namespace_of(at.path), conversation_id=at.name, **details))
+        self.database.emit(partial(event, namespace=namespace_of(path), conversation_id=name, **details))
 
 
 def _as_step(name: str, work: Work[T], inputs: Thunk | None = None, outputs: Outputs | None = None) -> Work[T]:

@@ -20,9 +20,9 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.part import all_parts
+from langchain_agentmem.storage.part import Import
 from langchain_agentmem.storage.sqlite_tables import copied_file
-from langchain_agentmem.upkeep import integrity
+from langchain_agentmem.upkeep import export, integrity
 from langchain_agentmem.upkeep.database_copy import Progress, copy, place_of
 
 
@@ -79,7 +79,7 @@ def restore(
             made = Path(folder) / "restored.db"
             checked = _made(file, kind, made, checking)
             with contextlib.closing(Database(made)) as database:
-                copy(database.engine, name, all_parts().texts, force=force, progress=progress)
+                copy(database.engine, name, force=force, progress=progress)
     else:
         with place.alone():
             place.drop()
@@ -97,8 +97,8 @@ def _made(file: Path, kind: str, place: Path, checking: Callable[[str], object] 
         copied_file(file, place)
     with contextlib.closing(Database(place)) as database:
         if kind == "export":
-            now, tail = database.now(), database.tail
-            database.write("care.import", lambda: integrity.load(file, now=now, tail=tail), shown=False)
+            into = Import(now=database.now(), tail=database.tail)
+            database.write("care.import", partial(export.load, file, into), shown=False)
         report = database.run("care.check", partial(integrity.verify, database.engine, checking), shown=False)
     if not report.ok:
         more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
