@@ -544,7 +544,7 @@ def _verifying(since: Head | str | None) -> tuple[Operation[ChainReport], Thunk,
 
 
 def _status(given: Any) -> str:
-    if given not in (OPEN, DONE):
+    if not isinstance(given, str) or given not in (OPEN, DONE):
         raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(given)}.")
     return str(given)
 
