@@ -33,8 +33,14 @@ def next_version(current: str | float | None) -> str:
     """
     distinct = secrets.token_urlsafe(_DISTINCT_BYTES)
     if not isinstance(current, str):
-        if current is not None and (not isinstance(current, int | float) or not math.isfinite(current)):
-            raise InvalidInput(f"No version can follow {safe_repr(current)}: a version is a text or a number.")
+        if (
+            current is not None
+            and not isinstance(current, int)
+            and not (isinstance(current, float) and math.isfinite(current))
+        ):
+            raise InvalidInput(
+                f"No version can follow {safe_repr(current)}: a version is a text, or a number that is not too large."
+            )
         return f"{int(current or 0) + 1:0{WIDTH}}.{distinct}"
     number = current.partition(".")[0]
     following = f"{int(number) + 1:0{len(number)}}.{distinct}" if number.isdecimal() else ""
