@@ -589,7 +589,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     def _pruning(self, thread_ids: Sequence[str], strategy: str, removed: Removed) -> Sequence[Callable[[], bool]]:
         """What a pruning does, in functions that say whether they must be called again."""
-        if strategy not in ("keep_latest", "delete"):
+        if not isinstance(strategy, str) or strategy not in ("keep_latest", "delete"):
             raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
         low, high = range_of(resolve(None))
         jobs: Jobs = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -105,7 +106,7 @@ def thread_point(runs: Runs, given: Any) -> ThreadPoint:
             checkpoint means, in a task of its thread, that task.
 
     Raises:
-        InvalidInput: It names no thread.
+        InvalidInput: It names no thread, or something that can be no id.
     """
     running = running_config()
     config = given if isinstance(given, Mapping) else getattr(given, "config", None) or running
@@ -116,6 +117,9 @@ def thread_point(runs: Runs, given: Any) -> ThreadPoint:
         )
     at = thread_of(config)
     configurable: Mapping[str, Any] = config["configurable"]
+    for key in ("checkpoint_id", "checkpoint_ns"):
+        if not isinstance(configurable.get(key), str | UUID | None):
+            raise InvalidInput(f"{key} is a text, not {safe_repr(configurable[key])}.")
     if _TASK not in configurable and not configurable.get("checkpoint_id") and running is not None:
         within = running.get("configurable") or {}
         if _TASK in within and thread_of(running) == at:

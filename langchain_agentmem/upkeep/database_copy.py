@@ -116,7 +116,7 @@ def copy(
         target: Where to: the path of a file or a `postgresql://` URL, where nothing is stored yet, or the whole copy.
         texts: How to read the texts of what is indexed, by kind.
         force: Whether what is stored there is replaced.
-        progress: Is told how far it has come.
+        progress: Is told how far it has come. What it raises ends the copy.
 
     Raises:
         InvalidInput: Something else is stored there, it is the source itself, or it cannot store a value.
