@@ -23,13 +23,12 @@ from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.rewinding.branches import KIND
-from langchain_agentmem.rewinding.memory_check import are_whole
-from langchain_agentmem.rewinding.memory_export import BRANCHES, THREAD, Moved, Record
-from langchain_agentmem.rewinding.memory_rows import FINDABLE, FOREVER, rest, words_of
+from langchain_agentmem.rewinding.memory_part import BRANCHES, THREAD, Moved, Record
+from langchain_agentmem.rewinding.memory_rows import FINDABLE, FOREVER, are_whole, rest, words_of
 from langchain_agentmem.rewinding.sealing import KIND as OF_THREADS
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import Document, Placed, Series
-from langchain_agentmem.storage import Steps, content, query
+from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.threads.thread_lines import ThreadAt, find
 
 _POINTERS = {"thread_post": "first", "thread_round": "first", "thread_item_read": "of"}
@@ -342,7 +341,7 @@ class Arrival:
                 wanted.append((version, landing))
                 landed.add(version.number)
         bodies = [version.body for version, _ in wanted if version.body is not None]
-        yield from content.store({content.digest(body): body for body in bodies})
+        yield from queries.store({queries.digest(body): body for body in bodies})
         yield from self._meet(dict.fromkeys(version.group for version, _ in wanted if version.group is not None))
         placed = yield from self._placed([version for version, _ in wanted])
         owners: dict[int, int] = {}
@@ -369,7 +368,7 @@ class Arrival:
         """See that a branch that was here has a version, or had it and has gone on since."""
         told = self._told[version.branch or 0]
         found = yield query.version_at(branch=branch.id, kind=version.kind, key=version.key, position=version.position)
-        hash_ = None if version.body is None else content.digest(version.body)
+        hash_ = None if version.body is None else queries.digest(version.body)
         mine = (version.label, hash_, version.importance, version.expires_at, version.extra, version.created_at)
         theirs = [
             (
@@ -424,7 +423,7 @@ class Arrival:
             label=version.label,
             subject=version.subject,
             object=version.object,
-            hash=None if version.body is None else content.digest(version.body),
+            hash=None if version.body is None else queries.digest(version.body),
             deleted=int(version.body is None),
             importance=version.importance,
             expires_at=version.expires_at,

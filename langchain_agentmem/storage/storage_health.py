@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import NewerDatabase
-from langchain_agentmem.storage import migrations
+from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.sqlite import APPLICATION_ID, CHECKPOINT_PAGES, OLDEST_SQLITE, address_to_read
 
 Level = Literal["ok", "note", "problem"]
@@ -123,7 +123,7 @@ def interrupted(path: Path) -> Iterator[Finding]:
 def known_schema(dialect: str, applied: set[str]) -> Finding:
     """Whether the code and the database have one schema."""
     try:
-        pending = migrations.pending(dialect, applied)
+        pending = engine.pending(dialect, applied)
     except NewerDatabase as error:
         return Finding("schema", "problem", str(error), "pip install --upgrade langchain-agentmem")
     if pending:

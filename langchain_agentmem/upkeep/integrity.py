@@ -35,17 +35,17 @@ from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClos
 from langchain_agentmem.experiences import experience_rows as experiences
 from langchain_agentmem.experiences import experience_transfer
 from langchain_agentmem.facts import fact_check as facts_check
-from langchain_agentmem.rewinding import memory_check, message_sources
-from langchain_agentmem.rewinding import memory_erasure as remembered
-from langchain_agentmem.rewinding import memory_export as memory_transfer
-from langchain_agentmem.rewinding import thread_memory_lifecycle as memories
+from langchain_agentmem.rewinding import memory_part as memory_transfer
+from langchain_agentmem.rewinding import memory_part as remembered
+from langchain_agentmem.rewinding import memory_rows, message_sources
+from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.rewinding.memory_import import Arrival
 from langchain_agentmem.search import search_index
-from langchain_agentmem.storage import Engine, Steps, content, job_queue, measuring, query
+from langchain_agentmem.storage import Engine, Steps, job_queue, measuring, queries, query
 from langchain_agentmem.stores import byte_rows, item_transfer
 from langchain_agentmem.stores import item_rows as items
 from langchain_agentmem.stores.item_rows import Place
-from langchain_agentmem.threads import thread_check, thread_transfer
+from langchain_agentmem.threads import thread_part
 from langchain_agentmem.threads.thread_lines import ThreadAt
 
 FORMAT = "langchain-agentmem/export"
@@ -200,7 +200,7 @@ def _contents() -> Steps[tuple[list[str], int]]:
         problems += [
             f"the stored content {bytes(row['hash']).hex()} is not what was stored"
             for row in page
-            if content.digest(bytes(row["body"])) != bytes(row["hash"])
+            if queries.digest(bytes(row["body"])) != bytes(row["hash"])
         ]
         bodies += len(page)
         after = bytes(page[-1]["hash"])
@@ -220,12 +220,12 @@ def _contents() -> Steps[tuple[list[str], int]]:
 
 _LOOKS: Mapping[str, Callable[[], Steps[list[str]]]] = {
     "index": search_index.problems,
-    "threads": partial(thread_check.problems, *range_of(())),
+    "threads": partial(thread_part.problems, *range_of(())),
     "blobs": partial(byte_rows.problems, *range_of(())),
     "items": partial(items.problems, *range_of(())),
     "jobs": job_queue.problems,
     "compactions": compactions.problems,
-    "memories": memory_check.problems,
+    "memories": memory_rows.problems,
     "facts": facts_check.problems,
     "experiences": partial(experience_transfer.problems, *range_of(())),
     "audit": audit_check.problems,
@@ -330,7 +330,7 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
         every = yield query.threads_within(low=low, high=high, name=None)
         checkpoints = 0
         for row in every:
-            for record in (yield from thread_transfer.dump(ThreadAt(row["path"], row["name"]))):
+            for record in (yield from thread_part.dump(ThreadAt(row["path"], row["name"]))):
                 _write_line(file, record)
                 checkpoints += record["record"] == "checkpoint"
         values = 0
@@ -404,7 +404,7 @@ def load(
                 facts_check.refuse(records)
         else:
             thread = ThreadAt(path_of(head.get("namespace")), id_of(head.get("id"), "thread"))
-            checkpoints += yield from thread_transfer.restore(thread, bool(head.get("delta")), records, now=now)
+            checkpoints += yield from thread_part.restore(thread, bool(head.get("delta")), records, now=now)
             every += 1
     moved = yield from arrival.finish()
     yield from coming.finish()

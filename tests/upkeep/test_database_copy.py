@@ -21,7 +21,7 @@ from langchain_agentmem.errors import (
     StorageError,
 )
 from langchain_agentmem.storage import open_engine
-from langchain_agentmem.storage.migrations import migrations
+from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.storage.postgres_tables import PostgresPlace
 from langchain_agentmem.storage.sqlite_tables import SqlitePlace, _Portions
 from langchain_agentmem.storage.table_copy import MADE_ANEW, TABLES, reading
