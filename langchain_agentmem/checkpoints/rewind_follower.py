@@ -13,7 +13,8 @@ from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.checkpoints.checkpoint_codec import value_of
 from langchain_agentmem.checkpoints.configs import address
 from langchain_agentmem.rewinding import sealing, thread_memory
-from langchain_agentmem.rewinding.graph_runs import runs_of, watch
+from langchain_agentmem.rewinding.attempt_watch import watch
+from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.sealing import Parent, Put
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database

@@ -1,6 +1,4 @@
-"""Erasing what is remembered in namespaces, whatever state it is in.
-
-What is remembered as plain records, to leave one database and enter another (`arriving.py`).
+"""Memory rows of whole namespaces: erased, whatever state they are in, and exported as records for another database.
 
 Branches and versions have numbers in an export: those that they had where they came from. Parents come before their
 branches, and versions in the order in which they were written, with the copies of one beside each other; so whoever

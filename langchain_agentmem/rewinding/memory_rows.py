@@ -4,7 +4,7 @@ A *view* is a line of branches, each up to a position, and groups of what has no
 shows the newest version; one that says that the thing is gone hides it. A *place* is where new versions go: the next
 position of a branch, or a group.
 
-Whether what is remembered is whole: what the database itself cannot check.
+`check` says whether all of it is whole, as far as the database itself cannot tell.
 """
 
 from __future__ import annotations

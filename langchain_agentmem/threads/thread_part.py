@@ -1,6 +1,4 @@
-"""Whether every value of every thread can still be made of its parts.
-
-A thread as plain records, to leave one database and enter another.
+"""Threads verified, exported and imported: whether every value can still be made of its parts, and threads as records.
 
 Parts, recipes, heads and metadata travel as the bytes that they are stored as, so that what is encrypted stays
 encrypted and nobody needs the serializer.
