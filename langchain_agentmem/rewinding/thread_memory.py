@@ -1,7 +1,8 @@
 """The memory of a thread: in a task what the task can see, elsewhere what a checkpoint shows.
 
-Whole threads are copied without copying anything, and swept when checkpoints are gone: what can be seen from no remaining checkpoint, fork or subgraph is deleted. Nothing else is: a copy of a thread shares
-its branches, and keeps what it shows when the original is deleted.
+Whole threads are copied without copying anything, and swept when checkpoints are gone: what can be seen from no
+remaining checkpoint, fork or subgraph is deleted. Nothing else is: a copy of a thread shares its branches, and keeps
+what it shows when the original is deleted.
 """
 
 from __future__ import annotations

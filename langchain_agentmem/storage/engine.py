@@ -5,8 +5,9 @@ thread of the engine's own, so that an event loop never waits for a disk or a so
 has to be written twice. A cancelled `await` is precise: a write that has not begun never begins; one that has
 begun is seen to its end before the cancellation is let through. No write is ever left half-known.
 
-The schema is made of named files that are applied once, in order, and never edited after a release. Each file in `schema/<dialect>/` is applied together with its record in one transaction. A database that
-records a migration this package does not know was written by a newer version: it is refused, unread.
+The schema is made of named files that are applied once, in order, and never edited after a release. Each file in
+`schema/<dialect>/` is applied together with its record in one transaction. A database that records a migration this
+package does not know was written by a newer version: it is refused, unread.
 """
 
 from __future__ import annotations

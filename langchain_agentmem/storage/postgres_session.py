@@ -5,7 +5,8 @@ pipeline mode, through the driver's wrapper of libpq: every statement is prepare
 into the pipe; the session waits when somebody wants rows. Statements that return none, the beginning and the commit
 wait for nothing of their own. Should such a statement fail, this is heard at the next wait, in the same transaction.
 
-A `Pool` lends a few sessions to as many threads as come. The one that was given back last is lent first: what it prepared, and what the server knows of it, is used most.
+A `Pool` lends a few sessions to as many threads as come. The one that was given back last is lent first: what it
+prepared, and what the server knows of it, is used most.
 """
 
 from __future__ import annotations

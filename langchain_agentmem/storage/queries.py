@@ -6,8 +6,9 @@ written `:name`. What several queries share is a fragment, which begins with `--
 query where a line says `-- include: the_name`. Operations ask for a query by attribute, `query.insert_entry(branch=1,
 …)`, and know nothing of dialects; each engine looks the text up in its own table.
 
-Bodies are content-addressed: there is one copy of each, whoever refers to it. The key of a body is its BLAKE2b-160 digest. Whoever stores a reference stores the body first, in the same
-transaction; whoever drops references collects afterwards what nothing refers to any more.
+Bodies are content-addressed: there is one copy of each, whoever refers to it. The key of a body is its BLAKE2b-160
+digest. Whoever stores a reference stores the body first, in the same transaction; whoever drops references collects
+afterwards what nothing refers to any more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Threads and their lines: a thread's own series of checkpoints, and one for each call of a subgraph.
 
-Here are threads as wholes, too: pruned, deleted, copied, or filled from elsewhere. No content is copied within a database.
+Here are threads as wholes, too: pruned, deleted, copied, or filled from elsewhere. No content is copied within a
+database.
 
 Whoever removes anything holds the shelf first: of two that took it last, each could wait for what the other removes.
 """

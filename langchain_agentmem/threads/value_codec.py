@@ -8,13 +8,15 @@ How much can be shared depends on the serializer. LangGraph's own shares everyth
 encrypted by itself, once, and is shared within its thread; everything else is encrypted whole. What another serializer
 does with a value is unknown, so each value is stored as it wrote it.
 
-*Prototypes* are messages that were read or stored lately, of which copies are handed out. They can never be stale: a part of a shelf is never changed, and its number is never given to another. It
-only saves reading what is known; how much is kept is bounded.
+*Prototypes* are messages that were read or stored lately, of which copies are handed out. They can never be stale: a
+part of a shelf is never changed, and its number is never given to another. It only saves reading what is known; how
+much is kept is bounded.
 
-*Stamps* say which message objects are known to be on a shelf already. A graph hands its whole state to every checkpoint, and nearly all messages in it are the very objects that were read or
-stored before. A stamp tells where such an object lies. It rides on the message itself, in the set in which pydantic
-notes the fields that were given, so it lives and dies with the message. And it knows all that was stored, or a
-fingerprint of it, so a message that was changed in place since is never taken for the one that was stored.
+*Stamps* say which message objects are known to be on a shelf already. A graph hands its whole state to every
+checkpoint, and nearly all messages in it are the very objects that were read or stored before. A stamp tells where such
+an object lies. It rides on the message itself, in the set in which pydantic notes the fields that were given, so it
+lives and dies with the message. And it knows all that was stored, or a fingerprint of it, so a message that was changed
+in place since is never taken for the one that was stored.
 """
 
 from __future__ import annotations
