@@ -27,7 +27,6 @@ from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, Inva
 from langchain_agentmem.search import search_index, vectors
 from langchain_agentmem.storage import Engine, is_postgres, name_of, open_engine
 from langchain_agentmem.storage.part import TextsOf
-from langchain_agentmem.storage.sqlite_tables import SqlitePlace
 from langchain_agentmem.storage.table_copy import (
     ALWAYS,
     MEASURES,
@@ -36,6 +35,7 @@ from langchain_agentmem.storage.table_copy import (
     Place,
     Reader,
     Shape,
+    SqlitePlace,
     Values,
     Writer,
     reading,
@@ -100,7 +100,7 @@ def place_of(target: str | os.PathLike[str]) -> Place:
     """
     name = name_of(target)
     if is_postgres(name):
-        from langchain_agentmem.storage.postgres_tables import PostgresPlace  # noqa: PLC0415 - an extra
+        from langchain_agentmem.storage.postgres_copy import PostgresPlace  # noqa: PLC0415 - an extra
 
         return PostgresPlace(name)
     return SqlitePlace(name)
