@@ -1,7 +1,7 @@
 """What may be wrong around a database. Nothing is changed by looking.
 
-Around a SQLite database: its file, who holds it, how full it is. Around a PostgreSQL database: the server, its clock, who
-waits for whom.
+Around a SQLite database: its file, who holds it, how full it is. Around a PostgreSQL database: the server, its clock,
+who waits for whom.
 """
 
 from __future__ import annotations
