@@ -42,6 +42,7 @@ from langchain_agentmem.base.lazy_imports import lazily
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
     from langchain_agentmem.audit.audit_trail import AuditTrail
+    from langchain_agentmem.base.fencing import harmless
     from langchain_agentmem.base.redaction import patterns_with, redact, redact_value
     from langchain_agentmem.base.secret_patterns import SecretPattern
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
@@ -193,6 +194,7 @@ _HOMES = {
     "apply": "layers.protocol_updates",
     "build_resource_snapshot": "layers.resource_snapshots",
     "fact_tools": "facts.fact_tools",
+    "harmless": "base.fencing",
     "layer_tools": "layers.layer_tools",
     "parse": "layers.protocol_updates",
     "patterns_with": "base.redaction",
@@ -275,6 +277,7 @@ __all__ = [
     "apply",
     "build_resource_snapshot",
     "fact_tools",
+    "harmless",
     "layer_tools",
     "parse",
     "patterns_with",

@@ -173,7 +173,7 @@ class AgentMemory(Maintenance, Closing):
             conversation_id,
             namespace=namespace,
             description=description,
-            retention=retention or self.retention,
+            retention=self.retention if retention is None else retention,
         )
 
     def managed_conversation(
@@ -209,7 +209,7 @@ class AgentMemory(Maintenance, Closing):
             conversation_id,
             namespace=namespace,
             description=description,
-            retention=retention or self.retention,
+            retention=self.retention if retention is None else retention,
             config=config,
             model=model,
             trigger_strategy=trigger_strategy,

@@ -10,12 +10,12 @@ from langchain_agentmem.layers import layer_part
 from langchain_agentmem.rewinding import memory_import
 from langchain_agentmem.search import search_index
 from langchain_agentmem.stores import item_source
-from langchain_agentmem.threads import thread_transfer
+from langchain_agentmem.threads import thread_part
 
 PARTS = (
     audit_source.PART,  # erased first, since who adds to the trail holds its end before anything else
     message_source.PART,
-    thread_transfer.PART,  # exported before what the threads remember
+    thread_part.PART,  # exported before what the threads remember
     item_source.PART,
     experience_transfer.PART,
     memory_import.PART,

@@ -171,10 +171,8 @@ def url(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> s
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     """An interpreter that has imported the commands and what examples import, and forks for each program."""
     ours = (
-        "commands.app", "compaction.node", "compaction.state", "conversations.audit.trail", "demo.exam", "demo.story",
-        "memory.experience.library", "memory.experience.selector", "memory.facts.kg", "memory.layers",
-        "storage.postgres_health", "storage.postgres_tables", "storage.sqlite_tables",
-        "stores.checkpoints", "stores.importing", "stores.sources",
+        "checkpoints.checkpoint_saver", "checkpoints.saver_import", "cli.app", "compaction.compaction_node",
+        "experiences.experience_library", "facts.kg_memory", "layers.layered_memory", "parts", "storage.postgres",
     )  # fmt: skip
     modules = ("langgraph.graph", "langchain.agents", *(f"langchain_agentmem.{name}" for name in ours))
     with Forks(tmp_path_factory.mktemp("forks"), *modules) as forks:

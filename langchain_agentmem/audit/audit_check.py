@@ -11,7 +11,7 @@ from langchain_agentmem.audit import audit_rows, chain, model_messages
 from langchain_agentmem.audit.audit_entry import STATUSES, TODO
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.storage import Steps, content, query
+from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.steps import Row
 
 LENGTHS = 500
@@ -138,7 +138,7 @@ def _messages() -> Steps[list[str]]:
             found += [
                 f"message {row['number']} of {safe_repr(each['name'])} in the audit trail is not what was stored"
                 for row in page
-                if content.digest(bytes(row["body"])) != bytes(row["hash"])
+                if queries.digest(bytes(row["body"])) != bytes(row["hash"])
             ]
             if page[-1]["number"] <= after:
                 found.append(f"the messages of {safe_repr(each['name'])} cannot be followed beyond number {after}")

@@ -393,15 +393,15 @@ class AuditTrail(Adding):
             min(n, _MOST),
             conversation=None if conversation_id is None else id_of(conversation_id, "conversation"),
             kinds=_kinds(kinds),
-            include_junk=include_junk,
+            include_junk=_flag(include_junk),
         )
 
     def _pages(self, conversation_id: Any, kinds: Any, *, include_junk: bool) -> _Pages:
-        path, wanted = self._path(), _kinds(kinds)
+        path, wanted, junk = self._path(), _kinds(kinds), _flag(include_junk)
         conversation = None if conversation_id is None else id_of(conversation_id, "conversation")
 
         def page(after: int) -> Steps[reading.Listed]:
-            return reading.page(path, after, conversation=conversation, kinds=wanted, include_junk=include_junk)
+            return reading.page(path, after, conversation=conversation, kinds=wanted, include_junk=junk)
 
         return lambda after: partial(page, after)
 
@@ -538,9 +538,15 @@ def _verifying(since: Head | str | None) -> tuple[Operation[ChainReport], Thunk,
 
 
 def _status(given: Any) -> str:
-    if given not in (OPEN, DONE):
+    if not isinstance(given, str) or given not in (OPEN, DONE):
         raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(given)}.")
     return str(given)
+
+
+def _flag(given: Any) -> bool:
+    if not isinstance(given, bool | int):
+        raise InvalidInput(f"include_junk is True or False, not {safe_repr(given)}.")
+    return bool(given)
 
 
 def _kinds(given: Any) -> tuple[str, ...] | None:

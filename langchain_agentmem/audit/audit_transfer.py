@@ -21,7 +21,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
 from langchain_agentmem.messages import decode_body
 from langchain_agentmem.messages.message import plain
-from langchain_agentmem.storage import Steps, content, query
+from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.steps import Row
 
 AUDIT, ENTRY, MESSAGE = "audit", "audit_entry", "audit_message"
@@ -92,7 +92,7 @@ class Arriving:
 
     def finish(self) -> Steps[None]:
         """Let go of the messages that no entry needed."""
-        yield from content.collect(self._hashes)
+        yield from queries.collect(self._hashes)
 
     def _keep(self, path: str, given: Sequence[Record]) -> Steps[None]:
         bodies: dict[bytes, bytes] = {}
@@ -105,11 +105,11 @@ class Arriving:
                 raise _damaged(record) from error
             if not sound:
                 raise _damaged(record)
-            key = content.digest(body)
+            key = queries.digest(body)
             bodies[key] = body
             self._messages.setdefault((path, owner), {})[number] = model_messages.Part(name, key, None)
         self._hashes.update(bodies)
-        yield from content.store(bodies)
+        yield from queries.store(bodies)
 
     def _draft(self, path: str, record: Record) -> Draft:
         try:

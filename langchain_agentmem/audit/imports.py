@@ -16,7 +16,7 @@ from langchain_agentmem.audit.legacy_json import MARKS, DocumentEntry
 from langchain_agentmem.base.namespaces import Namespace, id_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.storage.content import digest
+from langchain_agentmem.storage.queries import digest
 
 
 class Imported(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.messages import Message, body_text, decode_body, encode_body
 from langchain_agentmem.messages.message import plain
-from langchain_agentmem.storage import Steps, content, query
+from langchain_agentmem.storage import Steps, queries, query
 
 MOST_RANGES = 32
 """A list of more ranges than this has the lightest half of them put on the shelf once more, as one."""
@@ -63,7 +63,7 @@ def parts_of(messages: Iterable[Message]) -> list[Part]:
         MessageError: One cannot be stored.
     """
     bodies = ((message.message_id, encode_body(message)) for message in messages)
-    return [Part(plain(key) or "-", content.digest(body), body) for key, body in bodies]
+    return [Part(plain(key) or "-", queries.digest(body), body) for key, body in bodies]
 
 
 def put(path: str, namespace: int, name: str, parts: Sequence[Part]) -> Steps[Placed]:
@@ -91,7 +91,7 @@ def put(path: str, namespace: int, name: str, parts: Sequence[Part]) -> Steps[Pl
     new = {place: part for place, part in zip(places, parts, strict=True) if place not in names}
     if new:
         bodies = {part.hash: part.body for part in new.values() if part.hash not in numbers and part.body is not None}
-        yield from content.store(bodies)
+        yield from queries.store(bodies)
         added = [{"shelf": shelf, "number": place, "key": new[place].key, "hash": new[place].hash} for place in new]
         yield query.audit_put_message.many(added) if len(added) > 1 else query.audit_put_message(**added[0])
         yield query.audit_use_numbers(shelf=shelf, next=max(new) + 1)
@@ -148,7 +148,7 @@ def free(shelf: int) -> Steps[None]:
         low = last + 1
     if not needed:
         yield query.audit_drop_shelf(shelf=shelf)
-    yield from content.collect(hashes)
+    yield from queries.collect(hashes)
 
 
 def written(ranges: Sequence[Range]) -> str:

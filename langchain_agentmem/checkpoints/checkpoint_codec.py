@@ -16,11 +16,8 @@ from langchain_agentmem.checkpoints.configs import config_of, readable, storable
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import fold, unfold, versions_of, written
 from langchain_agentmem.threads.checkpoint_log import Saved
-from langchain_agentmem.threads.prototypes import Prototypes
-from langchain_agentmem.threads.stamps import Stamps
-from langchain_agentmem.threads.thread_lifecycle import Deleted
-from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
-from langchain_agentmem.threads.value_codec import Draft, Reading, collecting_later
+from langchain_agentmem.threads.thread_lines import Deleted, Thread, ThreadAt
+from langchain_agentmem.threads.value_codec import Draft, Prototypes, Reading, Stamps, collecting_later
 from langchain_agentmem.threads.value_recipe import guarded, opened
 from langchain_agentmem.threads.value_store import Place, Shelved
 from langchain_agentmem.tracing.measures import Measures

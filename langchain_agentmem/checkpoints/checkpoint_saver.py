@@ -91,10 +91,10 @@ from langchain_agentmem.checkpoints.state_classes import serializer
 from langchain_agentmem.checkpoints.state_history import CheckpointHistory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.rewinding import thread_memory_lifecycle as memories
+from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, database_of
-from langchain_agentmem.threads import checkpoint_log, thread_lifecycle
+from langchain_agentmem.threads import checkpoint_log, thread_lines
 from langchain_agentmem.threads.checkpoint_head import next_version, short
 from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
@@ -542,7 +542,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         target, now = id_of(target_thread_id, "thread"), self.database.now()
 
         def steps() -> Steps[int]:
-            copied = yield from thread_lifecycle.copy(source, target, now=now)
+            copied = yield from thread_lines.copy(source, target, now=now)
             yield from memories.copy(source, target)
             return copied
 
@@ -589,7 +589,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     def _pruning(self, thread_ids: Sequence[str], strategy: str, removed: Removed) -> Sequence[Callable[[], bool]]:
         """What a pruning does, in functions that say whether they must be called again."""
-        if strategy not in ("keep_latest", "delete"):
+        if not isinstance(strategy, str) or strategy not in ("keep_latest", "delete"):
             raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
         low, high = range_of(resolve(None))
         jobs: Jobs = []
@@ -597,7 +597,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             if strategy == "delete":
                 jobs.append(partial(self._prune, partial(memories.delete, low, high, name), name, strategy, removed))
                 continue
-            found = self.database.engine.read(partial(thread_lifecycle.named, low, high, name))
+            found = self.database.engine.read(partial(thread_lines.named, low, high, name))
             prune = partial(memories.prune, keep=1, now=self.database.now())
             jobs += [partial(self._prune, partial(prune, at), name, strategy, removed) for at in found]
         return jobs
@@ -606,7 +606,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         done = self._change(make, "prune", thread_id=name, strategy=strategy)
         removed.append(done if strategy == "keep_latest" else len(done))
         if strategy == "keep_latest":
-            return bool(done >= thread_lifecycle.BATCH)
+            return bool(done >= thread_lines.BATCH)
         self._coding.forget(done)
         return False
 

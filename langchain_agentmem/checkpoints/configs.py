@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
+from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 
@@ -109,6 +110,8 @@ def text_of(value: Any, what: str, *, empty: bool = False) -> str:
     Raises:
         InvalidInput: It is no text, or one that no database can keep.
     """
+    if isinstance(value, UUID):
+        value = str(value)
     if not isinstance(value, str) or "\0" in value or not (value or empty):
         raise InvalidInput(f"{safe_repr(value)} cannot be the id of a {what}.")
     return value

@@ -12,7 +12,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.checkpoints.checkpoint_codec import value_of
 from langchain_agentmem.checkpoints.configs import address
-from langchain_agentmem.rewinding import sealing, thread_memory_lifecycle
+from langchain_agentmem.rewinding import sealing, thread_memory
 from langchain_agentmem.rewinding.attempt_watch import watch
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.sealing import Parent, Put
@@ -190,7 +190,7 @@ class Rewinding:
     def sweep(self, thread: Thread, ns: str, metadata: Mapping[str, Any]) -> Steps[None]:
         """Old checkpoints may have been removed: what only they showed goes, now and then."""
         if not ns and metadata.get("step", -1) % SWEEP_EVERY == 0:
-            yield from thread_memory_lifecycle.sweep(thread.id, thread.place.shelf, self._database.now())
+            yield from thread_memory.sweep(thread.id, thread.place.shelf, self._database.now())
 
 
 def _results(found: CheckpointTuple | None) -> frozenset[str]:

@@ -20,7 +20,7 @@ from langchain_agentmem.messages import body_text, same_body
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import message_sources
 from langchain_agentmem.search import search_index
-from langchain_agentmem.storage import Steps, content, query
+from langchain_agentmem.storage import Steps, queries, query
 
 CONVERSATION = "conversation"
 MESSAGE, ROUND, DESCRIPTION = "message", "round", "description"
@@ -239,7 +239,7 @@ def update(at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[
     if row is None:
         raise unknown(key, at)
     entry: Entry = change(_stored(row))
-    if content.digest(entry.body) == bytes(row["content_hash"]) and _hash(entry.attachments) == row["attachments_hash"]:
+    if queries.digest(entry.body) == bytes(row["content_hash"]) and _hash(entry.attachments) == row["attachments_hash"]:
         return False
     yield from _replace(branch, head, row, entry, now=now, tail=tail)
     return True
@@ -295,7 +295,7 @@ def clear(at: Address, *, keep_description: bool) -> Steps[int]:
         yield query.delete_branch(branch=branch)
         yield from search_index.close(at.path, MESSAGE, at.name)
         yield query.delete_empty_namespaces(path=at.path)
-    yield from content.collect(_hashes(rows))
+    yield from queries.collect(_hashes(rows))
     yield from message_sources.forget(*_own(at), at.name, sorted({row["key"] for row in rows}))
     if not keep_description:
         yield from message_sources.forget(*_own(at), at.name)
@@ -474,7 +474,7 @@ def _fresh(branch: int, entries: Sequence[Entry]) -> Steps[list[Entry]]:
 def _write(at: Address, branch: int, head: int, entries: Sequence[Entry], *, now: int, tail: int) -> Steps[None]:
     bodies: dict[bytes, bytes] = {}
     rows = [_row(branch, head + 1, entry, now, bodies) for entry in entries]
-    yield from content.store(bodies)
+    yield from queries.store(bodies)
     yield from _move(branch, head, added=sum(1 for entry in entries if entry.kind == MESSAGE))
     placed = yield from _places(at, entries)
     numbers = iter(placed.numbers if placed else ())
@@ -493,7 +493,7 @@ def _write(at: Address, branch: int, head: int, entries: Sequence[Entry], *, now
 def _replace(branch: int, head: int, row: Any, entry: Entry, *, now: int, tail: int) -> Steps[None]:
     bodies: dict[bytes, bytes] = {}
     new = _row(branch, head + 1, entry, now, bodies) | {"replaces": row["slot"], "kind": row["kind"], "document": None}
-    yield from content.store(bodies)
+    yield from queries.store(bodies)
     yield from _move(branch, head, added=0)
     yield query.insert_entry(**new)
     if row["document_id"] is not None:
@@ -557,7 +557,7 @@ def _drop(slot: int) -> Steps[None]:
     rows = yield query.slot_versions(slot=slot)
     yield from _unindex(rows)
     yield query.delete_entry(id=slot)
-    yield from content.collect(_hashes(rows))
+    yield from queries.collect(_hashes(rows))
 
 
 def _unindex(rows: Sequence[Any]) -> Steps[None]:
@@ -580,14 +580,14 @@ def _current(branch: int, key: str) -> Steps[Any]:
 
 
 def _hash(body: bytes | None) -> bytes | None:
-    return None if body is None else content.digest(body)
+    return None if body is None else queries.digest(body)
 
 
 def _identity(entry: Entry) -> tuple[Any, ...]:
     """What makes two entries under one key the same."""
     return (
         entry.kind,
-        content.digest(entry.body),
+        queries.digest(entry.body),
         _hash(entry.attachments),
         entry.recipient,
         entry.round_key,
@@ -613,7 +613,7 @@ def _row_identity(row: Any) -> tuple[Any, ...]:
 
 def _row(branch: int, position: int, entry: Entry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
     """The parameters of an insert; what it refers to by digest goes into `bodies`."""
-    key = content.digest(entry.body)
+    key = queries.digest(entry.body)
     bodies[key] = entry.body
     attachments = _hash(entry.attachments)
     if entry.attachments is not None and attachments is not None:

@@ -42,7 +42,7 @@ def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mappi
     return {hit.document: _found(hit, row, "conversation") for hit in hits if (row := found.get(hit.owner)) is not None}
 
 
-def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook) -> Steps[Mapping[int, Recollection]]:
+def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 
     Args:

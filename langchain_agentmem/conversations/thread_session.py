@@ -18,7 +18,7 @@ from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import Kept, Place, View
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search.search_index import Series
-from langchain_agentmem.storage import Steps, content
+from langchain_agentmem.storage import Steps, queries
 from langchain_agentmem.storage.database import Database
 
 POST_KIND, ROUND_KIND = "thread_post", "thread_round"
@@ -192,7 +192,7 @@ def _stored(kept: Kept) -> Stored:
         body=kept.body,
         created_at=kept.created_at,
         written_at=kept.written_at,
-        content_hash=content.digest(kept.body),
+        content_hash=queries.digest(kept.body),
         attachments=None if attachments is None else write_plain(attachments),
         slot=kept.extra.get("first", kept.number),
         **texts,
@@ -215,7 +215,7 @@ def _says_the_same(old: Stored, entry: Entry) -> bool:
 
 
 def _mark(body: bytes) -> str:
-    return content.digest(body).hex()
+    return queries.digest(body).hex()
 
 
 def _in_order(found: Iterable[Kept]) -> list[Stored]:

@@ -16,7 +16,7 @@ from langchain_agentmem.base.clock import is_time, micros, moment
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, DatabaseUnreadable, InvalidInput
-from langchain_agentmem.storage import Steps, query, spaces
+from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.steps import Row
 
 NEWEST = 100
@@ -77,7 +77,7 @@ def count(path: str, considered: Sequence[str], chosen: Collection[str], *, now:
     taken = {id_of(each, "experience") for each in chosen}
     seen = dict.fromkeys((*(id_of(each, "experience") for each in considered), *taken))
     if seen:
-        namespace = yield from spaces.number_of(path)
+        namespace = yield from queries.number_of(path)
         pairs = json.dumps([[each, int(each in taken)] for each in seen])
         yield query.count_experiences(namespace=namespace, seen=pairs, now=now)
 
@@ -93,7 +93,7 @@ def add_feedback(path: str, feedback: Feedback) -> Steps[None]:
         InvalidInput: A field is wrong, or other feedback has this id. Nothing was kept.
     """
     fields = stored(feedback)
-    yield from keep((yield from spaces.number_of(path)), fields)
+    yield from keep((yield from queries.number_of(path)), fields)
 
 
 def feedback_of(

@@ -19,7 +19,7 @@ from langchain_agentmem.experiences.experience_rows import (
     keep,
     stored,
 )
-from langchain_agentmem.storage import Steps, query, spaces
+from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.part import Erasure, Import, Part, Record, WriteRecord
 from langchain_agentmem.storage.steps import Row
 
@@ -87,7 +87,7 @@ def restore(path: str, records: Iterable[Mapping[str, Any]]) -> Steps[int]:
             raise InvalidInput(f"A record of what became of experiences is damaged: {safe_repr(error)}.") from error
     if not tallies and not said:
         return 0
-    namespace = yield from spaces.number_of(path)
+    namespace = yield from queries.number_of(path)
     added = 0
     for tally in sorted(tallies, key=lambda each: str(each["exp_id"])):  # in the order in which `count` has them
         added += len((yield query.merge_tally(namespace=namespace, **tally)))

@@ -22,7 +22,7 @@ from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, Jud
 from langchain_agentmem.experiences.sections import section
 from langchain_agentmem.experiences.selection_template import SelectionTemplate
 from langchain_agentmem.language_models.model_calls import Ask, Work
-from langchain_agentmem.storage.content import digest
+from langchain_agentmem.storage.queries import digest
 from langchain_agentmem.tracing import brief
 
 Strategy: TypeAlias = Literal["lexical", "model", "auto"]

@@ -33,8 +33,8 @@ from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.memory_access import as_step
 from langchain_agentmem.rewinding.thread_memory import thread_point
-from langchain_agentmem.storage.content import digest
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
+from langchain_agentmem.storage.queries import digest
 from langchain_agentmem.tracing import within
 
 ROLES = ("user", "assistant")

@@ -26,7 +26,7 @@ from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, FORMER,
 from langchain_agentmem.rewinding.message_sources import UNDO
 from langchain_agentmem.rewinding.promotion import Conflict, Prefer, promoted
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.content import digest
+from langchain_agentmem.storage.queries import digest
 
 Name = tuple[str, int]
 """What tells an event from others: what it says, and which of those that say the same it is."""

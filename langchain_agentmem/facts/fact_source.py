@@ -22,7 +22,7 @@ KIND = "fact"
 """What a user calls both."""
 
 
-def recollections(hits: Sequence[Hit], now: int, outlook: Outlook) -> Steps[Mapping[int, Recollection]]:
+def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 
     Args:

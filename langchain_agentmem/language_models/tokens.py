@@ -455,7 +455,7 @@ class TokenCounter:
 
     def _raw(self, messages: Iterable[Any], tools: Iterable[Any] | None, system: Any) -> int:
         total = sum(map(self.count_message, messages))
-        if system is not None and system != "":
+        if system is not None and not (isinstance(system, str) and not system):
             total += self.count_message(system)
         if tools is not None and not isinstance(tools, Iterable):
             raise InvalidInput(f"tools come as a list, not as {safe_repr(tools)}.")

@@ -62,7 +62,7 @@ def reading(ground: Ground, scope: Any) -> Work[dict[str, Any]]:
     Raises:
         InvalidInput: There is no such scope.
     """
-    if scope not in SCOPES:
+    if not isinstance(scope, str) or scope not in SCOPES:
         raise InvalidInput(f"scope must be one of {', '.join(SCOPES)}, not {safe_repr(scope)}.")
 
     def look(view: View) -> Steps[dict[str, Any]]:

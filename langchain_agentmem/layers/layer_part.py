@@ -18,7 +18,7 @@ from langchain_agentmem.storage.part import Found, Part
 VALUES: Mapping[str, Callable[[Kept], Any]] = {EVENT: event_of, RECORD: record_of}
 
 
-def recollections(hits: Sequence[Hit], now: int, outlook: Outlook) -> Steps[Mapping[int, Recollection]]:
+def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 
     Args:

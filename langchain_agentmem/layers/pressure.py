@@ -115,7 +115,7 @@ def relieving(ground: Ground, core: CoreMemory, level: Any = None) -> Work[Conso
     Raises:
         InvalidInput: There is no such level.
     """
-    if level not in (None, *LEVELS):
+    if level is not None and not (isinstance(level, str) and level in LEVELS):
         raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {safe_repr(level)}.")
     return (
         yield from as_step(

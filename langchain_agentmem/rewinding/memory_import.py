@@ -22,15 +22,14 @@ from langchain_agentmem.base.clock import is_time
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.rewinding import memory_check, memory_erasure, message_sources, thread_memory_lifecycle
+from langchain_agentmem.rewinding import memory_part, memory_rows, message_sources, thread_memory
 from langchain_agentmem.rewinding.branches import KIND
-from langchain_agentmem.rewinding.memory_check import are_whole
-from langchain_agentmem.rewinding.memory_export import BRANCHES, HOLDS, THREAD, Moved, dump
-from langchain_agentmem.rewinding.memory_rows import FINDABLE, FOREVER, rest, words_of
+from langchain_agentmem.rewinding.memory_part import BRANCHES, HOLDS, THREAD, Moved, dump
+from langchain_agentmem.rewinding.memory_rows import FINDABLE, FOREVER, are_whole, rest, words_of
 from langchain_agentmem.rewinding.sealing import KIND as OF_THREADS
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import Document, Placed, Series
-from langchain_agentmem.storage import Steps, content, query
+from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.part import Erasure, Import, Part, Record, WriteRecord
 from langchain_agentmem.threads.thread_lines import ThreadAt, find
 
@@ -344,7 +343,7 @@ class Arrival:
                 wanted.append((version, landing))
                 landed.add(version.number)
         bodies = [version.body for version, _ in wanted if version.body is not None]
-        yield from content.store({content.digest(body): body for body in bodies})
+        yield from queries.store({queries.digest(body): body for body in bodies})
         yield from self._meet(dict.fromkeys(version.group for version, _ in wanted if version.group is not None))
         placed = yield from self._placed([version for version, _ in wanted])
         owners: dict[int, int] = {}
@@ -371,7 +370,7 @@ class Arrival:
         """See that a branch that was here has a version, or had it and has gone on since."""
         told = self._told[version.branch or 0]
         found = yield query.version_at(branch=branch.id, kind=version.kind, key=version.key, position=version.position)
-        hash_ = None if version.body is None else content.digest(version.body)
+        hash_ = None if version.body is None else queries.digest(version.body)
         mine = (version.label, hash_, version.importance, version.expires_at, version.extra, version.created_at)
         theirs = [
             (
@@ -426,7 +425,7 @@ class Arrival:
             label=version.label,
             subject=version.subject,
             object=version.object,
-            hash=None if version.body is None else content.digest(version.body),
+            hash=None if version.body is None else queries.digest(version.body),
             deleted=int(version.body is None),
             importance=version.importance,
             expires_at=version.expires_at,
@@ -553,14 +552,14 @@ def _text(text: Any) -> str:
 def _erase(erasure: Erasure) -> Steps[None]:
     """Delete threads with what they remembered, branches, and what was learned from what is erased."""
     low, high, name = erasure.low, erasure.high, erasure.name
-    before = yield from memory_erasure.total()
+    before = yield from memory_part.total()
     if name is not None:
         yield from message_sources.forget(low, high, name)
     if erasure.threads:
-        erasure.removed["threads"] += len((yield from thread_memory_lifecycle.delete(low, high, name)))
+        erasure.removed["threads"] += len((yield from thread_memory.delete(low, high, name)))
     if name is None:
-        erasure.removed["branches"] += yield from memory_erasure.erase(low, high)
-    erasure.removed["memories"] += yield from memory_erasure.fewer_than(before)
+        erasure.removed["branches"] += yield from memory_part.erase(low, high)
+    erasure.removed["memories"] += yield from memory_part.fewer_than(before)
 
 
 def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
@@ -592,7 +591,7 @@ PART = Part(
             "base_group",
         )
     },
-    verify={"memories": memory_check.problems},
+    verify={"memories": memory_rows.problems},
     erase=_erase,
     records=HOLDS,
     dump=_dump,

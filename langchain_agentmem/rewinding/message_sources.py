@@ -13,12 +13,13 @@ from typing import Any
 
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import view_of
-from langchain_agentmem.rewinding.memory_check import bounds_of, groups_of
 from langchain_agentmem.rewinding.memory_rows import (
     FOREVER,
     SAID,
     View,
+    bounds_of,
     conversation_source,
+    groups_of,
     message_source,
     sources_of,
 )

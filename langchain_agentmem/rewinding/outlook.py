@@ -71,17 +71,17 @@ def row_texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
     return {row["id"]: (memory_rows.words_of(bytes(row["body"]), memory_rows.extra_of(row)),) for row in found}
 
 
-def sighted(hits: Sequence[Hit], now: int, outlook: Outlook) -> Steps[tuple[dict[int, Row], list[Sight]]]:
+def sighted(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[tuple[dict[int, Row], list[Sight]]]:
     """The rows that a search found, and which of them are seen from where.
 
     Args:
         hits: What it found.
         now: When.
-        outlook: From where it looks.
+        outlook: From where it looks. Default: from nowhere in particular.
     """
     found = yield query.remembered(ids=json.dumps([hit.owner for hit in hits]))
     there = {row["id"]: row for row in found}
-    return there, (yield from _seen(there, now, outlook))
+    return there, (yield from _seen(there, now, outlook or EVERYWHERE))
 
 
 def _seen(there: Mapping[int, Row], now: int, outlook: Outlook) -> Steps[list[Sight]]:

@@ -1,18 +1,27 @@
-"""The memory of a thread: in a task what the task can see, elsewhere what a checkpoint shows."""
+"""The memory of a thread: in a task what the task can see, elsewhere what a checkpoint shows.
+
+Whole threads are copied without copying anything, and swept when checkpoints are gone: what can be seen from no
+remaining checkpoint, fork or subgraph is deleted. Nothing else is: a copy of a thread shares its branches, and keeps
+what it shows when the original is deleted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.rewinding import sealing
+from langchain_agentmem.rewinding import memory_rows, sealing
 from langchain_agentmem.rewinding.branches import view_of
 from langchain_agentmem.rewinding.graph_runs import Runs, thread_of
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
+from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.threads import thread_lines
 from langchain_agentmem.threads.thread_lines import OWN_LINE, ThreadAt, find
 
 _TASK = "__pregel_task_id"
@@ -105,7 +114,7 @@ def thread_point(runs: Runs, given: Any) -> ThreadPoint:
             checkpoint means, in a task of its thread, that task.
 
     Raises:
-        InvalidInput: It names no thread.
+        InvalidInput: It names no thread, or something that can be no id.
     """
     running = running_config()
     config = given if isinstance(given, Mapping) else getattr(given, "config", None) or running
@@ -116,8 +125,183 @@ def thread_point(runs: Runs, given: Any) -> ThreadPoint:
         )
     at = thread_of(config)
     configurable: Mapping[str, Any] = config["configurable"]
+    for key in ("checkpoint_id", "checkpoint_ns"):
+        if not isinstance(configurable.get(key), str | UUID | None):
+            raise InvalidInput(f"{key} is a text, not {safe_repr(configurable[key])}.")
     if _TASK not in configurable and not configurable.get("checkpoint_id") and running is not None:
         within = running.get("configurable") or {}
         if _TASK in within and thread_of(running) == at:
             configurable = within
     return ThreadPoint(runs, runs.home(configurable, at), configurable)
+
+
+BATCH = 500
+
+
+class Held(NamedTuple):
+    """What a thread may leave behind: its branches with those before them, its groups, and its shelf."""
+
+    branches: list[int]
+    groups: list[int]
+    shelf: int
+
+
+def copy(source: ThreadAt, target: str) -> Steps[None]:
+    """Give a copy of a thread the places of what it was copied from; both have the same branches until they differ.
+
+    Args:
+        source: The thread.
+        target: The id of the copy, which is in the same namespace.
+    """
+    thread = yield from find(source)
+    if thread is not None and target != source.name:
+        other = yield from find(ThreadAt(thread.path, target), exact=True)
+        if other is not None:
+            yield query.copy_places(source=thread.id, target=other.id)
+            yield query.copy_finished(source=thread.id, target=other.id)
+
+
+def delete(low: str, high: str, name: str | None) -> Steps[list[thread_lines.Deleted]]:
+    """Delete threads with everything that belongs to them, and what they remembered.
+
+    Args:
+        low: The first namespace path.
+        high: Path after the last.
+        name: The threads' id; None for all.
+
+    Returns:
+        Which were deleted.
+    """
+    threads = yield query.threads_within(low=low, high=high, name=name)
+    left = yield from _held_by([(row["id"], row["shelf_id"]) for row in threads])
+    deleted = yield from thread_lines.delete(low, high, name)
+    yield from _sweep_all(left)
+    for path in sorted({row["path"] for row in threads}):
+        yield from memory_rows.close(path)
+    return deleted
+
+
+def delete_for_runs(runs: Sequence[str], low: str, high: str) -> Steps[int]:
+    """Remove the checkpoints that some runs made, and what only they showed; what they wrote for others, too.
+
+    Args:
+        runs: The runs' ids.
+        low: The first namespace path.
+        high: Path after the last.
+
+    Returns:
+        How many checkpoints were removed.
+    """
+    wanted = {"runs": json.dumps(sorted(set(runs))), "low": low, "high": high}
+    threads = yield query.threads_of_runs(**wanted)
+    writes = yield query.writes_of_runs(**wanted)
+    there = {row["id"]: row["shelf_id"] for row in threads} | {row["thread_id"]: row["shelf_id"] for row in writes}
+    left = yield from _held_by(sorted(there.items()))
+    removed = yield from thread_lines.delete_for_runs(runs, low, high)
+    forgotten: dict[int, set[int]] = {}
+    for row in writes:
+        groups = forgotten.setdefault(row["shelf_id"], set())
+        for each in (yield query.groups_of_task(thread=row["thread_id"], task=row["task"])):
+            if each["ended"]:
+                groups.add(each["id"])
+        for each in (
+            yield query.unfinish(
+                thread=row["thread_id"], line=row["line_id"], checkpoint=row["checkpoint"], task=row["task"]
+            )
+        ):
+            groups.update(json.loads(each["groups"]))
+    for each in left:
+        yield from _drop(sorted(forgotten.pop(each.shelf, ())), each.shelf, each.branches)
+    yield from _sweep_all(left)
+    return removed
+
+
+def prune(at: ThreadAt, *, keep: int, now: int) -> Steps[int]:
+    """Remove the oldest checkpoints of a thread, a batch at a time, and what only they showed.
+
+    Args:
+        at: The thread; the empty path stands for the root.
+        keep: How many of each line stay.
+        now: When.
+
+    Returns:
+        How many were removed; when that is `whole.BATCH`, there are more.
+    """
+    thread = yield from find(at, exact=True)
+    if thread is None:
+        return 0
+    left = yield from _held(thread.id, thread.place.shelf)  # afterwards nothing may tell of some of its branches
+    removed = yield from thread_lines.prune(at, keep=keep)
+    yield from _sweep(left)
+    yield from sweep(thread.id, thread.place.shelf, now)
+    return removed
+
+
+def sweep(thread: int, shelf: int, now: int) -> Steps[None]:
+    """Delete what the checkpoints of a thread show no more, and what tasks wrote long ago that no checkpoint will show.
+
+    Args:
+        thread: The row of the thread.
+        shelf: Its shelf.
+        now: When.
+    """
+    yield query.delete_stale_finished(thread=thread, before=now - STALE)
+    stale = yield query.stale_groups(thread=thread, before=now - STALE)
+    left = yield from _held(thread, shelf)
+    branches = yield from _sweep(left)
+    yield from _drop([row["id"] for row in stale], shelf, branches)
+
+
+def _held_by(threads: Sequence[tuple[int, int]]) -> Steps[list[Held]]:
+    left = []
+    for thread, shelf in threads:
+        left.append((yield from _held(thread, shelf)))
+    return left
+
+
+def _held(thread: int, shelf: int) -> Steps[Held]:
+    """What a thread has, before it is deleted or pruned."""
+    own = yield query.branches_of_thread(thread=thread)
+    branches = yield query.branches_before(ids=json.dumps([row["id"] for row in own]))
+    groups = yield query.groups_of_thread(thread=thread)
+    return Held([row["id"] for row in branches], [row["id"] for row in groups], shelf)
+
+
+def _sweep_all(left: Sequence[Held]) -> Steps[None]:
+    """Delete what nobody can see any more of what threads had, and the groups of those that are gone."""
+    for each in left:
+        branches = yield from _sweep(each)
+        found = yield query.groups_there(ids=json.dumps(each.groups))
+        there = {row["id"] for row in found}
+        yield from _drop([group for group in each.groups if group not in there], each.shelf, branches)
+
+
+def _sweep(left: Held) -> Steps[list[int]]:
+    """Delete what nobody can see any more on some branches. Gives the branches that stay."""
+    branches = left.branches
+    while branches:
+        while page := (yield query.unheld_memory(ids=json.dumps(branches), limit=BATCH)):
+            yield from memory_rows.discard(page)
+            copied = [row["origin"] for row in page if row["origin"] is not None]
+            if copied:  # what was kept for its copies may be needed no more
+                found = yield query.branches_of(ids=json.dumps(copied))
+                branches = [*branches, *({row["id"] for row in found} - {*branches})]
+        idle = {row["id"] for row in (yield query.idle_branches(ids=json.dumps(branches)))}
+        for branch in sorted(idle):
+            yield query.delete_branch(branch=branch)
+        if not idle:
+            break
+        branches = [branch for branch in branches if branch not in idle]
+    return branches
+
+
+def _drop(groups: Sequence[int], shelf: int, branches: Iterable[int]) -> Steps[None]:
+    """Drop groups without a place that nobody else needs."""
+    if groups:
+        mentioned: set[int] = set()
+        for row in (yield query.mentions(shelf=shelf, ids=json.dumps(list(branches)))):
+            for each in json.loads(row["groups"]):
+                mentioned.add(each[0] if isinstance(each, list) else each)
+        for group in groups:
+            if group not in mentioned:
+                yield from drop_group(group)

@@ -22,7 +22,7 @@ from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.content import digest
+from langchain_agentmem.storage.queries import digest
 
 AT_ONCE = 0
 """The time of a job that need not wait."""

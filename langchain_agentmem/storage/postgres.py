@@ -29,7 +29,7 @@ from langchain_agentmem.errors import (
     MissingExtra,
     StorageError,
 )
-from langchain_agentmem.storage import migrations
+from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import Engine, Sizes
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
 from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
@@ -39,8 +39,7 @@ try:
     from psycopg import errors as pg
     from psycopg.rows import DictRow, dict_row
 
-    from langchain_agentmem.storage.pool import Pool
-    from langchain_agentmem.storage.postgres_session import Connection, Later, Prepared, Session
+    from langchain_agentmem.storage.postgres_session import Connection, Later, Pool, Prepared, Session
 except ImportError as error:
     raise MissingExtra("A PostgreSQL database", "postgres") from error
 
@@ -223,15 +222,15 @@ class PostgresEngine(Engine):
 
     def _prepare(self, connection: psycopg.Connection[DictRow]) -> None:
         """Check that the schema is ours, and bring it up to date."""
-        if not migrations.pending(self.dialect, self._applied(connection)):
+        if not engine.pending(self.dialect, self._applied(connection)):
             return
         with connection.transaction():
             connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
             # Another process may have been quicker: look again, now that nobody else migrates.
-            pending = migrations.pending(self.dialect, self._applied(connection))
+            pending = engine.pending(self.dialect, self._applied(connection))
             connection.execute(f"create schema if not exists {self.schema}")
             connection.execute("select set_config('search_path', %s, true)", (self.schema,))
-            connection.execute(migrations.RECORD)
+            connection.execute(engine.RECORD)
             for migration in pending:
                 connection.execute(migration.sql)
                 connection.execute(

@@ -5,18 +5,25 @@ engines; `log.postgres.sql` and `log.sqlite.sql` hold what a dialect must say in
 written `:name`. What several queries share is a fragment, which begins with `-- fragment: the_name` and stands in a
 query where a line says `-- include: the_name`. Operations ask for a query by attribute, `query.insert_entry(branch=1,
 …)`, and know nothing of dialects; each engine looks the text up in its own table.
+
+Bodies are content-addressed: there is one copy of each, whoever refers to it. The key of a body is its BLAKE2b-160
+digest. Whoever stores a reference stores the body first, in the same transaction; whoever drops references collects
+afterwards what nothing refers to any more.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
+from hashlib import blake2b
 from importlib import resources
 from typing import Any
 
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.storage.steps import Statement
+from langchain_agentmem.errors import BranchMoved
+from langchain_agentmem.storage.steps import Statement, Steps
 
 DIALECTS = ("sqlite", "postgres")
 
@@ -139,3 +146,51 @@ class _Queries:
 
 
 query = _Queries()
+
+
+DIGEST_BYTES = 20
+
+
+def digest(body: bytes) -> bytes:
+    """The key of a body: 20 bytes of BLAKE2b."""
+    return blake2b(body, digest_size=DIGEST_BYTES).digest()
+
+
+def store(bodies: Mapping[bytes, bytes]) -> Steps[None]:
+    """Keep bodies that are not kept yet.
+
+    Args:
+        bodies: Body by digest.
+    """
+    # In the order of their keys, so that two writers of the same bodies never wait for each other in a circle.
+    rows = [{"hash": key, "body": bodies[key]} for key in sorted(bodies)]
+    if len(rows) == 1:
+        yield query.store_content(**rows[0])
+    elif rows:
+        yield query.store_content.many(rows)
+
+
+def collect(hashes: Iterable[bytes]) -> Steps[None]:
+    """Delete those of the given bodies that nothing refers to any more.
+
+    Args:
+        hashes: Digests that were referred to until now.
+    """
+    if rows := [{"hash": key} for key in sorted(set(hashes))]:
+        yield query.lock_contents(hashes=json.dumps([row["hash"].hex() for row in rows]))
+        yield query.collect_content.many(rows)
+
+
+def number_of(path: str) -> Steps[int]:
+    """The number of a namespace, which is made if it is not there.
+
+    Args:
+        path: Its path.
+    """
+    rows = yield query.find_namespace(path=path)
+    if not rows:
+        yield query.create_namespace(path=path)
+        rows = yield query.find_namespace(path=path)
+    if not rows:
+        raise BranchMoved  # somebody else removed it between the two: begin again
+    return int(rows[0]["id"])

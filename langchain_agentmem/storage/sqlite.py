@@ -30,7 +30,7 @@ from langchain_agentmem.errors import (
     InvalidInput,
     StorageError,
 )
-from langchain_agentmem.storage import migrations
+from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import FORKED, Engine, Sizes
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
@@ -255,7 +255,7 @@ class SqliteEngine(Engine):
                 "Debian, conda or pyenv build, or a PostgreSQL database."
             )
         applied = self._applied(connection)
-        if not migrations.pending(self.dialect, applied):
+        if not engine.pending(self.dialect, applied):
             return
         if not self._in_memory:
             connection.execute("pragma auto_vacuum = incremental")  # before the first table, or never
@@ -263,8 +263,8 @@ class SqliteEngine(Engine):
         connection.execute("begin immediate")
         try:
             # Another process may have been quicker: look again, now that nobody else can write.
-            pending = migrations.pending(self.dialect, self._applied(connection))
-            connection.execute(migrations.RECORD)
+            pending = engine.pending(self.dialect, self._applied(connection))
+            connection.execute(engine.RECORD)
             for migration in pending:
                 for statement in _statements(migration.sql):
                     connection.execute(statement)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage import Steps, query, spaces
-from langchain_agentmem.storage.content import digest
+from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage.queries import digest
 from langchain_agentmem.storage.steps import Row
 
 HEAD_BYTES = 2_000
@@ -83,7 +83,7 @@ def put(path: str, values: Mapping[str, bytes], *, now: int) -> Steps[None]:
     """
     if not values:
         return
-    namespace = yield from spaces.number_of(path)
+    namespace = yield from queries.number_of(path)
     # In the order of their keys, so that two writers of the same keys never wait for each other in a circle.
     rows = [_row(namespace, place, value, now) for place, value in sorted((cut(key), values[key]) for key in values)]
     yield query.put_blob.many(rows)
@@ -168,7 +168,7 @@ def restore(path: str, records: Iterable[Mapping[str, Any]]) -> Steps[int]:
     read = sorted(_read(record) for record in records)
     if not read:
         return 0
-    namespace = yield from spaces.number_of(path)
+    namespace = yield from queries.number_of(path)
     added = 0
     for place, value, written in read:
         added += len((yield query.add_blob(**_row(namespace, place, value, written))))

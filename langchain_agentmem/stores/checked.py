@@ -109,7 +109,7 @@ class CheckedStore(BaseStore):
     ) -> list[tuple[str, ...]]:
         """See `BaseStore.list_namespaces`."""
         for path in (prefix, suffix):
-            path_of_items(path or ())
+            path_of_items(() if path is None else path)
         return super().list_namespaces(prefix=prefix, suffix=suffix, max_depth=max_depth, limit=limit, offset=offset)
 
     async def alist_namespaces(
@@ -123,7 +123,7 @@ class CheckedStore(BaseStore):
     ) -> list[tuple[str, ...]]:
         """`list_namespaces`, awaited."""
         for path in (prefix, suffix):
-            path_of_items(path or ())
+            path_of_items(() if path is None else path)
         return await super().alist_namespaces(
             prefix=prefix, suffix=suffix, max_depth=max_depth, limit=limit, offset=offset
         )

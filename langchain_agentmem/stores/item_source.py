@@ -67,7 +67,7 @@ def rewound_texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
     return {number: tuple(extra.get("named") or (extra["words"],)) for number, extra in extras.items()}
 
 
-def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook) -> Steps[Mapping[int, Recollection]]:
+def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 
     Args:

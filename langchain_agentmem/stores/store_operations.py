@@ -233,10 +233,9 @@ def path_of_items(namespace: Any) -> str:
     Raises:
         InvalidNamespace: There can be none.
     """
-    try:
+    if type(namespace) is tuple and set(map(type, namespace)) <= {str}:
         return _checked_path(namespace)
-    except TypeError:  # a list, or what is no label: neither can be looked up
-        return _newly_checked_path(namespace)
+    return _newly_checked_path(namespace)  # a list, or what is no label: neither can be looked up
 
 
 def _newly_checked_path(namespace: Any) -> str:

@@ -7,7 +7,6 @@ column of their own, so that values can be found and collected without the seria
 from __future__ import annotations
 
 import json
-import math
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -33,8 +32,10 @@ def next_version(current: str | float | None) -> str:
     """
     distinct = secrets.token_urlsafe(_DISTINCT_BYTES)
     if not isinstance(current, str):
-        if current is not None and (not isinstance(current, int | float) or not math.isfinite(current)):
-            raise InvalidInput(f"No version can follow {safe_repr(current)}: a version is a text or a number.")
+        if current is not None and not (isinstance(current, int | float) and abs(current) < 10**WIDTH):
+            raise InvalidInput(
+                f"No version can follow {safe_repr(current)}: a version is a text, or a number of up to {WIDTH} digits."
+            )
         return f"{int(current or 0) + 1:0{WIDTH}}.{distinct}"
     number = current.partition(".")[0]
     following = f"{int(number) + 1:0{len(number)}}.{distinct}" if number.isdecimal() else ""

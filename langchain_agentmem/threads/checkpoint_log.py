@@ -20,8 +20,7 @@ from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads import checkpoint_head
 from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.thread_lifecycle import retain
-from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, ThreadAt, find, make_line, make_thread
+from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, ThreadAt, find, make_line, make_thread, retain
 from langchain_agentmem.threads.value_recipe import Damaged, Recipe, unpack
 from langchain_agentmem.threads.value_store import Drafted, Held, Place, Recall, Shelved, nothing_known
 

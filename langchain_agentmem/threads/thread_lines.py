@@ -1,13 +1,25 @@
-"""Threads and their lines: a thread's own series of checkpoints, and one for each call of a subgraph."""
+"""Threads and their lines: a thread's own series of checkpoints, and one for each call of a subgraph.
+
+Here are threads as wholes, too: pruned, deleted, copied, or filled from elsewhere. No content is copied within a
+database.
+
+Whoever removes anything holds the shelf first: of two that took it last, each could wait for what the other removes.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.threads import value_store as shelves
+from langchain_agentmem.threads.value_recipe import unpack
 from langchain_agentmem.threads.value_store import LOOSE, Place
 
 OWN_LINE = ""
@@ -88,3 +100,262 @@ def has(at: ThreadAt, ns: str, name: str) -> Steps[bool]:
     return bool(
         thread is not None and thread.line is not None and (yield query.checkpoint_named(line=thread.line, name=name))
     )
+
+
+MOST_LITTER = 32
+"""Checkpoints that may be removed before what only they needed is swept away."""
+BATCH = 200
+"""Checkpoints that one transaction removes, so that no writer waits for long."""
+
+_Rows: TypeAlias = dict[tuple[Any, ...], dict[str, Any]]
+"""The checkpoints, values and writes of a line by what tells them apart."""
+
+
+class Deleted(NamedTuple):
+    """A thread that is gone, and the id of the shelf it had."""
+
+    at: ThreadAt
+    shelf: int
+
+
+def prune(at: ThreadAt, *, keep: int, limit: int = BATCH) -> Steps[int]:
+    """Remove the oldest checkpoints of a thread, and what only they needed.
+
+    A thread of DeltaChannels stays whole, since its checkpoints need their ancestors.
+
+    Args:
+        at: The thread; the empty path stands for the root.
+        keep: How many of each line stay.
+        limit: How many to remove at most.
+
+    Returns:
+        How many were removed; when that is `limit`, there are more.
+    """
+    thread = yield from find(at, exact=True)
+    if thread is None or thread.delta:
+        return 0
+    yield from shelves.hold(thread.place)
+    removed = 0
+    for line in (yield query.lines_of(thread=thread.id)):
+        rows = yield query.surplus_checkpoints(line=line["id"], keep=keep, before=None, limit=limit - removed)
+        yield from _remove_oldest(line["id"], [row["name"] for row in rows])
+        removed += len(rows)
+        if removed >= limit:
+            break
+    if removed < limit and removed + thread.litter:
+        yield from shelves.sweep(thread.place.shelf)
+    elif removed:
+        yield query.add_litter(shelf=thread.place.shelf, count=removed)  # the last batch sweeps
+    return removed
+
+
+def named(low: str, high: str, name: str) -> Steps[list[ThreadAt]]:
+    """The threads of one id in a range of namespaces."""
+    rows = yield query.threads_within(low=low, high=high, name=name)
+    return [ThreadAt(row["path"], row["name"]) for row in rows]
+
+
+def delete(low: str, high: str, name: str | None) -> Steps[list[Deleted]]:
+    """Delete threads with everything that belongs to them.
+
+    Args:
+        low: The first namespace path.
+        high: Path after the last.
+        name: The threads' id; None for all.
+
+    Returns:
+        Which were deleted.
+    """
+    threads = yield query.threads_within(low=low, high=high, name=name)
+    for shelf in sorted({row["shelf_id"] for row in threads}):
+        yield query.clear_litter(shelf=shelf)
+    for row in threads:
+        yield query.delete_thread(thread=row["id"])
+    for shelf in sorted({row["shelf_id"] for row in threads}):
+        yield from shelves.drop_idle(shelf)
+    for path in sorted({row["path"] for row in threads}):
+        yield query.delete_empty_namespaces(path=path)
+    return [Deleted(ThreadAt(row["path"], row["name"]), row["shelf_id"]) for row in threads]
+
+
+def delete_for_runs(runs: Iterable[str], low: str, high: str) -> Steps[int]:
+    """Remove the checkpoints that some runs made, with what was written towards the next ones.
+
+    What these runs wrote towards the checkpoints of others goes too, or their next runs would take it for their own.
+
+    Args:
+        runs: The runs' ids.
+        low: The first namespace path.
+        high: Path after the last.
+
+    Returns:
+        How many checkpoints were removed.
+    """
+    wanted = {"runs": json.dumps(sorted(set(runs))), "low": low, "high": high}
+    rows = yield query.checkpoints_of_runs(**wanted)
+    writes = yield query.writes_of_runs(**wanted)
+    emptied = sorted({row["shelf_id"] for row in (*rows, *writes)})
+    for shelf in emptied:
+        yield query.clear_litter(shelf=shelf)
+    for row in rows:
+        yield from _remove(row["line_id"], [row["name"]])
+    for row in writes:
+        yield query.delete_writes_of_run(
+            line=row["line_id"], checkpoint=row["checkpoint"], task=row["task"], run_id=row["run_id"]
+        )
+    for shelf in emptied:
+        yield from shelves.sweep(shelf)
+    return len(rows)
+
+
+def copy(source: ThreadAt, target: str, *, now: int) -> Steps[int]:
+    """Copy a thread with all its lines, checkpoints and writes, and no content.
+
+    Args:
+        source: The thread.
+        target: The id of the copy, which is in the same namespace. What is there already is added to.
+        now: When.
+
+    Returns:
+        How many checkpoints were copied.
+
+    Raises:
+        InvalidInput: The threads have different values under one version.
+    """
+    thread = yield from find(source)
+    if thread is None or target == source.name:
+        return 0
+    yield from shelves.hold(thread.place)
+    copied = yield from find(ThreadAt(thread.path, target), exact=True)
+    if copied is None:
+        rows = yield query.create_thread(
+            path=thread.path, name=target, shelf=thread.place.shelf, delta=int(thread.delta), now=now
+        )
+        if not rows:
+            raise BranchMoved
+        [row] = rows
+        copied = thread._replace(id=row["id"], name=target, line=None)
+    elif thread.delta and not copied.delta:
+        yield query.mark_delta(thread=copied.id)
+    count = 0
+    for line in (yield query.lines_of(thread=thread.id)):
+        count += yield from _copy_line(line["id"], thread, copied, line["ns"])
+    return count
+
+
+def add(line: int, rows: Sequence[dict[str, Any]]) -> Steps[int]:
+    """Store those rows of a line that it has not.
+
+    Args:
+        line: The line.
+        rows: Values, writes and checkpoints, as `dump` of `transfer` gives them.
+
+    Returns:
+        How many checkpoints were added.
+    """
+    known = yield from _rows(line)
+    fresh = [row for row in rows if _place(row) not in known]
+    yield from _insert(fresh)
+    return sum(1 for row in fresh if "head" in row)
+
+
+def retain(thread: Thread, line: int, ns: str, current: str, retention: Retention, now: int) -> Steps[None]:
+    """Remove what is kept no longer: a little with every checkpoint, so that nobody waits for long."""
+    age = retention.max_age
+    rows = yield query.surplus_checkpoints(
+        line=line,
+        keep=retention.keep_last,
+        before=None if age is None else now - int(age.total_seconds() * 1_000_000),
+        limit=MOST_LITTER,
+    )
+    names = [row["name"] for row in rows if row["name"] != current]
+    yield from _remove_oldest(line, names)
+    removed = len(names)
+    if ns == OWN_LINE:
+        calls = yield query.old_calls(thread=thread.id, limit=MOST_LITTER)
+        for row in calls:
+            yield query.delete_line(line=row["id"])
+        removed += len(calls)
+    if thread.litter + removed >= MOST_LITTER:
+        yield from shelves.sweep(thread.place.shelf)
+    elif removed:
+        yield query.add_litter(shelf=thread.place.shelf, count=removed)
+
+
+def _remove(line: int, names: Sequence[str]) -> Steps[None]:
+    if names:
+        rows = [{"line": line, "name": name} for name in names]
+        yield query.delete_checkpoint.many(rows)
+        yield query.delete_writes.many(rows)
+
+
+def _remove_oldest(line: int, names: Sequence[str]) -> Steps[None]:
+    """Remove the oldest checkpoints of a line, and with their writes those that came when a checkpoint was gone."""
+    if names:
+        yield query.delete_checkpoint.many([{"line": line, "name": name} for name in names])
+        yield query.delete_stray_writes(line=line, up_to=max(names))
+
+
+def _copy_line(source: int, thread: Thread, target: Thread, ns: str) -> Steps[int]:
+    """Copy what a line has and its copy has not."""
+    line = yield from line_of(target, ns)
+    ours = yield from _rows(source)
+    theirs = yield from _rows(line)
+    new = [row for place, row in ours.items() if place not in theirs]
+    yield from _refuse_others(thread, ours, target, theirs)
+    values = [row for row in new if "recipe" in row]
+    recipes = [bytes(row["recipe"]) for row in values]
+    if thread.place.shelf != target.place.shelf:
+        recipes = yield from shelves.transplant(thread.place.shelf, target.place, recipes)
+    for row, recipe in zip(values, recipes, strict=True):
+        row["recipe"] = recipe
+    yield from _insert([{**row, "line": line} for row in new])
+    return len(new) - len(values)
+
+
+def _refuse_others(thread: Thread, ours: _Rows, target: Thread, theirs: _Rows) -> Steps[None]:
+    """Refuse a copy in which a version would stand for two values, as those that are mere numbers can.
+
+    Raises:
+        InvalidInput: There is such a version.
+    """
+    new = [row for place, row in ours.items() if "head" in row and place not in theirs]
+    for version in dict.fromkeys(version for row in new for version in json.loads(row["versions"]).items()):
+        if version not in theirs or version not in ours:
+            continue
+        mine = yield from shelves.resolved(thread.place.shelf, unpack(ours[version]["recipe"]))
+        other = yield from shelves.resolved(target.place.shelf, unpack(theirs[version]["recipe"]))
+        if mine != other:
+            raise InvalidInput(
+                f"The channel {safe_repr(version[0])} has another value under the same version in the other "
+                "thread: copy the thread to an id that is free."
+            )
+
+
+def _rows(line: int) -> Steps[_Rows]:
+    """All of a line."""
+    checkpoints = yield query.line_checkpoints(line=line)
+    values = yield query.line_values(line=line)
+    writes = yield query.line_writes(line=line)
+    return {_place(row): row for row in map(_fields, (*checkpoints, *values, *writes))}
+
+
+def _insert(rows: Sequence[dict[str, Any]]) -> Steps[None]:
+    """Store rows of all three kinds."""
+    if values := [row for row in rows if "version" in row]:
+        yield query.insert_value.many(values)
+    if writes := [row for row in rows if "task" in row]:
+        yield query.insert_write.many([{"run_id": None, **row} for row in writes])
+    if checkpoints := [row for row in rows if "head" in row]:
+        yield query.insert_checkpoint.many([{"now": row.pop("created_at"), **row} for row in map(dict, checkpoints)])
+
+
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells a checkpoint, a value or a write from all others of its line."""
+    if "task" in row:
+        return row["checkpoint"], row["task"], row["place"]
+    return (row["channel"], row["version"]) if "version" in row else (row["name"],)
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in row.keys()}  # noqa: SIM118 - a database row, not a dict

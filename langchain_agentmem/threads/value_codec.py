@@ -7,6 +7,16 @@ removal changes the chunk it falls into and no other; everything else goes throu
 How much can be shared depends on the serializer. LangGraph's own shares everything. Under encryption each message is
 encrypted by itself, once, and is shared within its thread; everything else is encrypted whole. What another serializer
 does with a value is unknown, so each value is stored as it wrote it.
+
+*Prototypes* are messages that were read or stored lately, of which copies are handed out. They can never be stale: a
+part of a shelf is never changed, and its number is never given to another. It only saves reading what is known; how
+much is kept is bounded.
+
+*Stamps* say which message objects are known to be on a shelf already. A graph hands its whole state to every
+checkpoint, and nearly all messages in it are the very objects that were read or stored before. A stamp tells where such
+an object lies. It rides on the message itself, in the set in which pydantic notes the fields that were given, so it
+lives and dies with the message. And it knows all that was stored, or a fingerprint of it, so a message that was changed
+in place since is never taken for the one that was stored.
 """
 
 from __future__ import annotations
@@ -17,6 +27,7 @@ import itertools
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import ormsgpack
@@ -29,8 +40,6 @@ from langgraph.types import Send
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.messages.stored_messages import Prototype, body_of, message_of, prototype_of
-from langchain_agentmem.threads.prototypes import Prototypes
-from langchain_agentmem.threads.stamps import Stamp, Stamps, fingerprint
 from langchain_agentmem.threads.value_recipe import (
     DICT,
     FIELDS,
@@ -46,9 +55,218 @@ from langchain_agentmem.threads.value_recipe import (
     has_parts,
     merged,
     read_ranges,
+    runs,
     written_ranges,
 )
 from langchain_agentmem.threads.value_store import Part, PartRow, Place, Tidy
+from langchain_agentmem.tracing.measures import Measures
+
+CACHE = "messages of checkpoints"
+"""What the measures call them."""
+MOST_BYTES = 32_000_000
+_OVERHEAD = 1_000
+"""Bytes that a prototype takes beside its body, roughly."""
+_NESTED = 8
+"""How many times its body a prototype takes that has lists and dictionaries, at most."""
+
+
+class Prototypes:
+    """The prototypes of one saver. Safe to use from any thread.
+
+    Args:
+        most_bytes: How much is kept.
+        measures: Is told how often they were there. Default: nobody is.
+    """
+
+    __slots__ = ("_bytes", "_known", "_measures", "_most")
+
+    def __init__(self, most_bytes: int = MOST_BYTES, measures: Measures | None = None) -> None:
+        self._measures = measures
+        self._known: dict[int, dict[int, Prototype]] = {}
+        self._bytes = 0
+        self._most = most_bytes
+
+    def put(self, shelf: int, number: int, prototype: Prototype) -> None:
+        """Keep a prototype. Where there is no room, everything else is forgotten."""
+        known = self._known.setdefault(shelf, {})
+        if number in known:
+            return
+        known[number] = prototype
+        size = _size(prototype)
+        self._bytes += size
+        if self._bytes > self._most:
+            self._known = {shelf: {number: prototype}}
+            self._bytes = size
+
+    def take(self, shelf: int, ranges: list[Range]) -> tuple[dict[int, Prototype], list[Range]]:
+        """The prototypes of the parts in some ranges, and the ranges of those that are not known."""
+        known = self._known.get(shelf, {})
+        found: dict[int, Prototype] = {}
+        missing: list[Range] = []
+        for start, stop in ranges:
+            for number in range(start, stop):
+                prototype = known.get(number)
+                if prototype is not None:
+                    found[number] = prototype
+                elif missing and missing[-1][1] == number:
+                    missing[-1] = missing[-1][0], number + 1
+                else:
+                    missing.append((number, number + 1))
+        if self._measures is not None:
+            self._measures.cache(CACHE, len(found), sum(stop - start for start, stop in missing))
+        return found, missing
+
+    def forget(self, shelf: int | None = None) -> None:
+        """Keep nothing of a shelf any more; of none where none is named."""
+        if shelf is None:
+            self._known, self._bytes = {}, 0
+        else:
+            self._bytes -= sum(map(_size, self._known.pop(shelf, {}).values()))
+
+
+def _size(prototype: Prototype) -> int:
+    return len(prototype.body) * (1 if prototype.flat else _NESTED) + _OVERHEAD
+
+
+EXACTLY = (
+    ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+)
+"""Only what MessagePack itself can say: whatever could hide a change has no fingerprint."""
+
+BLOCK = 128
+"""Messages that are compared at once: as many as a processor keeps at hand."""
+
+_set = object.__setattr__
+_given, _extra = attrgetter("__pydantic_fields_set__"), attrgetter("__pydantic_extra__")
+_fields, _mark = attrgetter("__dict__"), attrgetter("mark")
+_owner, _shelf, _number = attrgetter("owner"), attrgetter("shelf"), attrgetter("number")
+
+
+def fingerprint(message: Any) -> int | None:
+    """A hash of everything a message holds; None when it holds more than text, numbers, lists and dictionaries."""
+    if message.__pydantic_extra__:
+        return None
+    try:
+        return hash(ormsgpack.packb(message.__dict__, option=EXACTLY))
+    except ormsgpack.MsgpackEncodeError:
+        return None
+
+
+class Stamp(set[str]):
+    """The fields of a message that were given, and where the message lies.
+
+    Attributes:
+        owner: Whose stamp it is.
+        shelf: The shelf's id, and how often it was swept.
+        number: The part's number there.
+        mark: The fields that were stored, where equal fields are the same fields; else their fingerprint.
+    """
+
+    __slots__ = ("mark", "number", "owner", "shelf")
+
+    owner: Stamps
+    shelf: tuple[int, int]
+    number: int
+    mark: dict[str, Any] | int
+
+    def __reduce__(self) -> tuple[type[set[str]], tuple[list[str]]]:
+        """A copy, and what is pickled, is a plain set."""
+        return set, (list(self),)
+
+
+class Stamps:
+    """The stamps of one saver."""
+
+    __slots__ = ()
+
+    def put(self, message: Any, shelf: tuple[int, int], number: int, mark: dict[str, Any] | int | None) -> None:
+        """Remember where a message lies.
+
+        Args:
+            message: The object.
+            shelf: The shelf's id, and how often it was swept.
+            number: The part's number.
+            mark: The fields that were stored, where equal fields are the same, else their fingerprint, taken before
+                they were written out. None is not remembered.
+        """
+        if mark is None:
+            return
+        stamp = Stamp(message.__pydantic_fields_set__)
+        stamp.owner, stamp.shelf, stamp.number, stamp.mark = self, shelf, number, mark
+        _set(message, "__pydantic_fields_set__", stamp)
+
+    def put_on_copies(self, prototype: Prototype, shelf: tuple[int, int], number: int) -> None:
+        """Stamp all copies that are made of a prototype: they share one stamp."""
+        stamp = prototype.given
+        if type(stamp) is not Stamp or stamp.owner is not self:
+            mark = prototype.fields if prototype.flat else fingerprint(prototype.copy())
+            if mark is None:
+                return
+            stamp = Stamp(stamp)
+            stamp.owner, stamp.mark = self, mark
+        stamp.number, stamp.shelf = number, shelf
+        prototype.given = stamp
+
+    def number(self, message: Any, shelf: tuple[int, int]) -> int | None:
+        """The number of the part that holds just this message, unchanged; None if that is not known."""
+        [number] = self.numbers((message,), shelf)
+        return number
+
+    def numbers(self, items: Iterable[Any], shelf: tuple[int, int]) -> Iterator[int | None]:
+        """The same for many at once; they may be anything."""
+        for item in items:
+            stamp = getattr(item, "__pydantic_fields_set__", None)
+            if type(stamp) is not Stamp or stamp.owner is not self or stamp.shelf != shelf:
+                yield None
+                continue
+            mark = stamp.mark
+            if type(mark) is int:
+                yield stamp.number if mark == fingerprint(item) else None
+                continue
+            try:
+                same = item.__dict__ == mark and not item.__pydantic_extra__
+            except Exception:  # noqa: BLE001 - a field was given something that cannot be compared
+                same = False
+            yield stamp.number if same else None
+
+    def head(self, items: Sequence[Any], shelf: tuple[int, int]) -> tuple[int, list[Range]]:
+        """How much of the beginning of a list is known and unchanged, seen a block at a time.
+
+        Args:
+            items: Anything.
+            shelf: The shelf's id, and how often it was swept.
+
+        Returns:
+            How many items, and where they lie. What follows takes a closer look at each.
+        """
+        numbers: list[int] = []
+        for start in range(0, len(items), BLOCK):
+            block = items[start : start + BLOCK]
+            try:
+                stamps = list(map(_given, block))
+                known = (
+                    list(map(_fields, block)) == list(map(_mark, stamps))
+                    and list(map(_owner, stamps)).count(self) == len(block)
+                    and list(map(_shelf, stamps)).count(shelf) == len(block)
+                    and not any(map(_extra, block))
+                )
+            except Exception:  # noqa: BLE001 - some are no messages, or have no stamp, or cannot be compared
+                known = False
+            if not known:
+                break
+            numbers += map(_number, stamps)
+        return len(numbers), runs(numbers)
+
+    def move(self, message: Any, shelf: tuple[int, int], moves: Mapping[int, int]) -> None:
+        """Note the new number of a part that a message lies in, if it has one."""
+        stamp = getattr(message, "__pydantic_fields_set__", None)
+        if type(stamp) is Stamp and stamp.owner is self and stamp.shelf == shelf:
+            stamp.number = moves.get(stamp.number, stamp.number)
+
 
 MESSAGE = "message"
 ELEMENTS = "elements"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from langchain_agentmem.errors import BranchMoved
-from langchain_agentmem.storage import Steps, content, query
+from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.steps import Row, Rows
 from langchain_agentmem.threads.value_recipe import (
     Range,
@@ -170,7 +170,7 @@ def hold_for(shelf: int, parts: Sequence[Part]) -> Steps[Held]:
         shelf: Its id; it need not be there.
         parts: The parts.
     """
-    digests = [content.digest(part.body) for part in parts]
+    digests = [queries.digest(part.body) for part in parts]
     keys = [(key, part.form, part.name) for key, part in zip(digests, parts, strict=True)]
     row = yield query.lock_shelf.ahead(shelf=shelf)
     known: Rows = ()
@@ -340,7 +340,7 @@ def sweep(shelf: int) -> Steps[None]:
         low = stop
     if hashes:
         yield query.note_sweep(shelf=shelf)
-        yield from content.collect(hashes)
+        yield from queries.collect(hashes)
 
 
 def drop_idle(shelf: int) -> Steps[None]:
@@ -363,7 +363,7 @@ def _put(place: Place, parts: Sequence[Part], held: Held | None = None) -> Steps
     keys = held.keys
     known = {(bytes(row["hash"]), row["form"], row["name"]): set(json.loads(row["numbers"])) for row in held.known}
     there = {key for key, _, _ in known}
-    yield from content.store({key[0]: part.body for key, part in zip(keys, parts, strict=True) if key[0] not in there})
+    yield from queries.store({key[0]: part.body for key, part in zip(keys, parts, strict=True) if key[0] not in there})
     found = _known_numbers(keys, parts, known)
     loose = dict.fromkeys(
         key for key, part, number in zip(keys, parts, found, strict=True) if number is None and part.loose

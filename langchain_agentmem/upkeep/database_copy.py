@@ -26,7 +26,6 @@ from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, Inva
 from langchain_agentmem.search import search_index, vectors
 from langchain_agentmem.storage import Engine, is_postgres, name_of, open_engine
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.storage.sqlite_tables import SqlitePlace
 from langchain_agentmem.storage.table_copy import (
     ALWAYS,
     MEASURES,
@@ -35,6 +34,7 @@ from langchain_agentmem.storage.table_copy import (
     Place,
     Reader,
     Shape,
+    SqlitePlace,
     Values,
     Writer,
     reading,
@@ -99,7 +99,7 @@ def place_of(target: str | os.PathLike[str]) -> Place:
     """
     name = name_of(target)
     if is_postgres(name):
-        from langchain_agentmem.storage.postgres_tables import PostgresPlace  # noqa: PLC0415 - an extra
+        from langchain_agentmem.storage.postgres_copy import PostgresPlace  # noqa: PLC0415 - an extra
 
         return PostgresPlace(name)
     return SqlitePlace(name)
@@ -112,7 +112,7 @@ def copy(source: Engine, target: str, *, force: bool = False, progress: Progress
         source: What is copied. It may be written to meanwhile.
         target: Where to: the path of a file or a `postgresql://` URL, where nothing is stored yet, or the whole copy.
         force: Whether what is stored there is replaced.
-        progress: Is told how far it has come.
+        progress: Is told how far it has come. What it raises ends the copy.
 
     Raises:
         InvalidInput: Something else is stored there, it is the source itself, or it cannot store a value.

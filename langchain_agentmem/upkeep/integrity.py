@@ -14,7 +14,7 @@ from functools import partial
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
-from langchain_agentmem.storage import Engine, Operation, Steps, content, job_queue, measuring, query
+from langchain_agentmem.storage import Engine, Operation, Steps, job_queue, measuring, queries, query
 from langchain_agentmem.storage.part import Erasure, all_parts
 
 PAGE = 100
@@ -129,7 +129,7 @@ def _contents() -> Steps[list[str]]:
         problems += [
             f"the stored content {bytes(row['hash']).hex()} is not what was stored"
             for row in page
-            if content.digest(bytes(row["body"])) != bytes(row["hash"])
+            if queries.digest(bytes(row["body"])) != bytes(row["hash"])
         ]
         after = bytes(page[-1]["hash"])
     orphans = yield query.orphaned_contents()

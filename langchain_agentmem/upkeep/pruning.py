@@ -17,9 +17,9 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, Run, Work
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.rewinding import thread_memory_lifecycle as memories
+from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.storage import Engine, Operation, Steps, query
-from langchain_agentmem.threads import thread_lifecycle
+from langchain_agentmem.threads import thread_lines
 from langchain_agentmem.threads.thread_lines import ThreadAt
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ def pruned(
         while more:
             some = yield from do(partial(_pruned if dry_run else memories.prune, at, keep=keep, now=now))
             count += some
-            more = some >= thread_lifecycle.BATCH and not dry_run
+            more = some >= thread_lines.BATCH and not dry_run
         removed.append(count)
         _tell(progress, number + 1, len(threads) + len(talks))
     for number, address in enumerate(talks):
@@ -133,7 +133,7 @@ def _pruned(at: ThreadAt, *, keep: int, now: int) -> Steps[int]:
     while True:
         some = yield from memories.prune(at, keep=keep, now=now)
         removed += some
-        if some < thread_lifecycle.BATCH:
+        if some < thread_lines.BATCH:
             return removed
 
 

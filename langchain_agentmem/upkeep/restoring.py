@@ -21,7 +21,7 @@ from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Import
-from langchain_agentmem.storage.sqlite_tables import copied_file
+from langchain_agentmem.storage.table_copy import copied_file
 from langchain_agentmem.upkeep import export, integrity
 from langchain_agentmem.upkeep.database_copy import Progress, copy, place_of
 

@@ -93,7 +93,7 @@ class Bare:
 
     def last(self, conversation: str | None) -> int:
         rows = self.connection.execute(
-            "select * from entry where ?1 is null or conversation = ?1 order by id desc limit 5", (conversation,)
+            "select * from entry where :of is null or conversation = :of order by id desc limit 5", {"of": conversation}
         )
         return len(rows.fetchall())
 

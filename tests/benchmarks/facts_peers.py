@@ -117,9 +117,9 @@ class ByHand:
     def _near(self, name: str) -> list[str]:
         now = datetime.now(UTC).isoformat()
         found = self.rows.execute(
-            "select object from fact where subject = ?1 and start <= ?2 and stop > ?2 "
-            "union all select subject from fact where object = ?1 and start <= ?2 and stop > ?2",
-            (name, now),
+            "select object from fact where subject = :name and start <= :now and stop > :now "
+            "union all select subject from fact where object = :name and start <= :now and stop > :now",
+            {"name": name, "now": now},
         )
         return [row[0] for row in found]
 
@@ -128,7 +128,8 @@ class ByHand:
 
     def holding(self, name: str, at: datetime) -> set[str]:
         found = self.rows.execute(
-            "select object from fact where subject = ?1 and start <= ?2 and stop > ?2", (name, at.isoformat())
+            "select object from fact where subject = :name and start <= :now and stop > :now",
+            {"name": name, "now": at.isoformat()},
         )
         return {row[0] for row in found}
 

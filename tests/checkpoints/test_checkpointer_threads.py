@@ -8,7 +8,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.threads import thread_lifecycle
+from langchain_agentmem.threads import thread_lines
 
 from .graphs import NOTHING, Line, at, comparable, everything, id_in, ids, new_checkpoint
 
@@ -87,7 +87,7 @@ class TestDeletingWhileListing:
                 saver.put(config, checkpoint, {}, {"a": f"{n}"})
         listing = saver.list(None)
         assert "agentmem_namespace" not in next(listing).config["configurable"]
-        memory.database.engine.write(lambda: thread_lifecycle.delete("", "\x01", "t"))
+        memory.database.engine.write(lambda: thread_lines.delete("", "\x01", "t"))
         assert [found.config["configurable"]["agentmem_namespace"] for found in listing] == [("b",)] * 2 + [("a",)] * 2
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import convert_to_messages, message_chunk_to_message
 
-from langchain_agentmem.threads.stamps import Stamp, Stamps
+from langchain_agentmem.threads.value_codec import Stamp, Stamps
 from tests.threads.own_shelf import OwnShelf, told
 
 FLAT = {

@@ -18,7 +18,7 @@ LINES = 80
 OURS = ("langchain_agentmem", "langchain_core", "langgraph")
 """What is installed without any extra."""
 EXTRAS = {"langchain": "agents", "langgraph.checkpoint.sqlite": "import", "langgraph.checkpoint.postgres": "import"}
-PUBLIC = ("langchain_agentmem", "langchain_agentmem.compaction", "langchain_agentmem")
+PUBLIC = ("langchain_agentmem", "langchain_agentmem.compaction")
 
 PRINTS = {
     "agent.py": [

@@ -452,7 +452,7 @@ def test_merging_costs_what_the_fork_changed(memory, main, monkeypatch):
         lives(main, f"place {number}", 1, who=f"person {number}")
     fork = main.fork("fork")
     lives(fork, "Oslo", 5, who="person 7")
-    read, named = [], fact_promotion.rows.named
+    read, named = [], fact_promotion.memory_rows.named
 
     def counting(*args):
         found = yield from named(*args)
@@ -460,7 +460,7 @@ def test_merging_costs_what_the_fork_changed(memory, main, monkeypatch):
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(fact_promotion.rows, "named", counting)
+        patch.setattr(fact_promotion.memory_rows, "named", counting)
         memory.layers("main").merge("fork")
     assert sum(read) <= 2
     assert values(main, "person 7") == [("place 7", 1, 5), ("Oslo", 5, None)]

@@ -130,7 +130,7 @@ HOSTILE = [
     lambda: iter(["a"]),
     lambda: (each for each in "ab"),
     object,
-    lambda: object,
+    lambda: Exception,
     lambda: len,
     lambda: ValueError("x"),
     lambda: datetime.min,

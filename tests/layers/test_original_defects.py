@@ -145,7 +145,7 @@ class TestItsSource:
             raise RuntimeError
 
         with monkeypatch.context() as patch:
-            patch.setattr("langchain_agentmem.rewinding.memory_rows.index.places", broken)
+            patch.setattr("langchain_agentmem.rewinding.memory_rows.search_index.places", broken)
             with pytest.raises(RuntimeError):
                 layers.core.set("new", "y" * 12)
         assert layers.core.get() == {"old": "x" * 12}

@@ -13,7 +13,6 @@ from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.search import memory_search
-from langchain_agentmem.search import memory_search as retrieval
 
 from .graphs import merged
 
@@ -183,7 +182,7 @@ class TestSearching:
         looking, placed, found = threading.Event(), threading.Event(), []
 
         def search(*arguments, **options):
-            hits = yield from retrieval.search(*arguments, **options)
+            hits = yield from real_search(*arguments, **options)
             looking.set()
             assert placed.wait(120)
             return hits
@@ -200,6 +199,7 @@ class TestSearching:
             found.extend(memory.search("apple", kinds=["event"]))
             return EMPTY
 
+        real_search = memory_search.search
         monkeypatch.setattr(memory_search, "search", search)
         monkeypatch.setattr(memory.checkpointer, "put", put)
         runs = graph(note("an apple"), node, checkpointer=memory.checkpointer)

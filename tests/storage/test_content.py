@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import Attachment
-from langchain_agentmem.storage.content import digest
+from langchain_agentmem.storage.queries import digest
 
 
 class TestContentAddressing:

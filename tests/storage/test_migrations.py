@@ -15,8 +15,8 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import NewerDatabase, StorageError
-from langchain_agentmem.storage import migrations, open_engine
-from langchain_agentmem.storage.migrations import Migration
+from langchain_agentmem.storage import engine, open_engine
+from langchain_agentmem.storage.engine import Migration
 from langchain_agentmem.storage.sqlite import _statements
 
 pytestmark = pytest.mark.bare
@@ -57,10 +57,10 @@ def record(memory, raw, name):
 @pytest.fixture
 def later(monkeypatch):
     """Adds migrations, as a later release would."""
-    real = migrations.migrations
+    real = engine.migrations
 
     def add(*more):
-        monkeypatch.setattr(migrations, "migrations", lambda dialect: (*real(dialect), *more))
+        monkeypatch.setattr(engine, "migrations", lambda dialect: (*real(dialect), *more))
 
     return add
 
@@ -68,16 +68,16 @@ def later(monkeypatch):
 class TestFiles:
     @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
     def test_names_tell_their_place_and_what_they_bring(self, dialect):
-        names = [migration.name for migration in migrations.migrations(dialect)]
-        assert all(migrations.NAME.match(name) for name in names)
+        names = [migration.name for migration in engine.migrations(dialect)]
+        assert all(engine.NAME.match(name) for name in names)
         assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1))
 
     def test_both_dialects_have_the_same_migrations(self):
-        names = [[migration.name for migration in migrations.migrations(dialect)] for dialect in ("sqlite", "postgres")]
+        names = [[migration.name for migration in engine.migrations(dialect)] for dialect in ("sqlite", "postgres")]
         assert names[0] == names[1]
 
     def test_no_statement_of_a_script_is_left_out(self):
-        for migration in migrations.migrations("sqlite"):
+        for migration in engine.migrations("sqlite"):
             rest = migration.sql.removeprefix("".join(_statements(migration.sql)))
             assert [line for line in rest.splitlines() if line.strip() and not line.startswith("--")] == []
 
@@ -91,14 +91,14 @@ class TestSchema:
         assert schema == kept.read_text(encoding="utf-8"), f"renew it with: {__doc__.strip().splitlines()[-1].strip()}"
 
     def test_a_fresh_database_and_one_migrated_step_by_step_are_the_same(self, new_database, raw, monkeypatch):
-        real = migrations.migrations
+        real = engine.migrations
         for kind in ("sqlite", "postgres"):
             stepwise, steps = (
                 new_database(kind),
                 [*real(kind), Migration("0999_more", "create table more (id integer);")],
             )
             for done in range(1, len(steps) + 1):
-                monkeypatch.setattr(migrations, "migrations", lambda dialect, done=done, steps=steps: steps[:done])
+                monkeypatch.setattr(engine, "migrations", lambda dialect, done=done, steps=steps: steps[:done])
                 open_engine(stepwise).close()  # AgentMemory itself needs all of them
             with AgentMemory(stepwise) as one, AgentMemory(new_database(kind)) as other:
                 assert schema_of(one, raw) == schema_of(other, raw)
@@ -108,7 +108,7 @@ class TestSchema:
         for _ in range(3):
             with AgentMemory(url) as memory:
                 rows = raw(memory, "select name from agentmem_migration order by name")
-        assert [row["name"] for row in rows] == [m.name for m in migrations.migrations(memory.database.engine.dialect)]
+        assert [row["name"] for row in rows] == [m.name for m in engine.migrations(memory.database.engine.dialect)]
 
 
 class TestNewerDatabases:

@@ -10,9 +10,8 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseBusy, InvalidInput, StorageError
 from langchain_agentmem.storage import query
-from langchain_agentmem.storage.pool import Pool
 from langchain_agentmem.storage.postgres import PostgresEngine, _prepared
-from langchain_agentmem.storage.postgres_session import Session
+from langchain_agentmem.storage.postgres_session import Pool, Session
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
 from langchain_agentmem.storage.steps import Statement
 
@@ -294,7 +293,7 @@ class TestPool:
 
     def test_one_that_nobody_needed_for_long_is_closed(self, monkeypatch):
         now = 0.0
-        monkeypatch.setattr("langchain_agentmem.storage.pool.time.monotonic", lambda: now)
+        monkeypatch.setattr("langchain_agentmem.storage.postgres_session.time.monotonic", lambda: now)
         pool = Pool(Lent, size=2, timeout=0)
         forgotten, used = pool.take(), pool.take()
         pool.give_back(forgotten)

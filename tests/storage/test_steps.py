@@ -6,7 +6,7 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import BranchMoved, MessageError
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import query
-from langchain_agentmem.storage.content import digest
+from langchain_agentmem.storage.queries import digest
 from langchain_agentmem.storage.steps import Statement, drive
 
 AT = message_log.Address("", "c")

@@ -14,10 +14,8 @@ from langgraph.types import Send
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import query
 from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.prototypes import Prototypes
-from langchain_agentmem.threads.stamps import Stamps
 from langchain_agentmem.threads.thread_lines import ThreadAt, find, make_thread
-from langchain_agentmem.threads.value_codec import Draft, Reading
+from langchain_agentmem.threads.value_codec import Draft, Prototypes, Reading, Stamps
 from langchain_agentmem.threads.value_recipe import ranges_of, unpack
 from langchain_agentmem.threads.value_store import nothing_known, shelve
 

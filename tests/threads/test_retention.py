@@ -17,7 +17,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, Retention
-from langchain_agentmem.threads.thread_lifecycle import BATCH, MOST_LITTER
+from langchain_agentmem.threads.thread_lines import BATCH, MOST_LITTER
 from tests.checkpoints.graphs import (
     Chat,
     Line,

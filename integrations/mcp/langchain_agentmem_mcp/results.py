@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from langchain_agentmem.base.fencing import harmless
+from langchain_agentmem import harmless
 
 Recalled = Annotated[str, AfterValidator(harmless)]
 

@@ -14,8 +14,7 @@ from typing import Annotated, Literal, ParamSpec, TypeVar
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
-from langchain_agentmem import AgentMemory, AgentMemoryError, InvalidInput, KGMemory, LayeredMemory
-from langchain_agentmem.base.fencing import harmless
+from langchain_agentmem import AgentMemory, AgentMemoryError, InvalidInput, KGMemory, LayeredMemory, harmless
 from langchain_agentmem_mcp import results
 from langchain_agentmem_mcp.access import Access
 

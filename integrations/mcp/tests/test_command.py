@@ -12,8 +12,7 @@ import subprocess
 import pytest
 from langchain_agentmem_mcp.command import main
 
-from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.fencing import harmless
+from langchain_agentmem import AgentMemory, harmless
 
 from .served import COMMAND, INITIALIZE, TOKENS, environment
 

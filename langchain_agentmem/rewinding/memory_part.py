@@ -1,4 +1,4 @@
-"""What is remembered as plain records, to leave one database and enter another (`arriving.py`).
+"""Memory rows of whole namespaces: erased, whatever state they are in, and exported as records for another database.
 
 Branches and versions have numbers in an export: those that they had where they came from. Parents come before their
 branches, and versions in the order in which they were written, with the copies of one beside each other; so whoever
@@ -16,12 +16,62 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable
+from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import KIND
-from langchain_agentmem.rewinding.memory_check import bounds_of, groups_of
-from langchain_agentmem.rewinding.memory_rows import FOREVER
-from langchain_agentmem.storage import Steps, content, query
+from langchain_agentmem.rewinding.memory_rows import FOREVER, bounds_of, groups_of, lost_groups
+from langchain_agentmem.rewinding.sealing import drop_group
+from langchain_agentmem.rewinding.thread_memory import BATCH
+from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.part import Record, WriteRecord
 from langchain_agentmem.storage.steps import Row
+
+
+class Total(NamedTuple):
+    """How many rows there are, and the last of them."""
+
+    rows: int
+    last: int
+
+
+def erase(low: str, high: str) -> Steps[int]:
+    """Delete the branches of some namespaces with all that lies on them, after their threads are gone.
+
+    Groups that belong to nobody, which only an accident leaves, go with any erasure.
+
+    Args:
+        low: The first namespace path.
+        high: Path after the last.
+
+    Returns:
+        How many named branches there were.
+    """
+    branches = yield query.remembering_branches(low=low, high=high)
+    ids = json.dumps([row["id"] for row in branches])
+    yield query.unhook_places(ids=ids)
+    yield query.unhook_bases(ids=ids)
+    yield query.unhook_branches(ids=ids)
+    for row in branches:
+        while page := (yield query.memory_on(branch=row["id"], limit=BATCH)):
+            yield from memory_rows.discard(page)
+        yield query.delete_branch(branch=row["id"])
+    for group in (yield from lost_groups()):
+        yield from drop_group(group)
+    for path in sorted({row["path"] for row in branches}):
+        yield from memory_rows.close(path)
+    return sum(row["kind"] == KIND for row in branches)
+
+
+def total() -> Steps[Total]:
+    """How much is remembered."""
+    [row] = yield query.memory_total(last=None)
+    return Total(row["found"], row["last"])
+
+
+def fewer_than(before: Total) -> Steps[int]:
+    """How many of the rows that there were are there no more; what others write meanwhile does not count."""
+    [row] = yield query.memory_total(last=before.last)
+    return max(0, before.rows - int(row["found"]))
+
 
 PAGE = 200
 THREAD, BRANCHES, MEMORIES = "thread_memory", "branches", "memories"
@@ -144,7 +194,7 @@ def _dump_memories(tell: WriteRecord, groups: list[int]) -> Steps[int]:
 
 def _told(row: Row) -> dict[str, Any]:
     body = None if row["body"] is None else bytes(row["body"])
-    whole = bool(row["deleted"]) if body is None else content.digest(body) == bytes(row["hash"])
+    whole = bool(row["deleted"]) if body is None else queries.digest(body) == bytes(row["hash"])
     try:
         extra = None if row["extra"] is None else json.loads(row["extra"])
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""A thread as plain records, to leave one database and enter another.
+"""Threads verified, exported and imported: whether every value can still be made of its parts, and threads as records.
 
 Parts, recipes, heads and metadata travel as the bytes that they are stored as, so that what is encrypted stays
 encrypted and nobody needs the serializer.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,13 +18,75 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import CheckpointUnreadable, InvalidInput
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.part import Import, Part, Record, WriteRecord
-from langchain_agentmem.threads import thread_check
+from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.checkpoint_head import read, written
-from langchain_agentmem.threads.thread_lifecycle import add
-from langchain_agentmem.threads.thread_lines import ThreadAt, find, line_of, make_thread
-from langchain_agentmem.threads.value_recipe import Damaged, covered, moved, opened, pack, ranges_of, unpack
+from langchain_agentmem.threads.thread_lines import ThreadAt, add, find, line_of, make_thread
+from langchain_agentmem.threads.value_recipe import Damaged, Range, covered, moved, opened, pack, ranges_of, unpack
+from langchain_agentmem.threads.value_store import LOOSE
 from langchain_agentmem.threads.value_store import Part as ValuePart
+
+PAGE = 200
+
+
+def problems(low: str, high: str) -> Steps[list[str]]:
+    """What is wrong with the threads of some namespaces.
+
+    Args:
+        low: The first namespace path.
+        high: Path after the last.
+
+    Returns:
+        Sentences; empty when all is well.
+    """
+    found: list[str] = []
+    shelves: dict[int, list[Range]] = {}
+    threads = yield query.threads_within(low=low, high=high, name=None)
+    for thread in threads:
+        for line in (yield query.lines_of(thread=thread["id"])):
+            needed = yield from _line(line["id"], thread["name"], found)
+            shelves.setdefault(thread["shelf_id"], []).extend(needed)
+    for shelf, needed in shelves.items():
+        there: list[Range] = []
+        after = -1
+        while page := (yield query.parts_after(shelf=shelf, after=after, limit=PAGE)):
+            for row in page:
+                there.append((row["number"], row["number"] + 1))
+                if row["body"] is None or zlib.crc32(bytes(row["body"])) != row["checksum"]:
+                    found.append(f"part {row['number']} of shelf {shelf} is not what was stored")
+            there = covered(there)
+            after = page[-1]["number"]
+        if covered([*there, *needed]) != there:
+            found.append(f"a value needs parts that are missing on shelf {shelf}")
+    gaps = yield query.shelf_gaps(loose=LOOSE)
+    return found + [f"shelf {row['id']} has more parts than it counted" for row in gaps]
+
+
+def _line(line: int, thread: str, found: list[str]) -> Steps[list[Range]]:
+    for row in (yield query.line_checkpoints(line=line)):
+        for name, beside in (("head", row["versions"]), ("metadata", "")):
+            try:
+                opened(row[name], beside)
+            except Damaged as error:
+                found.append(
+                    f"the {name} of the checkpoint {safe_repr(row['name'])} of the thread {safe_repr(thread)}: {error}"
+                )
+    values = yield query.line_values(line=line)
+    writes = yield query.line_writes(line=line)
+    return [*_needed(values, thread, found), *_needed(writes, thread, found)]
+
+
+def _needed(rows: Iterable[Row], thread: str, found: list[str]) -> list[Range]:
+    needed: list[Range] = []
+    for row in rows:
+        try:
+            needed += ranges_of(unpack(row["recipe"]))
+        except (Damaged, TypeError, ValueError, IndexError) as error:
+            found.append(
+                f"a value of the channel {safe_repr(row['channel'])} of the thread {safe_repr(thread)}: {error}"
+            )
+    return needed
+
 
 _BYTES = ("head", "metadata", "recipe")
 
@@ -192,7 +254,7 @@ PART = Part(
             "pending_write",
         )
     },
-    verify={"threads": partial(thread_check.problems, *range_of(()))},
+    verify={"threads": partial(problems, *range_of(()))},
     records={"thread": {"part", "value", "write", "checkpoint"}},
     dump=_dump,
     load=_load,
