@@ -16,10 +16,10 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import storage_health
-from langchain_agentmem.testing import WordEmbeddings
 from langchain_agentmem.upkeep import diagnosis
 from langchain_agentmem.upkeep.diagnosis import diagnose
 from tests.forking import COMMAND
+from tests.word_embeddings import WordEmbeddings
 
 
 @pytest.fixture
