@@ -1,4 +1,4 @@
-"""The command `agentmem` with its subcommands; those with subcommands of their own are modules beside this one."""
+"""The command `agentmem` with its subcommands; `demo` and `search` are here, the others in modules beside this one."""
 
 from __future__ import annotations
 

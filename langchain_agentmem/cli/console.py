@@ -1,11 +1,7 @@
-"""What the commands share: how a database, a namespace and a time are named, how is counted, and JSON.
+"""What the commands share: how a database, a namespace, a thread and a time are named, and what is printed.
 
-What the demo and the commands print: lines of plain text, and tables.
-
-What memory holds was written by others, so it is printed as text: no markup, and no characters that a terminal would
-obey or a reader would not see; they are shown as their numbers.
-
-What a command line names: one thread, one of its checkpoints with its state, one branch; found wherever it is.
+Printed are lines of plain text and tables, or JSON. What memory holds was written by others, so it is printed as text:
+no markup, and no characters that a terminal would obey or a reader would not see; they are shown as their numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.storage import is_postgres, name_of
-from langchain_agentmem.upkeep.overview import ThreadSummary
+from langchain_agentmem.upkeep.database_report import ThreadSummary
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

@@ -1,9 +1,4 @@
-"""The commands that write, move and remove: backup, restore, export, import, copy, verify, erase and prune.
-
-`agentmem doctor`: looks for trouble, explains it, and says what to do about it.
-
-What `agentmem stats` prints: counts, sizes with bars, tokens, caches and the slowest operations, as plain text.
-"""
+"""The commands that look after a database: statistics, checks, backups, copies, imports, and what removes."""
 
 from __future__ import annotations
 
@@ -40,8 +35,7 @@ from langchain_agentmem.cli.console import (
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.upkeep.database_copy import CopyProgress
-from langchain_agentmem.upkeep.database_report import Stats
-from langchain_agentmem.upkeep.diagnosis import Finding, diagnose
+from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
 
 if TYPE_CHECKING:
     from langchain_agentmem.checkpoints.saver_import import ImportReport

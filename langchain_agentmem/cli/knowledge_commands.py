@@ -1,7 +1,4 @@
-"""`agentmem facts`: what is known, what held when, how it changed, and what is connected with what.
-
-`agentmem experiences`: look at a folder of experiences, try it, see how they fare, and have one proposed.
-"""
+"""`agentmem facts` and `agentmem experiences`: what is known and when it held, and what was learned to do."""
 
 from __future__ import annotations
 

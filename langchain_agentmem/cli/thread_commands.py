@@ -1,9 +1,4 @@
-"""`agentmem threads` and `agentmem show`: what threads and conversations there are, and who said what in one.
-
-`agentmem branches` and `agentmem diff`: how threads and memory fork, and what tells two ends of that apart.
-
-Trees as lines of text: the checkpoints of a thread beside each other, as git shows commits.
-"""
+"""`agentmem threads`, `show`, `branches` and `diff`: what there is, who said what, how it forks, and what differs."""
 
 from __future__ import annotations
 
@@ -41,7 +36,7 @@ from langchain_agentmem.cli.console import (
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import Message, from_langchain
-from langchain_agentmem.upkeep.overview import BranchSummary, ThreadSummary
+from langchain_agentmem.upkeep.database_report import BranchSummary, ThreadSummary
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

@@ -10,8 +10,8 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, MemoryClosed, NewerDatabase, StorageError
+from langchain_agentmem.upkeep.database_copy import restore
 from langchain_agentmem.upkeep.integrity import checks, verify
-from langchain_agentmem.upkeep.restoring import restore
 from tests.everything import fill
 
 from .damage import WAYS
