@@ -8,10 +8,10 @@ An operation is a generator that yields named queries with their parameters and 
 An engine runs the whole generator in one transaction. It is given a factory, so it can run the operation again when
 another writer came first.
 
-`aread` and `awrite` run the same code in a thread of the engine's own, on both engines. One driver for both is simpler, binds nothing to an event loop, and is about
-as fast (`tests/benchmarks/awaiting.py`): the hop to a thread is paid once an operation, not once a statement. A
-cancelled await is precise: a write that has not begun never begins, one that has begun is seen to its end before the
-cancellation passes.
+`aread` and `awrite` run the same code in a thread of the engine's own, on both engines. One driver for both is simpler,
+binds nothing to an event loop, and is about as fast (`tests/benchmarks/awaiting.py`): the hop to a thread is paid once
+an operation, not once a statement. A cancelled await is precise: a write that has not begun never begins, one that has
+begun is seen to its end before the cancellation passes.
 
 SQLite has one writing connection behind a lock, and reading connections that each see a snapshot; readers never wait.
 PostgreSQL has a pool; reads are repeatable-read, writes lock the branch they append to and then move its head by
@@ -29,8 +29,8 @@ only after the statements that follow. To store a checkpoint on a known thread w
   is a newer version of; the newest one counts. A round is an entry too, and a post is a message with recipient, round
   and attachments beside it, so that a session and a conversation of one id are two views of one log.
 - `content`: bodies by BLAKE2b-160, one copy each; collected when the last entry that refers to them goes.
-- `memory`, `memory_group`, `place`, `seal`, `branch_base`, `finished_task`: memory that rewinds (`rewinding/`). Only what a
-  task of a graph writes has a group; a call outside of a run gives its rows their place at once.
+- `memory`, `memory_group`, `place`, `seal`, `branch_base`, `finished_task`: memory that rewinds (`rewinding/`). Only
+  what a task of a graph writes has a group; a call outside of a run gives its rows their place at once.
 - `search_index`: FTS5 on SQLite, `tsvector` on PostgreSQL, over terms that Python analysed. Indexing a message in its
   own commit took FTS5 80 µs, among 64 others 6 µs, so on SQLite new documents wait (`search/`). Nothing is ever missing
   from a search.
