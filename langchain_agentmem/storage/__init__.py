@@ -1,6 +1,64 @@
 """Where memory is KEPT: the only place that knows SQL.
 
-`open_engine` gives an engine for a path or URL. Operations (`steps`) are written once and run on any engine.
+It may import `messages`, `tracing` and `base`. `open_engine` gives an engine for a path or URL, `Database` adds what
+all parts share. Begin with `steps.py`, then `engine.py` and `queries.py`; features describe themselves to it as a
+`Part` (`part.py`).
+
+An operation is a generator that yields named queries with their parameters and is sent their rows (`storage/steps.py`).
+An engine runs the whole generator in one transaction. It is given a factory, so it can run the operation again when
+another writer came first.
+
+`aread` and `awrite` run the same code in a thread of the engine's own, on both engines. One driver for both is simpler,
+binds nothing to an event loop, and is about as fast (`tests/benchmarks/awaiting.py`): the hop to a thread is paid once
+an operation, not once a statement. A cancelled await is precise: a write that has not begun never begins, one that has
+begun is seen to its end before the cancellation passes.
+
+SQLite has one writing connection behind a lock, and reading connections that each see a snapshot; readers never wait.
+PostgreSQL has a pool; reads are repeatable-read, writes lock the branch they append to and then move its head by
+compare-and-set, and what loses a race is run again. What a transaction costs there is waiting, and the driver's own
+work for each statement. So statements go through libpq's pipeline (`postgres_session.py`): those that return no rows,
+the beginning and the commit wait for nothing of their own, and `query.name.ahead(…)` asks for rows that are looked at
+only after the statements that follow. To store a checkpoint on a known thread waits twice.
+
+`storage/schema/<dialect>/` is the truth; `tests/storage/schema.*.txt` shows it whole.
+
+- `namespace`: a tuple of labels as a path, so that a prefix is a range.
+- `branch`: a line of memory with its `head` and the number of its messages; a conversation is a branch of kind
+  "conversation". `parent_id` and `parent_position` make a fork one row.
+- `entry`: one version of a message or round. `key` is its id, unique in the conversation. `replaces` names the row it
+  is a newer version of; the newest one counts. A round is an entry too, and a post is a message with recipient, round
+  and attachments beside it, so that a session and a conversation of one id are two views of one log.
+- `content`: bodies by BLAKE2b-160, one copy each; collected when the last entry that refers to them goes.
+- `memory`, `memory_group`, `place`, `seal`, `branch_base`, `finished_task`: memory that rewinds (`rewinding/`). Only
+  what a task of a graph writes has a group; a call outside of a run gives its rows their place at once.
+- `search_index`: FTS5 on SQLite, `tsvector` on PostgreSQL, over terms that Python analysed. Indexing a message in its
+  own commit took FTS5 80 µs, among 64 others 6 µs, so on SQLite new documents wait (`search/`). Nothing is ever missing
+  from a search.
+- `blob`: values by key, for byte stores. Keys are bytes (UTF-8, unpaired surrogates included), so that any string is
+  one, their order is that of code points on both engines, and a prefix is a range. A long key is cut in two, since an
+  index entry of PostgreSQL has no room for it.
+
+Bodies have ascending ids beside their digests: references by digest spread over the whole index, and a batch of 100
+messages wrote three times the pages.
+
+What is done later is a row of `job`, named by namespace, kind and key: one of each name at most, so that asking twice
+is asking once. Whoever works on it holds a *lease*, which a thread renews every 5 s and which runs out after 15 s. So a
+job survives `kill -9`, is taken over, and can then no longer be finished by its former owner; what it would write it
+writes only if `jobs.holds` says in the same transaction that the lease is still its own. News that comes while a job is
+worked on marks it to be done again. What fails waits 1, 2, 4, up to 60 s. Closing gives back what is in hand.
+
+Each kind has a thread of its own in `job_worker.py`, which begins when there is something to do. A thread looks every 5
+s unasked, and only reads unless it finds something. Writing a message asks for no job: that documents wait for vectors
+is seen by whoever looks, and becomes a job then. A job's times are those of the system's clock, not of the memory's,
+since processes share them.
+
+An export is for people and for other programs: each conversation and thread as records, which an import adds to what is
+there. A copy is of rows: both engines have the same tables of numbers, texts and bytes, so a row is a tuple that is
+equal on both sides, and all of it moves, vectors, jobs and measures included; only the index of words is made anew.
+Both sides are read in the order of their keys and merged, so going on after an interruption, bringing up to date what
+has changed in the source since, and checking are one walk. The source is read on one snapshot. The copy is a file or
+schema of another name until every row was read again and gave the digest of the source, and takes its place by being
+renamed. A rehearsal (`erase` and `prune` with `dry_run`) is the operation itself, in a transaction that is taken back.
 """
 
 from __future__ import annotations
