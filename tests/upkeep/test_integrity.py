@@ -305,29 +305,21 @@ class TestVerifying:
         assert report.checked["messages"] == 77
         return memory
 
-    def test_a_body_that_was_changed_is_found(self, filled, raw):
-        raw(filled, "update content set body = :body where id = (select min(id) from content)", body=b"{}")
-        assert any("not what was stored" in problem for problem in filled.verify().problems)
-
-    def test_a_body_nobody_refers_to_is_found(self, filled, raw):
-        raw(filled, "insert into content (hash, body) values (:hash, :body)", hash=b"12345678901234567890", body=b"x")
-        problems = filled.verify().problems
-        assert any("nothing refers to" in problem for problem in problems)
-
-    def test_a_missing_index_row_is_found(self, filled, raw):
-        if filled.database.engine.dialect == "sqlite":
-            raw(filled, "delete from search_waiting where document_id = (select max(document_id) from search_waiting)")
-        else:
-            raw(filled, "delete from search_index where document_id = (select max(document_id) from search_index)")
-        assert any("index" in problem for problem in filled.verify().problems)
-
-    def test_a_head_that_fell_behind_is_found(self, filled, raw):
-        raw(filled, "update branch set head = 0 where id = (select min(id) from branch)")
-        assert any("head" in problem for problem in filled.verify().problems)
-
-    def test_a_version_of_another_message_is_found(self, filled, raw):
-        raw(filled, "update entry set key = 'strange' where replaces is not null")
-        assert any("version" in problem for problem in filled.verify().problems)
+    @pytest.mark.parametrize(
+        ("damage", "problem"),
+        [
+            ("update content set body = :body where id = (select min(id) from content)", "not what was stored"),
+            ("insert into content (hash, body) values (:hash, :body)", "nothing refers to"),
+            ("delete from {index} where document_id = (select max(document_id) from {index})", "index"),
+            ("update branch set head = 0 where id = (select min(id) from branch)", "head"),
+            ("update entry set key = 'strange' where replaces is not null", "version"),
+        ],
+    )
+    def test_damage_is_found(self, filled, raw, damage, problem):
+        index = "search_waiting" if filled.database.engine.dialect == "sqlite" else "search_index"
+        given = {name: value for name, value in {"hash": b"1" * 20, "body": b"{}"}.items() if f":{name}" in damage}
+        raw(filled, damage.format(index=index), **given)
+        assert any(problem in each for each in filled.verify().problems)
 
     async def test_the_awaited_twin_says_the_same(self, filled):
         assert await filled.averify() == filled.verify()
@@ -354,20 +346,19 @@ class TestOldTransactions:
             memory.erase(namespace=())
             return traces(stored_bytes(memory, url))
 
-    def test_an_erasure_waits_for_one_that_reads_or_says_that_it_lasts(self, secrets):
-        with psycopg.connect(secrets) as other:
-            other.execute("set transaction isolation level repeatable read")
-            other.execute("select 1")
-            assert self.erased_after(secrets, other) == []
-
-    def test_an_erasure_waits_for_one_that_wrote_and_does_nothing_now(self, secrets):
-        with psycopg.connect(secrets) as other:
-            other.execute("select pg_current_xact_id()")
-            assert self.erased_after(secrets, other) == []
-
-    def test_an_erasure_waits_for_one_that_writes_in_another_database_of_the_server(self, secrets, new_database):
-        with psycopg.connect(new_database("postgres")) as other:
-            other.execute("select pg_current_xact_id()")
+    @pytest.mark.parametrize(
+        ("elsewhere", "does"),
+        [
+            (False, ("set transaction isolation level repeatable read", "select 1")),
+            (False, ("select pg_current_xact_id()",)),
+            (True, ("select pg_current_xact_id()",)),
+        ],
+        ids=["reads, or says that it lasts", "wrote", "writes in another database of the server"],
+    )
+    def test_an_erasure_waits_for_one_that(self, secrets, new_database, elsewhere, does):
+        with psycopg.connect(new_database("postgres") if elsewhere else secrets) as other:
+            for statement in does:
+                other.execute(statement)
             assert self.erased_after(secrets, other) == []
 
     def test_an_erasure_does_not_wait_for_one_that_reads_in_another_database(self, secrets, new_database):
@@ -569,3 +560,18 @@ class TestTransfer:
     def test_a_place_that_cannot_be_written_is_named(self, memory, tmp_path):
         with pytest.raises(InvalidInput, match="nowhere"):
             memory.export(tmp_path / "nowhere" / "all.jsonl")
+
+    def test_features_may_stand_in_any_order(self, memory, tmp_path):
+        """Older versions wrote the audit trail last."""
+        with AgentMemory() as other:
+            tell_secrets(other, 5)
+            written = other.export(tmp_path / "all.jsonl")
+        first, *lines, end = (tmp_path / "all.jsonl").read_text().splitlines()
+        features: list[list[str]] = [[], []]
+        for line in lines:
+            if json.loads(line)["record"] in {"audit", "conversation"}:
+                trail = json.loads(line)["record"] == "audit"
+            features[trail].append(line)
+        (tmp_path / "all.jsonl").write_text("\n".join([first, *features[0], *features[1], end]))
+        assert memory.import_(tmp_path / "all.jsonl") == written
+        assert memory.verify().ok
