@@ -74,7 +74,7 @@ class AgentMemory(Maintenance, Closing):
 
     Args:
         url: A path, ":memory:", or "postgresql://…" (extra `[postgres]`). Default: a database in memory.
-        hooks: Functions that are called with every event. What they raise is logged and goes no further.
+        hooks: Functions that are called with every event. Exceptions they raise are logged and suppressed.
         trace_content: How traces, hooks' steps and streams show what was said and remembered: True as it is, False not
             at all, else as this function from text to text gives it. Ids, names, counts, scores and times are always
             shown. What the agent's own runs show, such as the messages given to its model, is LangChain's to hide.
@@ -85,7 +85,7 @@ class AgentMemory(Maintenance, Closing):
         index: What a search goes by beside words, as LangGraph's stores take it: "embed", LangChain `Embeddings`, a
             function or "provider:model", and "dims", the numbers of a vector (extra `[vectors]`); "fields", the fields
             of the store's items. Default: words alone.
-        weights: How much each signal of a search counts. Default: what proved best.
+        weights: How much each signal of a search counts. Default: tuned on the LoCoMo development split.
         synchronous: SQLite's durability: "NORMAL" (a power cut may take the last commits, never the database) or
             "FULL".
         busy_timeout: Seconds to wait for other processes that write. Default: 60.
@@ -160,7 +160,7 @@ class AgentMemory(Maintenance, Closing):
         description: str | None = None,
         retention: Retention | None = None,
     ) -> ConversationMemory:
-        """One conversation, as a LangChain chat history and with the methods of documents 001 and 003.
+        """One conversation, as a LangChain chat history, with methods to add, find, edit and remove messages.
 
         Args:
             conversation_id: Which one. Default: a new one.
@@ -189,12 +189,12 @@ class AgentMemory(Maintenance, Closing):
         process_strategy: ProcessStrategy | None = None,
         retrieval_strategy: RetrievalStrategy | None = None,
     ) -> ManagedConversationMemory:
-        """One conversation that keeps what a model is shown of it in a budget (document 003).
+        """One conversation that keeps what a model is shown of it in a budget.
 
         Args:
             conversation_id: Which one. Default: a new one.
             namespace: Whose it is. Default: the running config's, else the root.
-            config: The budget, and what is done to keep it. Default: document 003's.
+            config: The budget, and what is done to keep it. Default: `ManagedMemoryConfig()`.
             model: What summarizes: a LangChain model, a function, or a model's name. Default: none.
             description: A system message that a reset keeps.
             retention: Which messages to keep. Default: as for the whole memory.
@@ -228,7 +228,7 @@ class AgentMemory(Maintenance, Closing):
         Args:
             model: What summarizes: a LangChain model, a function, or a model's name. Default: none, and summaries are
                 made of what was said.
-            config: The budget, and what is done to keep it. Default: document 003's.
+            config: The budget, and what is done to keep it. Default: `ManagedMemoryConfig()`.
             **options: What `CompactionNode` takes besides, such as `output_messages_key`, `shrink`, `tools`, `window`.
 
         Raises:
@@ -246,7 +246,7 @@ class AgentMemory(Maintenance, Closing):
         settings: LayersConfig | None = None,
         model: Any = None,
     ) -> LayeredMemory:
-        """Core, recall and archival memory (document 004), of a branch or of a thread.
+        """Core, recall and archival memory, of a branch or of a thread.
 
         `memory.layers("user-42")` is memory that belongs to no thread; it begins to exist with the first write.
         `memory.layers(config)` in a node of a graph is the thread's memory: it is rewound with the thread, and a node
@@ -280,7 +280,7 @@ class AgentMemory(Maintenance, Closing):
         description: str | None = None,
         settings: FactsConfig | None = None,
     ) -> KGMemory:
-        """Facts that know when they were true (documents 001 and 003), of a branch or of a thread.
+        """Facts that know when they were true, of a branch or of a thread.
 
         `memory.facts("user-42")` is memory that belongs to no thread, on the same branch as `memory.layers("user-42")`.
         `memory.facts(config)` in a node of a graph is the thread's, and is rewound with it, as with `layers`.
@@ -327,7 +327,7 @@ class AgentMemory(Maintenance, Closing):
         *,
         subfolders: bool = False,
     ) -> ExperienceLibrary:
-        """Handcrafted experiences (document 000): a folder of instructions, each with the condition for it.
+        """Handcrafted experiences: a folder of instructions, each with the condition for it.
 
         `memory.experiences("experience").selector(role="Planner", model=model)` puts those that apply into a prompt.
 
@@ -345,7 +345,7 @@ class AgentMemory(Maintenance, Closing):
 
     @cached_property
     def audit(self) -> AuditTrail:
-        """Every prompt and reply (document 002), of the namespace of the running config, else of the root.
+        """Every prompt and reply, of the namespace of the running config, else of the root.
 
         `memory.audit.add(prompt, reply)` adds one, `memory.audit.handler()` is a callback handler that adds every model
         call of a run. `AuditTrail(memory, namespace)` is that of another namespace.
@@ -355,7 +355,7 @@ class AgentMemory(Maintenance, Closing):
         return AuditTrail(self.database)
 
     def session(self, session_id: Any = None, namespace: Sequence[str] | None = None) -> SessionMemory:
-        """One session of rounds and posts between roles (document 000), over the log of the same id, or of a thread.
+        """One session of rounds and posts between roles, over the log of the same id, or of a thread.
 
         With the config of a node it is the thread's: it is rewound with the thread, and a node that is executed again
         posts once. With that of a checkpoint it is read-only. See `SessionMemory`.
@@ -409,7 +409,7 @@ class AgentMemory(Maintenance, Closing):
     def create(
         self, memory_type: str = "conversation_history", **options: Any
     ) -> ConversationMemory | SessionMemory | LayeredMemory | KGMemory:
-        """Make a memory by the name of its type (documents 001 and 003).
+        """Make a memory by the name of its type.
 
         Args:
             memory_type: "conversation_history", "managed_conversation", "kg", "layers" or "session".
@@ -437,7 +437,7 @@ class AgentMemory(Maintenance, Closing):
         """Tools by which an agent uses this memory.
 
         `recall_dropped` searches the conversation for what has left the context, and `expand` shows a message, an
-        archived tool output or all that a summary stands for, by its id. The others work on the layers (document 004):
+        archived tool output or all that a summary stands for, by its id. The others work on the layers:
         `mem_core_get`, `mem_core_set`, `mem_core_del`, `mem_recall_append`, `mem_recall_search`, `mem_recall_evict`,
         `mem_recall_summarize`, `mem_archival_write`, `mem_archival_update`, `mem_archival_search`, `mem_archival_get`,
         `mem_node_fork`, `mem_node_read`, `mem_node_write` and `consolidate`; and on facts: `fact_add`, `fact_search`

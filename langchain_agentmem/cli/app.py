@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from contextlib import nullcontext
 from datetime import datetime
@@ -23,7 +24,7 @@ from langchain_agentmem.cli.console import (
     minute,
     named,
     namespace_named,
-    print_json,
+    print_list,
     shortened,
     time_named,
 )
@@ -42,7 +43,7 @@ from langchain_agentmem.cli.database_commands import (
 )
 from langchain_agentmem.cli.knowledge_commands import experiences, facts
 from langchain_agentmem.cli.thread_commands import branches, diff, show, threads
-from langchain_agentmem.search.memory_search import Why
+from langchain_agentmem.search.memory_search import Recollection, Why
 
 app = typer.Typer(
     name="agentmem",
@@ -148,17 +149,16 @@ def search(
             before=before,
             after=after,
         )
-    if as_json:
-        print_json([hit(each) for each in found])
-        return
-    screen = Screen()
-    for number, each in enumerate(found, 1):
+    numbers = itertools.count(1)
+
+    def line(screen: Screen, each: Recollection) -> None:
         where = named(each.namespace, *([] if each.conversation_id is None else [each.conversation_id]))
-        screen.line(f"{number}. {each.score:.2f}  {minute(each.created_at)}  {each.kind}  {where}  {each.id}", "bold")
+        head = f"{next(numbers)}. {each.score:.2f}  {minute(each.created_at)}  {each.kind}  {where}  {each.id}"
+        screen.line(head, "bold")
         screen.line(f"   {shortened(each.text)}")
         screen.line(f"   why: {reasons(each.why)}", "dim")
-    if not found:
-        screen.line("Nothing was found.")
+
+    print_list(found, line, hit, "Nothing was found.", limit=limit, as_json=as_json)
 
 
 def reasons(why: Why) -> str:

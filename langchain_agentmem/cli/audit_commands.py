@@ -15,7 +15,6 @@ from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.cli.console import (
     DATABASE_VARIABLE,
-    LIMIT,
     AsJson,
     Most,
     Screen,
@@ -25,6 +24,7 @@ from langchain_agentmem.cli.console import (
     namespace_named,
     plain,
     print_json,
+    print_list,
     shortened,
 )
 from langchain_agentmem.errors import InvalidInput
@@ -49,6 +49,7 @@ Conversation = Annotated[str | None, typer.Option(metavar="ID", help="Only this 
 File = Annotated[str, typer.Argument(help="The file, such as agent_memory.json.")]
 
 _LAST = 10
+NOTHING = "There are no entries."
 
 
 class _Given(NamedTuple):
@@ -87,7 +88,7 @@ def report(
         return
     with _trail(context, database, namespace) as trail:
         entries = trail.last(last, conversation, include_junk=include_junk)
-    _print(entries, as_json=as_json)
+    print_list(entries, _print, _entry, NOTHING, limit=last or 1, as_json=as_json)
 
 
 @audit.command()
@@ -113,16 +114,8 @@ def todos(
         for each in reopen or ():
             trail.reopen(each)
         found = trail.todos("done" if done else "open")
-    if as_json:
-        print_json(list(map(_entry, found[:limit])))
-        return
-    screen, most = Screen(), limit or LIMIT
-    for todo in found[:most]:
-        screen.line(f"{todo.id}  {todo.created_at:%Y-%m-%d}", "bold")
-        screen.line(f"   {shortened(todo.prompt)}")
-    screen.more(min(most, len(found)), len(found))
-    if not found:
-        screen.line(f"Nothing is {'done' if done else 'to be done'}.")
+    empty = f"Nothing is {'done' if done else 'to be done'}."
+    print_list(found, _print_todo, _entry, empty, limit=limit, as_json=as_json)
 
 
 @audit.command()
@@ -139,11 +132,14 @@ def search(
     """Find entries, archived ones included, hidden ones not."""
     with _trail(context, database, namespace) as trail:
         found = trail.search(query, limit, conversation)
-    entries = [each.value for each in found]
-    if as_json:
-        print_json([_entry(entry) | {"score": each.score} for entry, each in zip(entries, found, strict=True)])
-        return
-    _print(entries, as_json=False)
+    print_list(
+        found,
+        lambda screen, each: _print(screen, each.value),
+        lambda each: _entry(each.value) | {"score": each.score},
+        NOTHING,
+        limit=limit,
+        as_json=as_json,
+    )
 
 
 @audit.command()
@@ -318,22 +314,20 @@ def _trail(
         yield AuditTrail(memory, where)
 
 
-def _print(entries: list[AuditEntry], *, as_json: bool) -> None:
-    if as_json:
-        print_json(list(map(_entry, entries)))
-        return
-    screen = Screen()
-    for each in entries:
-        where = named(each.namespace, each.conversation_id or "-")
-        screen.line(f"{each.created_at:%Y-%m-%d %H:%M}  {where}  {each.kind}  {each.id}", "bold")
-        screen.line(f"   > {shortened(each.prompt)}")
-        screen.line(f"   < {shortened(each.reply)}")
-        if each.error is not None:
-            screen.line(f"   failed: {shortened(each.error)}", "red")
-        if each.junk:
-            screen.line(f"   hidden: {', '.join(each.junk)}", "dim")
-    if not entries:
-        screen.line("There are no entries.")
+def _print(screen: Screen, entry: AuditEntry) -> None:
+    where = named(entry.namespace, entry.conversation_id or "-")
+    screen.line(f"{entry.created_at:%Y-%m-%d %H:%M}  {where}  {entry.kind}  {entry.id}", "bold")
+    screen.line(f"   > {shortened(entry.prompt)}")
+    screen.line(f"   < {shortened(entry.reply)}")
+    if entry.error is not None:
+        screen.line(f"   failed: {shortened(entry.error)}", "red")
+    if entry.junk:
+        screen.line(f"   hidden: {', '.join(entry.junk)}", "dim")
+
+
+def _print_todo(screen: Screen, todo: AuditEntry) -> None:
+    screen.line(f"{todo.id}  {todo.created_at:%Y-%m-%d}", "bold")
+    screen.line(f"   {shortened(todo.prompt)}")
 
 
 def _print_done(what: str, number: int, line: str, *, as_json: bool) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote
 
 import typer
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
+
+T = TypeVar("T")
 
 DATABASE_VARIABLE = "AGENTMEM_DATABASE"
 """The environment variable that names the database where no option does."""
@@ -384,3 +386,33 @@ def state_of(found: CheckpointTuple) -> dict[str, Any]:
         for name, value in values
         if not name.startswith(_OWN) and not is_messages(value)
     }
+
+
+def print_list(
+    found: Sequence[T],
+    line: Callable[[Screen, T], None],
+    told: Callable[[T], Any],
+    empty: str,
+    *,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Print things that were found, at most so many, and how many more there are.
+
+    Args:
+        found: All of them.
+        line: Prints one for a person.
+        told: What JSON has of it.
+        empty: What a person is told where there are none.
+        limit: How many to print. Default: `LIMIT`, and in JSON all.
+        as_json: Whether JSON is printed.
+    """
+    if as_json:
+        print_json(list(map(told, found[:limit])))
+        return
+    screen, most = Screen(), limit or LIMIT
+    for each in found[:most]:
+        line(screen, each)
+    if not found:
+        screen.line(empty)
+    screen.more(min(most, len(found)), len(found))

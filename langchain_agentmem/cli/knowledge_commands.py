@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +10,6 @@ import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.cli.console import (
-    LIMIT,
     MAIN,
     AsJson,
     Existing,
@@ -24,6 +23,7 @@ from langchain_agentmem.cli.console import (
     namespace_named,
     one_thread,
     print_json,
+    print_list,
     shortened,
     time_named,
 )
@@ -88,21 +88,13 @@ def facts(
         place = _place(memory, namespace, branch, thread, at)
         if entity is not None and neighbours:
             near = place.neighbours(entity, depth, valid=as_of, recorded=known)
-            _print_near(near[:limit] if as_json else near, limit or LIMIT, as_json=as_json)
+            print_list(near, _print_near, _near, NOTHING, limit=limit, as_json=as_json)
             return
         if entity is not None and history:
             found = place.history(entity, recorded=known)
         else:
             found = place.as_of(as_of, known) if entity is None else _naming(place, entity, as_of, known)
-    if as_json:
-        print_json([each.to_dict() for each in found[:limit]])
-        return
-    screen, most = Screen(), limit or LIMIT
-    if not found:
-        screen.line(NOTHING)
-    for fact in found[:most]:
-        _print(screen, fact)
-    screen.more(min(most, len(found)), len(found))
+    print_list(found, _print, lambda fact: fact.to_dict(), NOTHING, limit=limit, as_json=as_json)
 
 
 def _place(memory: AgentMemory, namespace: str | None, branch: str, thread: str | None, at: str | None) -> KGMemory:
@@ -120,17 +112,13 @@ def _naming(place: KGMemory, entity: str, valid: datetime | None, recorded: date
     return sorted(together.values(), key=lambda fact: fact.valid_from)
 
 
-def _print_near(near: Sequence[Neighbour], most: int, *, as_json: bool) -> None:
-    if as_json:
-        print_json([{"name": each.name, "distance": each.distance, "fact": each.fact.to_dict()} for each in near])
-        return
-    screen = Screen()
-    if not near:
-        screen.line(NOTHING)
-    for each in near[:most]:
-        screen.line(f"{each.name}  ({each.distance} away)", "bold")
-        _print(screen, each.fact)
-    screen.more(min(most, len(near)), len(near))
+def _near(near: Neighbour) -> dict[str, Any]:
+    return {"name": near.name, "distance": near.distance, "fact": near.fact.to_dict()}
+
+
+def _print_near(screen: Screen, near: Neighbour) -> None:
+    screen.line(f"{near.name}  ({near.distance} away)", "bold")
+    _print(screen, near.fact)
 
 
 def _print(screen: Screen, fact: Fact) -> None:
@@ -226,25 +214,7 @@ def report(
     """Show how often each experience was chosen, and whether it helped."""
     with existing(database) as memory:
         usages = _library(memory, folder, namespace, subfolders=subfolders).report()
-    if as_json:
-        print_json([_as_dict(each) for each in usages])
-        return
-    screen = Screen()
-    for each in usages:
-        tally = each.tally
-        gone = "" if each.is_there else "  (no longer in the folder)"
-        screen.line(f"{each.exp_id}: {each.verdict}{gone}", "bold")
-        screen.line(
-            f"   considered {tally.considered:,}, chosen {tally.chosen:,}, "
-            f"helped {tally.helped:,}, did not help {tally.not_helped:,}"
-        )
-        for note in each.notes:
-            if note.note.strip():
-                screen.line(
-                    f"   {'+' if note.helped else '-'} {note.created_at:%Y-%m-%d}  {shortened(note.note)}", "dim"
-                )
-    if not usages:
-        screen.line("There are no experiences.")
+    print_list(usages, _print_usage, _as_dict, "There are no experiences.", limit=len(usages), as_json=as_json)
 
 
 @experiences.command()
@@ -293,6 +263,19 @@ def _scored(selection: Selection, reasons: Mapping[str, str]) -> list[dict[str, 
         }
         for exp_id in order
     ]
+
+
+def _print_usage(screen: Screen, usage: Usage) -> None:
+    tally = usage.tally
+    gone = "" if usage.is_there else "  (no longer in the folder)"
+    screen.line(f"{usage.exp_id}: {usage.verdict}{gone}", "bold")
+    screen.line(
+        f"   considered {tally.considered:,}, chosen {tally.chosen:,}, "
+        f"helped {tally.helped:,}, did not help {tally.not_helped:,}"
+    )
+    for note in usage.notes:
+        if note.note.strip():
+            screen.line(f"   {'+' if note.helped else '-'} {note.created_at:%Y-%m-%d}  {shortened(note.note)}", "dim")
 
 
 def _as_dict(usage: Usage) -> dict[str, Any]:
