@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.storage.postgres import SCHEMA, address_of, translated
-from langchain_agentmem.storage.postgres_tables import STAGE
+from langchain_agentmem.storage.postgres_copy import STAGE
 from langchain_agentmem.storage.storage_health import Finding, clocks, known_schema, vectors
 
 try:

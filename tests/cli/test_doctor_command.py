@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.storage import storage_health
+from langchain_agentmem.storage import postgres_health, storage_health
 from langchain_agentmem.testing import WordEmbeddings
 from langchain_agentmem.upkeep import diagnosis
 from langchain_agentmem.upkeep.diagnosis import diagnose
@@ -253,7 +253,7 @@ class TestServers:
                 connection.execute("delete from agentmem.agentmem_migration where name like '9999%'")
 
     def test_a_table_that_somebody_has_locked_keeps_nobody_waiting(self, new_database, monkeypatch):
-        monkeypatch.setattr(storage_health, "PATIENCE", 0.01)
+        monkeypatch.setattr(postgres_health, "PATIENCE", 0.01)
         url = new_database("postgres")
         with psycopg.connect(url) as connection:
             connection.execute("lock agentmem.entry in access exclusive mode")
