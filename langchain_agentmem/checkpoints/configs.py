@@ -101,7 +101,8 @@ def address(config: RunnableConfig, *, whole_thread: bool = False) -> tuple[Thre
     if ns is None and not whole_thread:
         ns = OWN_LINE
     name = configurable.get("checkpoint_id")
-    return at, ns if ns is None else text_of(ns, "subgraph", empty=True), text_of(name, "checkpoint") if name else None
+    name = None if name is None else text_of(name, "checkpoint", empty=True)
+    return at, ns if ns is None else text_of(ns, "subgraph", empty=True), name or None
 
 
 def text_of(value: Any, what: str, *, empty: bool = False) -> str:

@@ -537,11 +537,11 @@ def _post(
         return post
     if post is not None:
         raise MessageError(f"A post is a Post, not {type(post).__name__}.")
-    if not send_from or not send_to:
+    if not isinstance(send_from, str) or not isinstance(send_to, str) or not send_from or not send_to:
         raise MessageError("A post needs a sender and a recipient: give post=, or send_from= and send_to=.")
     if attachments is not None and not isinstance(attachments, Iterable):
         raise MessageError(f"Attachments come as a list, not as {type(attachments).__name__}.")
-    return Post.create(message, send_from, send_to, attachments or ())
+    return Post.create(message, send_from, send_to, () if attachments is None else attachments)
 
 
 def _conversation(source: str | os.PathLike[str] | Conversation) -> Conversation:
