@@ -26,8 +26,8 @@
     langchain_agentmem.experiences.experience_library    what to do, and when
     langchain_agentmem.audit.audit_trail    every prompt and reply
     langchain_agentmem.tracing                      every step, in LangSmith and elsewhere
-    langchain_agentmem.upkeep.integrity                         backup, verification, erasure, export
-    langchain_agentmem.testing                      suites for your own tests
+    langchain_agentmem.upkeep.maintenance           backup, verification, erasure, export
+    langchain_agentmem.testing                      a check for your tests: would providers take these messages?
     langchain_agentmem.errors                       what can go wrong
 
 Names are loaded when they are first used, so that importing this package is quick and pulls in nothing.

@@ -13,9 +13,9 @@ from langchain_agentmem.experiences import experience_rows as experiences
 from langchain_agentmem.experiences.experience_rows import Feedback
 from langchain_agentmem.messages import Message
 from langchain_agentmem.storage import job_queue
-from langchain_agentmem.testing import WordEmbeddings
 from tests.threads.filled import fill as fill_saver
 from tests.upkeep.test_integrity import fill as talk
+from tests.word_embeddings import WordEmbeddings
 
 from .rewinding import test_care as remembered
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from langchain_agentmem.audit import audit_rows, audit_store
+from langchain_agentmem.audit import audit_check, audit_rows, audit_store, audit_transfer, keeping
+from langchain_agentmem.base.namespaces import path_of, range_of
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.part import Found, Part
+from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
 
 
 def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
@@ -52,9 +53,38 @@ def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mappi
     }
 
 
+def _erase(erasure: Erasure) -> Steps[None]:
+    erasure.removed["audit"] += yield from keeping.erase(erasure.low, erasure.high, erasure.name)
+
+
+def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
+    return {"audit": (yield from audit_transfer.dump(*range_of(()), write))}
+
+
+def _arriving(into: Import) -> audit_transfer.Arriving:
+    del into
+    return audit_transfer.Arriving()
+
+
+def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+    arriving = into.kept(_arriving)
+    into.added["audit"] += yield from arriving.take(path_of(head.get("namespace")), records)
+
+
+def _finish(into: Import) -> Steps[None]:
+    yield from into.kept(_arriving).finish()
+
+
 PART = Part(
     found={"audit": (Found(stored_as=audit_store.KIND, texts=texts, recollections=recollections),)},
     usual=False,  # the audit trail repeats what messages say
     unsettled=audit_store.waiting,
     settle=audit_store.settle,
+    tables={"audit": ("audit", "audit_namespace", "audit_shelf", "audit_message", "audit_document", "audit_head")},
+    verify={"audit": audit_check.problems},
+    erase=_erase,
+    records=audit_transfer.HOLDS,
+    dump=_dump,
+    load=_load,
+    finish=_finish,
 )

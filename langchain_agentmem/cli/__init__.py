@@ -1,4 +1,4 @@
-"""The command line `agentmem`: starts the commands (`commands/app.py`) and turns errors into exit codes.
+"""The command line `agentmem`: starts the commands (`app.py`) and turns errors into exit codes.
 
 0    all is well
 1    a check found problems, or an import what could not be read

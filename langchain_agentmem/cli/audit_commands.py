@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -19,13 +18,15 @@ from langchain_agentmem.cli.console import (
     LIMIT,
     AsJson,
     Most,
+    Screen,
     count,
     existing,
     named,
     namespace_named,
+    plain,
     print_json,
+    shortened,
 )
-from langchain_agentmem.cli.screen import Screen, shortened
 from langchain_agentmem.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def todos(
             trail.reopen(each)
         found = trail.todos("done" if done else "open")
     if as_json:
-        print_json(_plain(found[:limit]))
+        print_json(list(map(_entry, found[:limit])))
         return
     screen, most = Screen(), limit or LIMIT
     for todo in found[:most]:
@@ -140,7 +141,7 @@ def search(
         found = trail.search(query, limit, conversation)
     entries = [each.value for each in found]
     if as_json:
-        print_json([_plain(entry) | {"score": each.score} for entry, each in zip(entries, found, strict=True)])
+        print_json([_entry(entry) | {"score": each.score} for entry, each in zip(entries, found, strict=True)])
         return
     _print(entries, as_json=False)
 
@@ -165,7 +166,7 @@ def verify(
                 "ok": found.ok,
                 "entries": found.entries,
                 "erased": found.erased,
-                "problems": list(found.problems),
+                "problems": found.problems,
                 "head": str(found.head),
             }
         )
@@ -223,7 +224,7 @@ def import_document(
     with _trail(context, database, namespace, make=True) as trail:
         done = trail.import_document(file)
     if as_json:
-        print_json(_plain(done))
+        print_json(done)
     else:
         screen = Screen()
         for each in (*done.lost, *done.notes):
@@ -268,7 +269,7 @@ def digest(
     if made is None:
         raise InvalidInput(f"Nothing was said in a conversation {safe_repr(conversation)}.")
     if as_json:
-        print_json(_plain(made))
+        print_json(_entry(made))
         return
     screen = Screen()
     for line in made.reply.splitlines():
@@ -287,13 +288,9 @@ def _report(given: _Given, timezone: str, *, as_json: bool) -> None:
         health = trail.report()
         insights = trail.insights(timezone=zone)
     if as_json:
-        success = {**_plain(insights.success), "rate": insights.success.rate}
-        print_json(
-            {
-                "health": {**_plain(health), "size": health.size},
-                "insights": {**_plain(insights), "success": success},
-            }
-        )
+        success = {**plain(insights.success), "rate": insights.success.rate}
+        told = {"health": {**plain(health), "size": health.size}, "insights": {**plain(insights), "success": success}}
+        print_json(told)
         return
     screen = Screen()
     for line in (*health.lines(), *insights.lines()):
@@ -323,7 +320,7 @@ def _trail(
 
 def _print(entries: list[AuditEntry], *, as_json: bool) -> None:
     if as_json:
-        print_json(_plain(entries))
+        print_json(list(map(_entry, entries)))
         return
     screen = Screen()
     for each in entries:
@@ -346,22 +343,10 @@ def _print_done(what: str, number: int, line: str, *, as_json: bool) -> None:
         Screen().line(line)
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON has it. Of a model call it has prompt and reply, and not all its messages."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value) if field.name != "messages"]
-        value = {name: getattr(value, name) for name in names}
-    elif hasattr(value, "_asdict"):
-        value = value._asdict()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+def _entry(entry: AuditEntry) -> dict[str, Any]:
+    """An entry as JSON has it. Of a model call it has prompt and reply, and not all its messages."""
+    told: dict[str, Any] = plain(entry)
+    return {name: value for name, value in told.items() if name != "messages"}
 
 
 _entries = partial(count, one="entry", many="entries")

@@ -1,20 +1,38 @@
-"""What the commands share: how a database, a namespace and a time are named, how is counted, and JSON."""
+"""What the commands share: how a database, a namespace, a thread and a time are named, and what is printed.
+
+Printed are lines of plain text and tables, or JSON. What memory holds was written by others, so it is printed as text:
+no markup, and no characters that a terminal would obey or a reader would not see; they are shown as their numbers.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from datetime import UTC, datetime
-from typing import Annotated, Any
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import unquote
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.files import file_of
+from langchain_agentmem.base.namespaces import CONFIG_KEY
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.storage import is_postgres, name_of
+from langchain_agentmem.upkeep.database_report import ThreadSummary
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import CheckpointTuple
 
 DATABASE_VARIABLE = "AGENTMEM_DATABASE"
 """The environment variable that names the database where no option does."""
@@ -125,18 +143,244 @@ def hit(found: Recollection) -> dict[str, Any]:
         "id": found.id,
         "text": found.text,
         "score": found.score,
-        "namespace": list(found.namespace),
+        "namespace": found.namespace,
         "conversation_id": found.conversation_id,
-        "created_at": found.created_at.isoformat(),
-        "why": {"terms": dict(found.why.terms), "signals": dict(found.why.signals)},
+        "created_at": found.created_at,
+        "why": {"terms": found.why.terms, "signals": found.why.signals},
     }
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it; dataclasses and named tuples become objects, times ISO 8601, durations seconds."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    elif hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Print a value as JSON, in ASCII, so that no console and no encoding can spoil it.
 
     Args:
-        value: The value.
+        value: The value, see `plain`.
         indent: By how many spaces what lies within is moved; None for all on one line.
     """
-    typer.echo(json.dumps(value, indent=indent))
+    typer.echo(json.dumps(plain(value), indent=indent))
+
+
+LONGEST_LINE = 160
+_WIDE = 100_000
+"""Columns of an output that nobody watches: lines are as long as they are."""
+
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_JOINERS = "\u200c\u200d"
+"""They belong to the spelling of some languages, and to pictures that are made of several."""
+
+
+class Screen:
+    """Prints to standard output.
+
+    Args:
+        console: Where to. Default: standard output.
+        quiet: Whether nothing is printed after all, since JSON is.
+    """
+
+    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
+        self._console = console or Console(highlight=False, markup=False, emoji=False, quiet=quiet)
+        if not self._console.is_terminal:
+            self._console.width = _WIDE
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """Print one line.
+
+        Args:
+            text: Any text.
+            style: How it looks on a terminal that knows colours.
+        """
+        self._console.print(Text(printable(text), style=style), soft_wrap=True)
+
+    def heading(self, text: str) -> None:
+        """Print a heading, after an empty line."""
+        self.line()
+        self.line(text, "bold")
+
+    def table(self, headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()) -> None:
+        """Print a table; where nobody watches, plain columns that are as wide as they have to be.
+
+        Args:
+            headings: The names of its columns.
+            rows: A text for each column.
+            right: The columns that are flush right.
+        """
+        watched = self._console.is_terminal
+        table = Table(box=box.SIMPLE_HEAD if watched else None, pad_edge=False, padding=(0, 2, 0, 0))
+        for heading in headings:
+            table.add_column(
+                Text(heading), justify="right" if heading in right else "left", overflow="fold", no_wrap=not watched
+            )
+        for row in rows:
+            table.add_row(*(Text(printable(cell)) for cell in row))
+        self._console.print(table)
+
+    def more(self, shown: int, total: int) -> None:
+        """Say how many are not shown, if any, and how to see them.
+
+        Args:
+            shown: How many are.
+            total: How many there are.
+        """
+        if total > shown:
+            self.line(f"… and {total - shown:,} more: --limit {total}", "dim")
+
+    def before(self, left_out: int, total: int) -> None:
+        """Say how many that come before the first that is shown are left out, if any, and how to see them.
+
+        Args:
+            left_out: How many are.
+            total: How many there are.
+        """
+        if left_out > 0:
+            self.line(f"… {left_out:,} before these: --limit {total}", "dim")
+
+
+def printable(text: str) -> str:
+    """The text with characters that a terminal would obey, or that cannot be seen, as their numbers.
+
+    Args:
+        text: Any text. Tabs and ends of lines become spaces.
+    """
+    if text.isprintable():
+        return text
+    return "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    if character in "\t\n":
+        return " "
+    if unicodedata.category(character) not in _UNSEEN or character in _JOINERS:
+        return character
+    return character.encode("ascii", "backslashreplace").decode() if character >= "\x80" else f"\\x{ord(character):02x}"
+
+
+def shortened(text: str) -> str:
+    """The text on one line, cut where it is long.
+
+    Args:
+        text: Any text.
+    """
+    joined = " ".join(text.split())
+    return joined if len(joined) <= LONGEST_LINE else joined[: LONGEST_LINE - 1] + "…"
+
+
+MAIN = "main"
+"""The branch that is meant where none is named."""
+_OWN = ("__", "branch:")
+"""How the names of LangGraph's own channels begin."""
+
+
+def one_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> ThreadSummary:
+    """The thread or conversation that is meant.
+
+    Args:
+        memory: Where.
+        thread_id: Its id.
+        namespace: Its namespace as "a/b", or one above it; None for the root's, else the only one.
+
+    Raises:
+        InvalidInput: There is none, or several.
+    """
+    where = namespace_named(namespace or "")
+    found = memory.threads(where, thread_id=thread_id).threads
+    if exact := [each for each in found if each.namespace == where]:
+        return exact[0]
+    if not found:
+        within = f" in {named(where)}" if where else ""
+        raise InvalidInput(f"There is no thread or conversation {safe_repr(thread_id)}{within}. See: agentmem threads")
+    if len(found) > 1:
+        homes = ", ".join(sorted(named(each.namespace) for each in found)[:5])
+        raise InvalidInput(f"There is a {safe_repr(thread_id)} in {len(found)} namespaces: {homes}. Say --namespace.")
+    return found[0]
+
+
+def config_of(thread: ThreadSummary, checkpoint_id: str | None = None) -> RunnableConfig:
+    """The config that names a thread, and maybe a checkpoint of it."""
+    named_at = {} if checkpoint_id is None else {"checkpoint_id": checkpoint_id}
+    return {"configurable": {"thread_id": thread.thread_id, CONFIG_KEY: thread.namespace, **named_at}}
+
+
+def checkpoint_at(memory: AgentMemory, thread: ThreadSummary, checkpoint_id: str | None) -> CheckpointTuple:
+    """A checkpoint of a thread; the newest one where none is named.
+
+    Raises:
+        InvalidInput: It has no such checkpoint.
+    """
+    found = memory.checkpointer.get_tuple(config_of(thread, checkpoint_id))
+    if found is None:
+        which = "no checkpoints" if checkpoint_id is None else f"no checkpoint {safe_repr(checkpoint_id)}"
+        raise InvalidInput(f"{safe_repr(thread.thread_id)} has {which}. See: agentmem branches {thread.thread_id}")
+    return found
+
+
+def branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tuple[str, ...]:
+    """The namespace that has branches of these names.
+
+    Args:
+        memory: Where.
+        namespace: Their namespace as "a/b", or one above it; None for the root, else the only one that has them.
+        *names: The names of the branches.
+
+    Raises:
+        InvalidInput: There is none, or there are several. `MAIN` alone is in every namespace.
+    """
+    within = namespace_named(namespace or "")
+    held: dict[tuple[str, ...], set[str]] = {}
+    for each in memory.branches(within):
+        held.setdefault(each.namespace, set()).add(each.name)
+    homes = [where for where, there in held.items() if there.issuperset(names)]
+    if within in homes or (not homes and names == (MAIN,)):  # it begins with the first write, and is empty before
+        return within
+    if not homes:
+        everywhere = set().union(*held.values())
+        missing = next((name for name in names if name not in everywhere), None)
+        problem = f"no branch {safe_repr(missing)}" if missing else "no namespace that has both branches"
+        raise InvalidInput(f"There is {problem}. See: agentmem branches")
+    if len(homes) > 1:
+        some = ", ".join(sorted(map(named, homes))[:5])
+        raise InvalidInput(f"{count(len(homes), 'namespace')} have these branches: {some}. Say --namespace.")
+    return homes[0]
+
+
+def messages_in(found: CheckpointTuple) -> dict[str, BaseMessage]:
+    """The messages of a state, by their ids; those that have none by their channel and place."""
+    return {
+        each.id or f"{channel}[{place}]": each
+        for channel, value in found.checkpoint["channel_values"].items()
+        if is_messages(value)
+        for place, each in enumerate(value)
+    }
+
+
+def is_messages(value: Any) -> bool:
+    """Whether the value of a channel is a list of messages."""
+    from langchain_core.messages import BaseMessage  # noqa: PLC0415 - the other commands do without
+
+    return isinstance(value, list) and bool(value) and all(isinstance(each, BaseMessage) for each in value)
+
+
+def state_of(found: CheckpointTuple) -> dict[str, Any]:
+    """What a state holds beside messages and LangGraph's own, as JSON has it; what JSON has no form for, as text."""
+    values = found.checkpoint["channel_values"].items()
+    return {
+        name: json.loads(json.dumps(value, default=str, skipkeys=True))
+        for name, value in values
+        if not name.startswith(_OWN) and not is_messages(value)
+    }

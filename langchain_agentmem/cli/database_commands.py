@@ -1,24 +1,27 @@
-"""The commands that write, move and remove: backup, restore, export, import, copy, verify, erase and prune."""
+"""The commands that look after a database: statistics, checks, backups, copies, imports, and what removes."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.cli.console import (
+    DATABASE_VARIABLE,
     AsJson,
     Existing,
+    Screen,
     Within,
     count,
     counted,
@@ -26,12 +29,16 @@ from langchain_agentmem.cli.console import (
     named,
     namespace_named,
     print_json,
+    printable,
     time_named,
 )
-from langchain_agentmem.cli.screen import Screen, printable
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.upkeep.database_copy import CopyProgress
+from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
+
+if TYPE_CHECKING:
+    from langchain_agentmem.checkpoints.saver_import import ImportReport
 
 INTERRUPTED = 130
 
@@ -45,7 +52,7 @@ def backup(*, file: File, database: Existing, as_json: AsJson = False) -> None:
 
     Of SQLite it is a database, of PostgreSQL an export. `restore` makes a database of either.
     """
-    with _interruptible("Nothing was written."), existing(database) as memory, _busy("Copying"):
+    with _interruptible("Nothing was written."), existing(database) as memory, _bar("Copying"):
         path = memory.backup(file)
     size = path.stat().st_size
     _tell(f"{path} was written: {count(size, 'byte')}.", {"path": str(path), "bytes": size}, as_json=as_json)
@@ -73,7 +80,7 @@ def export(*, file: File, database: Existing, as_json: AsJson = False) -> None:
 
     `import` and `restore` read it, on SQLite and PostgreSQL.
     """
-    with _interruptible("Nothing was written."), existing(database) as memory, _busy("Writing"):
+    with _interruptible("Nothing was written."), existing(database) as memory, _bar("Writing"):
         report = memory.export(file)
     told = dataclasses.asdict(report)
     _tell(f"{file} was written: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
@@ -99,7 +106,7 @@ def import_(
     """
     if not Path(file).is_file():  # a mistyped path makes no database
         raise InvalidInput(f"There is no export at {safe_repr(file)}.")
-    with _interruptible("Nothing was imported."), AgentMemory(database) as memory, _busy("Reading"):
+    with _interruptible("Nothing was imported."), AgentMemory(database) as memory, _bar("Reading"):
         report = memory.import_(file)
     told = dataclasses.asdict(report)
     _tell(f"{file} was imported. New are {_counts(told)}.", {"path": file, **told}, as_json=as_json)
@@ -135,8 +142,7 @@ def copy(
     ]
     if report.known and not report.was_complete:
         lines.insert(1, f"{count(report.known, 'row')} had been copied before.")
-    told = {**dataclasses.asdict(report), "taken_at": report.taken_at.isoformat(), "rows": dict(report.rows)}
-    _tell("\n".join(lines), told, as_json=as_json)
+    _tell("\n".join(lines), report, as_json=as_json)
 
 
 def verify(*, database: Existing, as_json: AsJson = False) -> None:
@@ -144,7 +150,7 @@ def verify(*, database: Existing, as_json: AsJson = False) -> None:
     with _interruptible("Nothing was changed."), existing(database) as memory, _bar() as bar:
         report = memory.verify(progress=bar.checking)
     if as_json:
-        print_json({"ok": report.ok, "problems": list(report.problems), "checked": dict(report.checked)})
+        print_json({"ok": report.ok, "problems": report.problems, "checked": report.checked})
     else:
         screen = Screen()
         for problem in report.problems:
@@ -183,7 +189,7 @@ def erase(
         "conversation_id": conversation,
     }
     with _interruptible("Whatever was not erased yet is as it was; erase again."), existing(database) as memory:
-        with _busy("Counting"):
+        with _bar("Counting"):
             found = dataclasses.asdict(memory.erase(**given, dry_run=True))
         if dry_run:
             _tell(f"{_counts(found)} would be erased.", {**found, "dry_run": True}, as_json=as_json)
@@ -198,7 +204,7 @@ def erase(
                 typer.echo("Nothing was erased.", err=True)
                 raise typer.Exit(1)
         # Where nothing is left, an erasure that was interrupted may still have to rewrite the storage.
-        with _busy("Erasing"):
+        with _bar("Erasing"):
             erased = dataclasses.asdict(memory.erase(**given))
     _tell(f"{_counts(erased)} were erased.", {**erased, "dry_run": False}, as_json=as_json)
 
@@ -249,17 +255,56 @@ def prune(
         f"{count(report.checkpoints, 'checkpoint')} of {count(report.threads, 'thread')} and "
         f"{count(report.messages, 'message')} of {count(report.conversations, 'conversation')} {would}removed, "
         f"{count(report.archived, 'entry', 'entries')} {would}compressed by {count(report.saved_bytes, 'byte')}.",
-        dataclasses.asdict(report),
+        report,
+        as_json=as_json,
+    )
+
+
+def import_checkpoints(
+    *,
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="The file of a SqliteSaver, or the URL of a PostgresSaver.")
+    ],
+    database: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="Where to: a path or a postgresql:// URL; made if it is not there."),
+    ],
+    thread: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this thread; may be repeated.")] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE.CLASS", help="Import objects of this class; may be repeated."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy every LangGraph thread of another saver.
+
+    Threads come with their whole history. Run again, it goes on where it was.
+    """
+    from langchain_agentmem.checkpoints.saver_sources import open_source  # noqa: PLC0415 - it loads LangGraph
+
+    kept = "What was copied is kept: run it again to go on."
+    with (
+        _interruptible(kept),
+        open_source(source, allow=allow or ()) as saver,
+        AgentMemory(database) as memory,
+        _bar() as bar,
+    ):
+        report = memory.checkpointer.import_checkpoints(saver, thread_ids=thread, progress=bar.imported)
+    _tell(
+        f"{count(report.checkpoints, 'checkpoint')} of {count(report.threads, 'thread')} were copied; "
+        f"{report.known:,} were there already.",
+        report,
         as_json=as_json,
     )
 
 
 class _Bar:
-    """Shows how far something has come; nothing where nobody watches."""
+    """Shows how far something has come."""
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: Progress, doing: str) -> None:
         self._progress = progress
-        self._task = None if progress is None else progress.add_task("", total=None)
+        self._task = progress.add_task(doing, total=None)
+        self._begun = time.perf_counter()
 
     def copied(self, at: CopyProgress) -> None:
         """How far a copy has come."""
@@ -267,40 +312,28 @@ class _Bar:
 
     def checking(self, what: str) -> None:
         """What is looked at."""
-        self._show(f"checking {what}", 0, None)
+        self._show(f"checking {what}")
 
     def pruned(self, done: int, total: int) -> None:
         """How far a pruning has come."""
         self._show("pruning", done, total)
 
-    def _show(self, doing: str, done: int, total: int | None) -> None:
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, description=doing, completed=done, total=total)
+    def imported(self, report: ImportReport) -> None:
+        """How many checkpoints were imported; how many there will be is not known."""
+        done = report.checkpoints + report.known
+        self._show(f"{done:,} checkpoints, {done / (time.perf_counter() - self._begun):,.0f}/s")
+
+    def _show(self, doing: str, done: int = 0, total: int | None = None) -> None:
+        self._progress.update(self._task, description=doing, completed=done, total=total)
 
 
 @contextmanager
-def _bar() -> Iterator[_Bar]:
-    """A progress bar on standard error, if that is a terminal."""
+def _bar(doing: str = "") -> Iterator[_Bar]:
+    """A progress bar on standard error, if that is a terminal; one that moves to and fro where no end is known."""
     console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _Bar(None)
-        return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        yield _Bar(progress)
-
-
-@contextmanager
-def _busy(what: str) -> Iterator[None]:
-    """A sign of life on standard error, if that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield
-        return
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        progress.add_task(what, total=None)
-        yield
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield _Bar(progress, doing)
 
 
 @contextmanager
@@ -318,10 +351,149 @@ def _counts(told: Mapping[str, int]) -> str:
     return ", ".join(counted(value, name) for name, value in told.items() if value) or "nothing"
 
 
-def _tell(text: str, value: Mapping[str, Any], *, as_json: bool) -> None:
+def _tell(text: str, value: object, *, as_json: bool) -> None:
     if as_json:
-        print_json(dict(value))
+        print_json(value)
         return
-    screen: Callable[[str], None] = Screen().line
+    screen = Screen()
     for line in text.splitlines():
-        screen(line)
+        screen.line(line)
+
+
+_SIGNS = {"ok": ("ok  ", ""), "note": ("note", "yellow"), "problem": ("BAD ", "red")}
+
+
+def doctor(
+    *,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            "--database",
+            metavar="PATH",
+            envvar=DATABASE_VARIABLE,
+            help="The database: a path or a postgresql:// URL. Default: only what is around every database.",
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not verify the content, which reads all of it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find and explain trouble, with a remedy for each.
+
+    It looks at versions, permissions, locks, room and damage. The exit code is 1 where something is to be mended.
+
+    JSON: an object with ok and findings. A finding has name, level ("ok", "note" or "problem"), text, remedy.
+    """
+    try:
+        findings: list[Finding] = []
+        screen = None if as_json else Screen()
+        for finding in diagnose(database, deep=not quick):
+            findings.append(finding)
+            if screen is not None:
+                _print(screen, finding)
+    except KeyboardInterrupt:
+        typer.echo("Interrupted. Nothing was changed.", err=True)
+        raise typer.Exit(130) from None
+    problems = sum(finding.level == "problem" for finding in findings)
+    if screen is None:
+        print_json({"ok": not problems, "findings": findings})
+    else:
+        notes = sum(finding.level == "note" for finding in findings)
+        screen.line(f"{count(problems, 'problem')}, {count(notes, 'note')}.", "bold")
+    if problems:
+        raise typer.Exit(1)
+
+
+def _print(screen: Screen, finding: Finding) -> None:
+    sign, style = _SIGNS[finding.level]
+    screen.line(f"{sign}  {finding.name:<12}  {finding.text}", style)
+    if finding.remedy and finding.level != "ok":
+        screen.line(f"{'':<6}{'':<14}what to do: {finding.remedy}")
+
+
+WIDTH = 30
+"""Characters of the longest bar."""
+SLOWEST = 10
+"""Operations that `stats` prints."""
+
+
+def stats(
+    *,
+    database: Existing,
+    slowest: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="How many of the slowest operations. Default: 10, and in JSON all."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count what is stored, and tell what was measured.
+
+    Measured are sizes, tokens kept out of prompts, caches, and the slowest operations.
+    """
+    with existing(database) as memory:
+        counted = memory.stats()
+    if as_json:
+        print_json({**counted, "operations": counted["operations"][:slowest]})
+    else:
+        print_stats(Screen(), counted, slowest=SLOWEST if slowest is None else slowest)
+
+
+def print_stats(screen: Screen, stats: Stats, *, slowest: int) -> None:
+    """Print statistics for a person to read.
+
+    Args:
+        screen: Where to.
+        stats: What `memory.stats()` gave.
+        slowest: How many operations to print.
+    """
+    for name, value in stats.items():
+        if isinstance(value, int) and name not in {"bytes_estimated", "tokens_kept_out", "shortened_prompts"}:
+            screen.line(f"{name:<15} {value:>15,}")
+    _sizes(screen, stats)
+    screen.heading("Tokens kept out of prompts")
+    if stats["shortened_prompts"]:
+        screen.line(f"  {stats['tokens_kept_out']:,} in {count(stats['shortened_prompts'], 'prompt')}")
+    else:
+        screen.line("  none yet: no compaction was used", "dim")
+    _caches(screen, stats)
+    _operations(screen, stats, slowest)
+
+
+def _sizes(screen: Screen, stats: Stats) -> None:
+    screen.heading("Bytes by part, estimated" if stats["bytes_estimated"] else "Bytes by part")
+    parts = sorted(stats["bytes_by_part"].items(), key=lambda part: -part[1])
+    most, every = max(parts[0][1], 1), max(sum(size for _, size in parts), 1)
+    rows = [(name, f"{size:,}", f"{size / every:.0%}", "#" * round(WIDTH * size / most)) for name, size in parts]
+    screen.table(("part", "bytes", "share", ""), rows, right=("bytes", "share"))
+
+
+def _caches(screen: Screen, stats: Stats) -> None:
+    screen.heading("Caches")
+    rows = []
+    for name, asked in stats["caches"].items():
+        calls = asked["hits"] + asked["misses"]
+        rows.append((name, f"{asked['hits'] / calls if calls else 0.0:.0%}", f"{asked['hits']:,} of {calls:,}"))
+    if rows:
+        screen.table(("cache", "hits", ""), rows, right=("hits",))
+    else:
+        screen.line("  none was asked yet", "dim")
+
+
+def _operations(screen: Screen, stats: Stats, slowest: int) -> None:
+    screen.heading("Slowest operations, in milliseconds")
+    shown = stats["operations"][:slowest]
+    if not shown:
+        screen.line("  none was measured yet", "dim")
+        return
+    rows = [
+        (
+            each["name"],
+            *(f"{time:,.1f}" for time in (each["slowest_ms"], each["mean_ms"], each["total_ms"])),
+            f"{each['calls']:,}",
+            f"{each['failures']:,}",
+        )
+        for each in shown
+    ]
+    numbers = ("slowest", "mean", "total", "calls", "failed")
+    screen.table(("operation", *numbers), rows, right=numbers)
+    if left := len(stats["operations"]) - len(shown):
+        screen.line(f"and {left:,} more: --slowest {len(stats['operations'])}", "dim")

@@ -1,9 +1,10 @@
-"""`agentmem threads` and `agentmem show`: what threads and conversations there are, and who said what in one."""
+"""`agentmem threads`, `show`, `branches` and `diff`: what there is, who said what, how it forks, and what differs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -15,25 +16,34 @@ from langchain_agentmem.cli.console import (
     AsJson,
     Existing,
     Most,
+    Screen,
     Whose,
     Within,
+    branch_home,
+    checkpoint_at,
+    config_of,
     count,
     existing,
+    messages_in,
     minute,
     named,
     namespace_named,
+    one_thread,
     print_json,
+    shortened,
     size,
+    state_of,
 )
-from langchain_agentmem.cli.resolve import checkpoint_at, messages_in, one_thread, state_of
-from langchain_agentmem.cli.screen import Screen, shortened
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import Message, from_langchain
-from langchain_agentmem.upkeep.overview import ThreadSummary
+from langchain_agentmem.upkeep.database_report import BranchSummary, ThreadSummary
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
+
+    from langchain_agentmem.layers.layered_memory import LayeredMemory
 
 STEPS_BACK = 200
 """How many checkpoints `show` goes back to find out where a message came."""
@@ -73,7 +83,7 @@ def threads(
     with existing(database) as memory:
         found = memory.threads(namespace_named(namespace), limit=limit or (None if as_json else LIMIT))
     if as_json:
-        print_json(list(map(_summary, found.threads)))
+        print_json(found.threads)
         return
     screen = Screen()
     if not found.threads:
@@ -147,19 +157,6 @@ def brief(value: Any) -> str:
 def lines_of(text: str) -> Iterator[str]:
     """The lines of a text, for a screen."""
     yield from text.replace("\r\n", "\n").rstrip("\n").split("\n")
-
-
-def _summary(each: ThreadSummary) -> dict[str, Any]:
-    return {
-        "namespace": list(each.namespace),
-        "thread_id": each.thread_id,
-        "checkpoints": each.checkpoints,
-        "forks": each.forks,
-        "checkpoint_id": each.checkpoint_id,
-        "messages": each.messages,
-        "bytes": each.bytes,
-        "changed_at": each.changed_at.isoformat(),
-    }
 
 
 def _show_log(
@@ -259,7 +256,7 @@ def _waits(found: CheckpointTuple) -> Iterator[Any]:
 
 
 def _whose(thread: ThreadSummary) -> dict[str, Any]:
-    return {"namespace": list(thread.namespace), "id": thread.thread_id}
+    return {"namespace": thread.namespace, "id": thread.thread_id}
 
 
 def _message(said: Said) -> dict[str, Any]:
@@ -273,7 +270,7 @@ def _message(said: Said) -> dict[str, Any]:
             {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls or ()
         ],
         "tool_call_id": message.tool_call_id,
-        "created_at": None if message.created_at is None else message.created_at.isoformat(),
+        "created_at": message.created_at,
     }
 
 
@@ -292,3 +289,303 @@ def _print(screen: Screen, said: Said) -> None:
         screen.line(f"   calls {call.name} {shortened(call.arguments)}  {call.id}", "dim")
     if message.tool_call_id is not None:
         screen.line(f"   answers {message.tool_call_id}", "dim")
+
+
+_DEEPEST = 30
+"""Levels of a tree that are still set off from each other."""
+
+
+class Drawn(NamedTuple):
+    """A line of a drawing.
+
+    Attributes:
+        text: The line.
+        node: Which node stands on it, by its place in what was given; None for a line that only connects.
+    """
+
+    text: str
+    node: int | None
+
+
+def graph(nodes: Sequence[tuple[str, str | None]], *, complete: bool) -> Iterator[Drawn]:
+    """Draw nodes with their parents, a line for each, and lines where they part.
+
+    Args:
+        nodes: Their ids, with those of their parents; children stand before their parents.
+        complete: Whether these are all. If not, lines go on to parents that are not among them.
+    """
+    known = {name for name, _ in nodes}
+    lanes: list[str | None] = []  # each waits for a parent
+    for place, (name, parent) in enumerate(nodes):
+        mine = [lane for lane, waits_for in enumerate(lanes) if waits_for == name]
+        if not mine:
+            mine = [lanes.index(None) if None in lanes else len(lanes)]
+            lanes[mine[0] : mine[0] + 1] = [name]
+        if len(mine) > 1:
+            yield Drawn(_joined(lanes, mine), None)
+            for lane in mine[1:]:
+                lanes[lane] = None
+        marks = ["|" if waits_for is not None else " " for waits_for in lanes]
+        marks[mine[0]] = "*"
+        yield Drawn(" ".join(marks).rstrip(), place)
+        lanes[mine[0]] = parent if parent in known or not complete else None
+        while lanes and lanes[-1] is None:
+            lanes.pop()
+
+
+def indented(depth: int) -> str:
+    """What stands before a branch that is so many forks away from its root."""
+    return "" if depth == 0 else "   " * (min(depth, _DEEPEST) - 1) + "+- "
+
+
+def _joined(lanes: Sequence[str | None], mine: Sequence[int]) -> str:
+    """The line on which several lanes become the first of them."""
+    marks = [" "] * (2 * len(lanes) - 1)
+    marks[::2] = [
+        "|" if waits_for is not None and lane not in mine[1:] else " " for lane, waits_for in enumerate(lanes)
+    ]
+    for before, lane in pairwise(mine):
+        for column in range(2 * before, 2 * lane - 1):
+            if marks[column] == " ":
+                marks[column] = "_"
+        marks[2 * lane - 1] = "/"
+    return "".join(marks).rstrip()
+
+
+_PAGE = 100
+
+
+class Change(NamedTuple):
+    """Something that tells two memories apart.
+
+    Attributes:
+        layer: Where: "messages", "state", "posts", "items", "core", "recall", "archival" or "facts".
+        key: Its id, key or name.
+        before: What the first has; None where it has not.
+        after: What the second has.
+    """
+
+    layer: str
+    key: str
+    before: str | None
+    after: str | None
+
+    @property
+    def what(self) -> str:
+        """What became of it."""
+        return "added" if self.before is None else "removed" if self.after is None else "changed"
+
+
+def branches(
+    *,
+    thread: Annotated[
+        str | None, typer.Argument(metavar="THREAD", help="The checkpoints of this thread. Default: named branches.")
+    ] = None,
+    database: Existing,
+    namespace: Whose = None,
+    limit: Most = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how threads and memory fork.
+
+    The checkpoints of a thread, the newest first; without one, the tree of the named branches of memory.
+
+    JSON: of a thread a list of objects with checkpoint_id, parent_id, step, source, created_at; else with namespace,
+    name, parent, created_at, own.
+    """
+    with existing(database) as memory:
+        if thread is None:
+            _print_branches(memory.branches(namespace_named(namespace or "")), limit, as_json=as_json)
+        else:
+            _print_checkpoints(memory, one_thread(memory, thread, namespace), limit, as_json=as_json)
+
+
+def diff(
+    *,
+    first: Annotated[str, typer.Argument(metavar="A", help="A named branch; with --thread, a checkpoint.")],
+    second: Annotated[
+        str | None, typer.Argument(metavar="B", help="Another one. Default, with --thread: the newest.")
+    ] = None,
+    database: Existing,
+    thread: Annotated[
+        str | None, typer.Option("--thread", metavar="ID", help="A and B are checkpoints of this thread.")
+    ] = None,
+    namespace: Whose = None,
+    limit: Most = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two branches or checkpoints.
+
+    Two named branches of memory, or two checkpoints of a thread. Compared are core memory, events (recall), records
+    (archival) and facts; of checkpoints also messages, the rest of the state, posts of the thread's session, and its
+    items. What only A has is marked -, what only B has is marked +.
+
+    JSON: an object with namespace, thread_id, from, to, changes. A change has layer, key, change ("added", "removed" or
+    "changed"), from, to.
+    """
+    with existing(database) as memory:
+        if thread is not None:
+            whose = one_thread(memory, thread, namespace)
+            one, other = checkpoint_at(memory, whose, first), checkpoint_at(memory, whose, second)
+            names, where = (_checkpoint_id(one), _checkpoint_id(other)), whose.namespace
+            found = list(_between_checkpoints(memory, one, other))
+        elif second is None:
+            raise InvalidInput("Name two branches; or a thread with --thread, and one or two of its checkpoints.")
+        else:
+            where = branch_home(memory, namespace, first, second)
+            names = first, second
+            found = list(_between_layers(memory.layers(first, where), memory.layers(second, where)))
+    most = limit or (len(found) if as_json else LIMIT)
+    if as_json:
+        print_json(
+            {
+                "namespace": where,
+                "thread_id": thread,
+                "from": names[0],
+                "to": names[1],
+                "changes": [
+                    {"layer": each.layer, "key": each.key, "change": each.what, "from": each.before, "to": each.after}
+                    for each in found[:most]
+                ],
+            }
+        )
+        return
+    screen = Screen()
+    if not found:
+        screen.line("Nothing differs.")
+    layer = None
+    for each in found[:most]:
+        if each.layer != layer:
+            layer = each.layer
+            screen.line(layer, "bold")
+        _print_change(screen, each)
+    screen.more(min(most, len(found)), len(found))
+
+
+def _print_branches(found: Sequence[BranchSummary], limit: int | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found[:limit])
+        return
+    screen = Screen()
+    if not found:
+        screen.line("There are no named branches.")
+    most, where = limit or LIMIT, None
+    for each, depth in [*_as_trees(found)][:most]:
+        if each.namespace != where:
+            where = each.namespace
+            screen.line(named(where), "bold")
+        screen.line(f"  {indented(depth)}{each.name}  {minute(each.created_at)}  {each.own:,} of its own")
+    screen.more(min(most, len(found)), len(found))
+
+
+def _as_trees(found: Sequence[BranchSummary]) -> Iterator[tuple[BranchSummary, int]]:
+    """Branches, each with its forks below it, and how deep they stand."""
+    forks: dict[tuple[tuple[str, ...], str | None], list[BranchSummary]] = {}
+    for each in found:
+        forks.setdefault((each.namespace, each.parent), []).append(each)
+    for where in dict.fromkeys(each.namespace for each in found):
+        waiting = [(each, 0) for each in reversed(forks.get((where, None), ()))]
+        while waiting:
+            branch, depth = waiting.pop()
+            yield branch, depth
+            waiting += [(each, depth + 1) for each in reversed(forks.get((where, branch.name), ()))]
+
+
+def _print_checkpoints(memory: AgentMemory, thread: ThreadSummary, limit: int | None, *, as_json: bool) -> None:
+    history = memory.checkpointer.history(config_of(thread), limit=limit or (None if as_json else LIMIT))
+    found = history.checkpoints
+    if as_json:
+        print_json(
+            [
+                {
+                    "checkpoint_id": each.checkpoint_id,
+                    "parent_id": each.parent_id,
+                    "step": each.step,
+                    "source": each.source,
+                    "created_at": each.created_at,
+                }
+                for each in found
+            ]
+        )
+        return
+    screen = Screen()
+    if not found:
+        screen.line(f"{thread.thread_id} is a conversation without a thread: it has no checkpoints.")
+    nodes = [(each.checkpoint_id, each.parent_id) for each in found]
+    for line, place in graph(nodes, complete=len(found) == history.total):
+        if place is None:
+            screen.line(line)
+        else:
+            each = found[place]
+            screen.line(f"{line}  {each.checkpoint_id}  step {each.step}  {each.source}  {minute(each.created_at)}")
+    screen.more(len(found), history.total)
+
+
+def _between_layers(one: LayeredMemory, other: LayeredMemory) -> Iterator[Change]:
+    found = one.diff(other)
+    for layer in ("core", "recall", "archival", "facts"):
+        difference = getattr(found, layer)
+        for key, text in difference.mine.items():
+            yield Change(layer, key, text, None)
+        for key, text in difference.theirs.items():
+            yield Change(layer, key, None, text)
+        for key, each in difference.changed.items():
+            yield Change(layer, key, each.mine, each.theirs)
+
+
+def _between_checkpoints(memory: AgentMemory, one: CheckpointTuple, other: CheckpointTuple) -> Iterator[Change]:
+    yield from _between("messages", _messages(messages_in(one)), _messages(messages_in(other)))
+    yield from _between("state", _texts(state_of(one)), _texts(state_of(other)))
+    yield from _between("posts", _posts(memory, one.config), _posts(memory, other.config))
+    yield from _between("items", _items(memory, one.config), _items(memory, other.config))
+    yield from _between_layers(memory.layers(one.config), memory.layers(other.config))
+
+
+def _between(layer: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
+    for key in dict.fromkeys([*before, *after]):
+        if before.get(key) != after.get(key):
+            yield Change(layer, key, before.get(key), after.get(key))
+
+
+def _messages(messages: Mapping[str, BaseMessage]) -> dict[str, str]:
+    from langchain_agentmem.messages import from_langchain  # noqa: PLC0415 - it loads LangChain
+
+    made = {key: from_langchain(each) for key, each in messages.items()}
+    return {
+        key: f"{each.role}: {each.text}"
+        + "".join(f" [calls {call.name} {call.arguments}]" for call in each.tool_calls or ())
+        for key, each in made.items()
+    }
+
+
+def _texts(state: Mapping[str, Any]) -> dict[str, str]:
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in state.items()}
+
+
+def _posts(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
+    rounds = memory.session(config).rounds
+    return {
+        post.id: f"{post.send_from} -> {post.send_to}: {post.message}" for each in rounds for post in each.post_list
+    }
+
+
+def _items(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
+    store = memory.thread_store.at(config)
+    found: dict[str, str] = {}
+    while page := store.search((), limit=_PAGE, offset=len(found)):
+        found |= {named(each.namespace, each.key): json.dumps(each.value, default=str) for each in page}
+    return found
+
+
+def _print_change(screen: Screen, change: Change) -> None:
+    if change.before == change.after:
+        screen.line(f"  ~ {change.key}: {shortened(change.before or '')} (the text is the same)", "yellow")
+        return
+    if change.before is not None:
+        screen.line(f"  - {change.key}: {shortened(change.before)}", "red")
+    if change.after is not None:
+        screen.line(f"  + {change.key}: {shortened(change.after)}", "green")
+
+
+def _checkpoint_id(found: CheckpointTuple) -> str:
+    return str(found.config["configurable"]["checkpoint_id"])

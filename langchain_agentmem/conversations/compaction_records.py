@@ -8,7 +8,7 @@ message takes away the records that stand for it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -189,7 +189,7 @@ def dump(branch: int) -> Steps[list[dict[str, Any]]]:
     return dumped
 
 
-def restore(at: message_log.Address, records: Sequence[dict[str, Any]]) -> Steps[int]:
+def restore(at: message_log.Address, records: Sequence[Mapping[str, Any]]) -> Steps[int]:
     """Write what `dump` gave beside a conversation's messages, where it has no records of its own.
 
     Raises:

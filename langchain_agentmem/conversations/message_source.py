@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import compaction_records, conversation_transfer, message_log
 from langchain_agentmem.messages import body_text, decode_body
 from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.part import Found, Part
+from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
 from langchain_agentmem.storage.steps import Row
 
 
@@ -67,11 +70,63 @@ def _found(hit: Hit, row: Row, conversation: str) -> Recollection:
     )
 
 
+def problems() -> Steps[list[str]]:
+    """What is wrong with what conversations say of their messages."""
+    heads = yield query.wrong_heads()
+    found = [f"the head of the conversation {safe_repr(row['name'])} is behind its newest entry" for row in heads]
+    counts = yield query.wrong_counts()
+    found += [
+        f"the conversation {safe_repr(row['name'])} counts {row['messages']} messages, not {row['found']}"
+        for row in counts
+    ]
+    versions = yield query.wrong_versions()
+    return found + [f"entry {row['id']} is a version of something it does not belong to" for row in versions]
+
+
+def _erase(erasure: Erasure) -> Steps[None]:
+    within = {"low": erasure.low, "high": erasure.high, "name": erasure.name}
+    for row in (yield query.list_branches(kind=message_log.CONVERSATION, **within)):
+        at = message_log.Address(row["path"], row["name"])
+        erasure.removed["entries"] += yield from message_log.clear(at, keep_description=False)
+        erasure.removed["conversations"] += 1
+        erasure.conversations.append((at.path, at.name))
+
+
+def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
+    written: Counter[str] = Counter()
+    low, high = range_of(())
+    for row in (yield query.list_branches(low=low, high=high, kind=message_log.CONVERSATION, name=None)):
+        at = message_log.Address(row["path"], row["name"])
+        entries = yield from conversation_transfer.dump(at)
+        write({"record": "conversation", "namespace": namespace_of(at.path), "id": at.name})
+        for entry in entries:
+            write({"record": "entry", **entry})
+        for record in (yield from compaction_records.dump(row["id"])):
+            write({"record": "compaction", **record})
+        written.update(conversations=1, entries=len(entries))
+    return written
+
+
+def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+    at = message_log.Address(path_of(head.get("namespace")), id_of(head.get("id"), "conversation"))
+    entries = [record for record in records if record["record"] == "entry"]
+    keys = yield from conversation_transfer.restore(at, entries, now=into.now, tail=into.tail)
+    yield from compaction_records.restore(at, [record for record in records if record["record"] == "compaction"])
+    into.conversations.append((at.path, at.name, keys))
+    into.added.update(conversations=1, entries=len(keys))
+
+
 PART = Part(
     found={
         "message": (
             Found(stored_as="message", texts=texts, recollections=recollections),
             Found(stored_as="thread_post", texts=row_texts, recollections=rewound_recollections),
         )
-    }
+    },
+    tables={"conversations": ("branch", "entry", "token_count"), "compactions": ("compaction",)},
+    verify={"conversations": problems, "compactions": compaction_records.problems},
+    erase=_erase,
+    records={"conversation": {"entry", "compaction"}},
+    dump=_dump,
+    load=_load,
 )

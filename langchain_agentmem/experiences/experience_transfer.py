@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from typing import Any, TypeAlias
 
 from langchain_agentmem.base.clock import is_time, micros, moment
-from langchain_agentmem.base.namespaces import id_of, namespace_of
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.experiences.experience_rows import Feedback, fault_of_feedback, feedback_in, keep, stored
+from langchain_agentmem.experiences.experience_rows import (
+    Feedback,
+    erase,
+    fault_of_feedback,
+    feedback_in,
+    keep,
+    stored,
+)
 from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage.part import Erasure, Import, Part, Record, WriteRecord
 from langchain_agentmem.storage.steps import Row
 
 EXPERIENCES = "experiences"
@@ -20,8 +29,7 @@ HOLDS: Mapping[str, set[str]] = {EXPERIENCES: {"tally", "feedback"}}
 PAGE = 100
 """Rows that go through memory together."""
 
-Tell: TypeAlias = Callable[[Mapping[str, Any]], None]
-See: TypeAlias = Callable[[Row], None]
+See: TypeAlias = Callable[[Row], object]
 
 _TALLY = ("exp_id", "considered", "chosen", "first_chosen_at", "last_chosen_at")
 _MOST = 2**53
@@ -30,7 +38,7 @@ _BEHIND = "\x01"
 """What follows on an id in the order of ids, which have no control characters."""
 
 
-def dump(low: str, high: str, tell: Tell) -> Steps[int]:
+def dump(low: str, high: str, tell: WriteRecord) -> Steps[int]:
     """Tell all that is known of experiences as records that JSON can hold, a page at a time.
 
     Args:
@@ -104,7 +112,7 @@ def problems(low: str, high: str) -> Steps[list[str]]:
 # -- the parts of the above ------------------------------------------------------------------------------------------
 
 
-def _walk(low: str, high: str, enter: Callable[[str], None], tally: See, feedback: See) -> Steps[int]:
+def _walk(low: str, high: str, enter: Callable[[str], object], tally: See, feedback: See) -> Steps[int]:
     """Go through all rows, a page at a time, namespace by namespace. Returns how many there were."""
     seen = 0
     for held in (yield query.experience_rows(low=low, high=high)):
@@ -157,3 +165,25 @@ def _read_feedback(record: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInput(f"{safe_repr(record['created_at'])} is not a time.")
     told = {each.name: record[each.name] for each in fields(Feedback)}
     return stored(Feedback(**told | {"created_at": moment(record["created_at"])}))
+
+
+def _erase(erasure: Erasure) -> Steps[None]:
+    erasure.removed["experiences"] += yield from erase(erasure.low, erasure.high, erasure.name)
+
+
+def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
+    return {"experiences": (yield from dump(*range_of(()), write))}
+
+
+def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+    into.added["experiences"] += yield from restore(path_of(head.get("namespace")), records)
+
+
+PART = Part(
+    tables={"experiences": ("experience_tally", "experience_feedback")},
+    verify={"experiences": partial(problems, *range_of(()))},
+    erase=_erase,
+    records=HOLDS,
+    dump=_dump,
+    load=_load,
+)

@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.facts import fact_store
+from langchain_agentmem.facts import fact_check, fact_store
 from langchain_agentmem.facts.fact import SINGLE_VALUED, Fact
 from langchain_agentmem.facts.predicate_rules import rules
 from langchain_agentmem.rewinding import branches
@@ -15,7 +15,7 @@ from langchain_agentmem.rewinding.memory_rows import FACT, FOREVER, TEXT, Kept, 
 from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.storage.part import Found, Part
+from langchain_agentmem.storage.part import Found, Import, Part, Record
 from langchain_agentmem.storage.steps import Row
 
 KIND = "fact"
@@ -71,6 +71,17 @@ def _values(view: View, some: Mapping[int, Row]) -> Steps[dict[int, Fact]]:
     return values
 
 
+def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+    """Refuse damaged facts among the versions that `rewinding` takes."""
+    del into, head
+    fact_check.refuse(records)
+    return
+    yield
+
+
 PART = Part(
-    found={KIND: tuple(Found(stored_as=kind, texts=row_texts, recollections=recollections) for kind in (FACT, TEXT))}
+    found={KIND: tuple(Found(stored_as=kind, texts=row_texts, recollections=recollections) for kind in (FACT, TEXT))},
+    verify={"facts": fact_check.problems},
+    records={"memories": ()},
+    load=_load,
 )

@@ -19,16 +19,18 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.clock import is_time
-from langchain_agentmem.base.namespaces import id_of, path_of
+from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.rewinding import memory_part, memory_rows, message_sources, thread_memory
 from langchain_agentmem.rewinding.branches import KIND
-from langchain_agentmem.rewinding.memory_part import BRANCHES, THREAD, Moved, Record
+from langchain_agentmem.rewinding.memory_part import BRANCHES, HOLDS, THREAD, Moved, dump
 from langchain_agentmem.rewinding.memory_rows import FINDABLE, FOREVER, are_whole, rest, words_of
 from langchain_agentmem.rewinding.sealing import KIND as OF_THREADS
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import Document, Placed, Series
 from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage.part import Erasure, Import, Part, Record, WriteRecord
 from langchain_agentmem.threads.thread_lines import ThreadAt, find
 
 _POINTERS = {"thread_post": "first", "thread_round": "first", "thread_item_read": "of"}
@@ -545,3 +547,54 @@ def _text(text: Any) -> str:
         raise TypeError(text)
     text.encode()
     return text
+
+
+def _erase(erasure: Erasure) -> Steps[None]:
+    """Delete threads with what they remembered, branches, and what was learned from what is erased."""
+    low, high, name = erasure.low, erasure.high, erasure.name
+    before = yield from memory_part.total()
+    if name is not None:
+        yield from message_sources.forget(low, high, name)
+    if erasure.threads:
+        erasure.removed["threads"] += len((yield from thread_memory.delete(low, high, name)))
+    if name is None:
+        erasure.removed["branches"] += yield from memory_part.erase(low, high)
+    erasure.removed["memories"] += yield from memory_part.fewer_than(before)
+
+
+def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
+    return (yield from dump(*range_of(()), write))._asdict()
+
+
+def _arrival(into: Import) -> Arrival:
+    return Arrival(tail=into.tail)
+
+
+def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+    yield from into.kept(_arrival).take(head, records)
+
+
+def _finish(into: Import) -> Steps[None]:
+    into.added.update((yield from into.kept(_arrival).finish())._asdict())
+
+
+PART = Part(
+    tables={
+        "layers": (
+            "memory",
+            "memory_source",
+            "memory_group",
+            "seal",
+            "finished_task",
+            "place",
+            "branch_base",
+            "base_group",
+        )
+    },
+    verify={"memories": memory_rows.problems},
+    erase=_erase,
+    records=HOLDS,
+    dump=_dump,
+    load=_load,
+    finish=_finish,
+)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -22,6 +22,7 @@ from langchain_agentmem.rewinding.memory_rows import FOREVER, bounds_of, groups_
 from langchain_agentmem.rewinding.sealing import drop_group
 from langchain_agentmem.rewinding.thread_memory import BATCH
 from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage.part import Record, WriteRecord
 from langchain_agentmem.storage.steps import Row
 
 
@@ -81,9 +82,6 @@ HOLDS: Mapping[str, set[str]] = {
 }
 """The records of an export that hold others, and which."""
 
-Record: TypeAlias = Mapping[str, Any]
-Tell: TypeAlias = Callable[[Record], None]
-
 
 class Moved(NamedTuple):
     """How much was written: named branches, and versions of what is remembered."""
@@ -92,7 +90,7 @@ class Moved(NamedTuple):
     memories: int
 
 
-def dump(low: str, high: str, tell: Tell) -> Steps[Moved]:
+def dump(low: str, high: str, tell: WriteRecord) -> Steps[Moved]:
     """Tell all that is remembered, a page at a time.
 
     Args:
@@ -113,7 +111,7 @@ def dump(low: str, high: str, tell: Tell) -> Steps[Moved]:
     return Moved(branches, memories)
 
 
-def _dump_thread(thread: int, head: Record, tell: Tell) -> Steps[set[int]]:
+def _dump_thread(thread: int, head: Record, tell: WriteRecord) -> Steps[set[int]]:
     """Tell where the checkpoints of a thread stand, and which tasks finished. Gives the groups of those."""
     mentioned: set[int] = set()
     ns, checkpoint = "", ""
@@ -141,7 +139,7 @@ def _dump_thread(thread: int, head: Record, tell: Tell) -> Steps[set[int]]:
     return mentioned
 
 
-def _dump_branches(tell: Tell, waiting: set[int], needed: set[int]) -> Steps[int]:
+def _dump_branches(tell: WriteRecord, waiting: set[int], needed: set[int]) -> Steps[int]:
     """Tell all branches, and note which groups those of subgraphs need. Gives the number of named ones."""
     named, after = 0, 0
     while page := (yield query.branches_after(after=after, limit=PAGE)):
@@ -183,7 +181,7 @@ def _dump_branches(tell: Tell, waiting: set[int], needed: set[int]) -> Steps[int
     return named
 
 
-def _dump_memories(tell: Tell, groups: list[int]) -> Steps[int]:
+def _dump_memories(tell: WriteRecord, groups: list[int]) -> Steps[int]:
     """Tell every version that somebody can see, and those of some groups. Gives their number."""
     count, after = 0, 0
     while page := (yield query.memory_after(after=after, limit=PAGE, ids=json.dumps(groups))):
@@ -226,7 +224,7 @@ def _told(row: Row) -> dict[str, Any]:
     }
 
 
-def _tell_page(tell: Tell, head: Record, records: Iterable[Record]) -> None:
+def _tell_page(tell: WriteRecord, head: Record, records: Iterable[Record]) -> None:
     first = True
     for record in records:
         if first:

@@ -328,4 +328,23 @@ def bring_up_to_date(engine: Engine) -> None:
         engine.write(lambda: refresh(all_parts().texts))
 
 
-PART = Part(opened=bring_up_to_date)
+PART = Part(
+    opened=bring_up_to_date,
+    tables={
+        "search index": (
+            "search_scope",
+            "search_series",
+            "search_speaker",
+            "search_document",
+            "search_index",
+            "search_index_data",
+            "search_index_idx",
+            "search_index_docsize",
+            "search_index_config",
+            "search_waiting",
+            "search_state",
+        ),
+        "vectors": ("search_vector", "search_pgvector", "search_unembedded"),
+    },
+    verify={"index": problems},
+)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.steps import Operation, Steps
@@ -33,6 +34,67 @@ class Found:
     recollections: RecollectionsOf
 
 
+Record: TypeAlias = Mapping[str, Any]
+"""A line of an export, which JSON can hold."""
+WriteRecord: TypeAlias = Callable[[Record], object]
+
+T = TypeVar("T")
+
+
+@dataclass(kw_only=True, slots=True)
+class Erasure:
+    """A deletion that every feature takes part in.
+
+    Attributes:
+        low: The first path of the namespaces.
+        high: The path behind the last.
+        name: Only what belongs to the conversation or thread of this id. Default: everything in the namespaces.
+        threads: Whether threads are deleted too: not where a conversation alone was named.
+        removed: How much was deleted, by the names of `EraseReport`.
+        conversations: Path and name of the conversations that were deleted.
+    """
+
+    low: str
+    high: str
+    name: str | None = None
+    threads: bool = True
+    removed: Counter[str] = field(default_factory=Counter)
+    conversations: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(kw_only=True, slots=True)
+class Import:
+    """An import that every feature takes part in.
+
+    Attributes:
+        now: When.
+        tail: How many documents may wait for the search index.
+        added: How much was written, by the names of `TransferReport`.
+        conversations: Path and name of each conversation, and the keys of what was written into it.
+    """
+
+    now: int
+    tail: int
+    added: Counter[str] = field(default_factory=Counter)
+    conversations: list[tuple[str, str, list[str]]] = field(default_factory=list)
+    _kept: dict[Any, Any] = field(default_factory=dict)
+
+    def kept(self, make: Callable[[Import], T]) -> T:
+        """The one object that a feature keeps during an import.
+
+        Args:
+            make: Makes it, when it is first wanted.
+        """
+        if make not in self._kept:
+            self._kept[make] = make(self)
+        kept: T = self._kept[make]
+        return kept
+
+
+LoadOf: TypeAlias = Callable[[Import, Record, Sequence[Record]], Steps[None]]
+"""Writes what a record of an export and those that it holds tell of, and keeps what is there."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
     """A feature, as what serves all features needs to know it.
@@ -43,6 +105,13 @@ class Part:
         unsettled: Whether something waits to be entered in the index before it is searched. Default: nothing does.
         settle: Enters it.
         opened: Is given each database that is opened, to bring it up to date.
+        tables: Its tables, by what `stats` calls that part of the database.
+        verify: Its checks, by name; each gives what is wrong, in sentences.
+        erase: Deletes what an erasure names.
+        records: Which records of an export are its own, and which they hold.
+        dump: Writes its records, and gives how many there are by the names of `TransferReport`.
+        load: Takes its records.
+        finish: Completes an import, when all records were taken.
     """
 
     found: Mapping[str, Sequence[Found]] = field(default_factory=dict)
@@ -50,6 +119,13 @@ class Part:
     unsettled: Operation[bool] | None = None
     settle: Operation[Any] | None = None
     opened: Callable[[Engine], object] | None = None
+    tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    verify: Mapping[str, Operation[list[str]]] = field(default_factory=dict)
+    erase: Callable[[Erasure], Steps[None]] | None = None
+    records: Mapping[str, Collection[str]] = field(default_factory=dict)
+    dump: Callable[[WriteRecord], Steps[Mapping[str, int]]] | None = None
+    load: LoadOf | None = None
+    finish: Callable[[Import], Steps[None]] | None = None
 
 
 class Parts:

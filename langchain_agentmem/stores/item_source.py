@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import groupby
 
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.namespaces import namespace_of, path_of, range_of
 from langchain_agentmem.rewinding.memory_rows import extra_of, kept_of, words_of
 from langchain_agentmem.rewinding.outlook import Outlook, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.part import Found, Part
-from langchain_agentmem.stores import thread_items
+from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
+from langchain_agentmem.stores import byte_rows, item_rows, item_transfer, thread_items
 from langchain_agentmem.stores.item_values import passages, read
 
 
@@ -96,11 +98,56 @@ def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None
     }
 
 
+def _erase(erasure: Erasure) -> Steps[None]:
+    if erasure.name is None:  # items and values of byte stores belong to no thread
+        erasure.removed["blobs"] += yield from byte_rows.erase(erasure.low, erasure.high)
+        erasure.removed["items"] += yield from item_rows.erase(erasure.low, erasure.high)
+
+
+def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
+    low, high = range_of(())
+    blobs = items = 0
+    for path, held in (yield from byte_rows.counts(low, high)):
+        blobs += held
+        start: bytes | None = b""
+        while start is not None:
+            records, start = yield from byte_rows.dump(path, start)
+            write({"record": "blobs", "namespace": namespace_of(path)})
+            for record in records:
+                write(record)
+    after: item_rows.Place | None = item_rows.Place(low, "")
+    while after is not None:
+        records, after = yield from item_transfer.dump(after, high)
+        items += len(records)
+        for namespace, group in groupby(records, lambda record: record["namespace"]):
+            write({"record": "items", "namespace": namespace})
+            for record in group:
+                write(record)
+    return {"blobs": blobs, "items": items}
+
+
+def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+    path = path_of(head.get("namespace"))
+    if head["record"] == "blobs":
+        into.added["blobs"] += yield from byte_rows.restore(path, records)
+    else:
+        into.added["items"] += yield from item_transfer.restore(path, records, now=into.now, tail=into.tail)
+
+
 PART = Part(
     found={
         "item": (
             Found(stored_as="item", texts=texts, recollections=recollections),
             Found(stored_as="thread_item", texts=rewound_texts, recollections=rewound_recollections),
         )
-    }
+    },
+    tables={"items": ("item",), "blobs": ("blob",)},
+    verify={
+        "blobs": partial(byte_rows.problems, *range_of(())),
+        "items": partial(item_rows.problems, *range_of(())),
+    },
+    erase=_erase,
+    records={"blobs": {"blob"}, "items": {"item"}},
+    dump=_dump,
+    load=_load,
 )

@@ -1,59 +1,255 @@
-"""Contract suites for LangGraph stores, to inherit in the tests of any `BaseStore`. Needs the extra `[testing]`.
+"""Whether every provider would accept a list of messages: what one of them refuses is a problem.
 
-    import pytest
+    from langchain_agentmem.testing import assert_valid_for_providers
 
-    from langchain_agentmem import AgentMemoryStore  # or yours
-    from langchain_agentmem.testing import ExpiringStoreContract, IndexedStoreContract, StoreContract
+    assert_valid_for_providers(messages)
 
+The rules are those of OpenAI's chat completions, of Anthropic's messages and of Gemini taken together, for messages as
+LangChain's clients send them. Whoever passes here can change the model in the middle of a conversation. Each rule, and
+who refuses what breaks it:
 
-    class TestMyStore(StoreContract):
-        @pytest.fixture
-        def store(self):
-            with AgentMemoryStore.from_conn_string(":memory:") as store:
-                yield store
+- There are messages: Anthropic ("messages: at least one message is required"). One of them is the user's, and the first
+  that is no system message is: Anthropic ('messages: first message must use the "user" role'), Gemini ("Please ensure
+  that function call turn comes immediately after a user turn or after a function response turn").
+- System messages stand together at the beginning: langchain-anthropic ("Received multiple non-consecutive system
+  messages"), and langchain-google-genai leaves later ones out, without a word, where none stands first.
+- Every call has an id and a name, and no two calls have one id: Anthropic ("`tool_use` ids must be unique"), and
+  langchain-google-genai gives every call of an id the first result of that id. Content blocks that repeat what is in
+  `tool_calls` are the same call, those that do not are calls too, since langchain-anthropic sends them.
+  `invalid_tool_calls` are calls, since langchain-openai and langchain-anthropic send them.
+- Every call is answered once, directly after the message that makes it, before anything else: OpenAI ("An assistant
+  message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'"), Anthropic
+  ("`tool_use` ids were found without `tool_result` blocks immediately after"), Gemini ("Please ensure that the number
+  of function response parts is equal to the number of function call parts of the function call turn"). Twice: OpenAI
+  ("Duplicate value for 'tool_call_id'"), Anthropic ("each tool_use must have a single result").
+- Every answer has a call: OpenAI ("messages with role 'tool' must be a response to a preceeding message with
+  'tool_calls'"), Anthropic ("unexpected `tool_use_id` found in `tool_result` blocks").
+- No message is empty, but that of a tool may be: Anthropic ("all messages must have non-empty content", "text content
+  blocks must be non-empty", "text content blocks must contain non-whitespace text"), OpenAI ("Invalid value for
+  'content': expected a string, got null"), Gemini ("Unable to submit request because it must include at least one parts
+  field").
+- Images are the user's or a tool's: OpenAI ("Image URLs are only allowed for messages with role 'user'").
+- Names are of letters, digits, "_" and "-": OpenAI ("string does not match pattern").
+- Reasoning is the assistant's, is not all that a message says, stands before text and calls, or after the result of a
+  tool that the provider runs, and is as it was signed: Anthropic ("The final block in an assistant message cannot be
+  `thinking`", "Expected `thinking` or `redacted_thinking`, but found `tool_use`", "thinking.signature: Field
+  required").
 
-`StoreContract` is what every store must do, `IndexedStoreContract` what it must do with vectors, and
-`ExpiringStoreContract` with a time to live; inherit each in a class of its own. Every test runs once through the
-synchronous methods and once through the awaited ones; `ways` says which of them a store has. A test that a store is
-known to fail is named in `known_defects` with the reason; it has to fail then, so that a mended defect is noticed.
-
-LangGraph publishes no such suite, and where the stores that it ships disagree, this one takes a side: `$ne` matches a
-missing key and the operators of order do not; nested and dotted keys both match; without a query the item that was
-updated last comes first, and of those of one time the smaller key.
-
-And for messages: `assert_valid_for_providers(messages)` fails where a provider would refuse them, and
-`provider_problems(messages)` says why. No fixture is needed.
+Not looked at is what can only be mended by writing other messages than were said. Anthropic wants no blank text beside
+calls, Gemini no assistant message directly before one that calls tools. Nor is it said who must speak last, since a
+conversation may end with anyone.
 """
 
 from __future__ import annotations
 
-import pytest
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-for _module in ("batching", "calling", "expiring", "filtering", "indexing", "keeping", "naming", "searching"):
-    pytest.register_assert_rewrite(f"{__name__}.{_module}")  # so that a failure shows both sides
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_agentmem.testing.batching import BatchContract  # noqa: E402
-from langchain_agentmem.testing.calling import Calls, Contract  # noqa: E402
-from langchain_agentmem.testing.embeddings import WordEmbeddings  # noqa: E402
-from langchain_agentmem.testing.expiring import ExpiringStoreContract  # noqa: E402
-from langchain_agentmem.testing.filtering import FilterContract  # noqa: E402
-from langchain_agentmem.testing.indexing import IndexedStoreContract  # noqa: E402
-from langchain_agentmem.testing.keeping import KeepingContract  # noqa: E402
-from langchain_agentmem.testing.naming import NamespaceContract  # noqa: E402
-from langchain_agentmem.testing.providers import assert_valid_for_providers, provider_problems  # noqa: E402
-from langchain_agentmem.testing.searching import SearchContract  # noqa: E402
+from langchain_agentmem.base.safe_repr import safe_repr
 
-__all__ = [
-    "Calls",
-    "Contract",
-    "ExpiringStoreContract",
-    "IndexedStoreContract",
-    "StoreContract",
-    "WordEmbeddings",
-    "assert_valid_for_providers",
-    "provider_problems",
-]
+_Problem: TypeAlias = tuple[int, str]
+"""The place of a message, from 0, and a sentence about it."""
+
+_ROLES = ("system", "user", "assistant", "tool")
+_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+_TEXTS = frozenset({"text", "input_text", "output_text"})
+_IMAGES = frozenset({"image", "image_url", "input_image"})
+_CALLS = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
+_REASONING = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
+_SEALS = {"thinking": "signature", "redacted_thinking": "data"}
 
 
-class StoreContract(KeepingContract, NamespaceContract, SearchContract, FilterContract, BatchContract):
-    """What every LangGraph store must do. The fixture `store` is to be supplied."""
+class _Call(NamedTuple):
+    id: Any
+    name: Any
+
+
+class _Said(NamedTuple):
+    """A message as it is looked at here, whatever its form."""
+
+    role: str
+    content: list[Mapping[str, Any]]
+    calls: Sequence[_Call] = ()
+    answers: Any = None
+    name: Any = None
+
+
+def provider_problems(messages: Iterable[BaseMessage | Mapping[str, Any]]) -> list[str]:
+    """Say why a provider would refuse messages.
+
+    Args:
+        messages: LangChain messages, or dictionaries in the form of OpenAI's chat completions.
+
+    Returns:
+        A sentence for each problem, in the order of the messages, which are counted from 0. Empty: every provider takes
+        them.
+    """
+    said = [_read(message) for message in messages]
+    if not said:
+        return ["There is no message."]
+    found = sorted([*_of_roles(said), *_of_calls(said), *_of_contents(said)], key=lambda problem: problem[0])
+    return [f"Message {place} ({said[place].role}) {sentence}." for place, sentence in found]
+
+
+def assert_valid_for_providers(messages: Iterable[BaseMessage | Mapping[str, Any]]) -> None:
+    """Fail unless every provider would accept messages.
+
+    Args:
+        messages: As for `provider_problems`.
+
+    Raises:
+        AssertionError: A provider would refuse them; it names all problems.
+    """
+    __tracebackhide__ = True
+    if problems := provider_problems(messages):
+        raise AssertionError("A provider would refuse these messages:\n" + "\n".join(problems))
+
+
+def _of_roles(said: Sequence[_Said]) -> Iterator[_Problem]:
+    speakers = [message.role for message in said]
+    for place, role in enumerate(speakers):
+        if role not in _ROLES:
+            yield place, f"is none of {', '.join(_ROLES)}"
+        elif role == "system" and any(other != "system" for other in speakers[:place]):
+            yield place, "is a system message after others"
+    first = next((place for place, role in enumerate(speakers) if role != "system"), None)
+    if first is not None and speakers[first] != "user":
+        yield first, "comes before any user message"
+    if "user" not in speakers:
+        yield len(said) - 1, "is the last, and none is the user's"
+
+
+def _of_calls(said: Sequence[_Said]) -> Iterator[_Problem]:
+    open_calls: list[str] = []
+    answered: set[str] = set()
+    made: set[str] = set()
+    caller = 0
+    for place, message in enumerate(said):
+        if message.role == "tool":
+            answer = message.answers
+            if answer in open_calls:
+                open_calls.remove(answer)
+                answered.add(answer)
+            elif answer and answer in answered:
+                yield place, f"answers call {safe_repr(answer)} a second time"
+            else:
+                yield place, f"answers {safe_repr(answer)}, and the assistant message before it makes no such call"
+            continue
+        yield from (
+            (caller, f"makes call {safe_repr(call)}, which is not answered right after it") for call in open_calls
+        )
+        caller, answered = place, set()
+        open_calls = [call.id for call in message.calls if isinstance(call.id, str) and call.id]
+        if len(open_calls) < len(message.calls):
+            yield place, "makes a call without an id"
+        for call, times in Counter(open_calls).items():
+            if times > 1:
+                yield place, f"makes {times} calls of the id {safe_repr(call)}"
+        open_calls = [*dict.fromkeys(open_calls)]
+        yield from (
+            (place, f"makes call {safe_repr(call)}, whose id an earlier call has")
+            for call in open_calls
+            if call in made
+        )
+        made.update(open_calls)
+        for call_name in [call.name for call in message.calls if not _is_name(call.name)]:
+            yield place, f"makes a call of a tool named {safe_repr(call_name)}: letters, digits, '_' and '-' only"
+    yield from ((caller, f"makes call {safe_repr(call)}, which is not answered right after it") for call in open_calls)
+
+
+def _of_contents(said: Sequence[_Said]) -> Iterator[_Problem]:
+    for place, message in enumerate(said):
+        kinds = [block.get("type") for block in message.content]
+        if message.role not in _ROLES:
+            continue
+        if message.role != "tool" and not kinds and not message.calls:
+            yield place, "is empty"
+        if any(kind in _TEXTS and not str(block.get("text") or "").strip() for kind, block in _with(kinds, message)):
+            yield place, "has an empty text block"
+        if message.role in {"system", "assistant"} and not _IMAGES.isdisjoint(kinds):
+            yield place, "shows an image, which only users and tools may"
+        if message.role != "tool" and message.name is not None and not _is_name(message.name):
+            yield place, f"is named {safe_repr(message.name)}: letters, digits, '_' and '-' only"
+        if not _REASONING.isdisjoint(kinds):
+            yield from ((place, problem) for problem in _of_reasoning(message, kinds))
+
+
+def _of_reasoning(message: _Said, kinds: Sequence[Any]) -> Iterator[str]:
+    if message.role != "assistant":
+        yield "reasons, which only an assistant may"
+        return
+    if _REASONING.issuperset(kinds) and not message.calls:
+        yield "reasons, and says nothing"
+    begun = False
+    for kind in kinds:
+        if kind in _REASONING and begun:
+            yield "reasons after it has begun to answer"
+            break
+        begun = not str(kind).endswith("tool_result") and (begun or kind in _TEXTS or kind in _CALLS)
+    for kind, block in _with(kinds, message):
+        if kind in _SEALS and not block.get(_SEALS[kind]):
+            yield f"has a {kind} block without its {_SEALS[kind]}"
+
+
+def _with(kinds: Sequence[Any], message: _Said) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    return zip(kinds, message.content, strict=True)
+
+
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+# --- Reading -----------------------------------------------------------------------------------------------------
+
+
+def _read(message: Any) -> _Said:
+    if isinstance(message, Mapping):
+        role = message.get("role")
+        content = _blocks(message.get("content"))
+        return _Said(
+            role="system" if role == "developer" else str(role),
+            content=content,
+            calls=_calls([], message.get("tool_calls") or (), content),
+            answers=message.get("tool_call_id"),
+            name=message.get("name"),
+        )
+    if not isinstance(message, BaseMessage):
+        return _Said(role=type(message).__name__, content=[])
+    content = _blocks(message.content)
+    name = message.name if message.name is not None else message.additional_kwargs.get("name")
+    if isinstance(message, AIMessage):
+        calls = [_Call(call["id"], call["name"]) for call in (*message.tool_calls, *message.invalid_tool_calls)]
+        sent_instead = message.additional_kwargs.get("tool_calls") or ()  # what langchain-openai sends without them
+        return _Said("assistant", content, _calls(calls, () if calls else sent_instead, content), name=name)
+    if isinstance(message, ToolMessage):
+        return _Said("tool", content, answers=message.tool_call_id, name=name)
+    if isinstance(message, HumanMessage | SystemMessage):
+        return _Said("user" if isinstance(message, HumanMessage) else "system", content, name=name)
+    role = message.role if isinstance(message, ChatMessage) else message.type
+    return _Said("system" if role == "developer" else role, content, name=name)
+
+
+def _blocks(content: Any) -> list[Mapping[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content.strip() else []
+    return [block if isinstance(block, Mapping) else {"type": "text", "text": block} for block in content or ()]
+
+
+def _calls(
+    calls: list[_Call], others: Iterable[Mapping[str, Any]], content: Iterable[Mapping[str, Any]]
+) -> list[_Call]:
+    """All calls of a message: its fields, calls in OpenAI's form, and blocks that say something new."""
+    calls = [*calls, *(_Call(call.get("id"), (call.get("function") or {}).get("name")) for call in others)]
+    told = Counter(call.id for call in calls)
+    for block in content:
+        if block.get("type") in _CALLS:
+            call = _Call(block.get("call_id") or block.get("id"), block.get("name"))
+            if told[call.id] > 0:
+                told[call.id] -= 1
+            else:
+                calls.append(call)
+    return calls

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import CheckpointUnreadable, InvalidInput
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.part import Import, Part, Record, WriteRecord
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.checkpoint_head import read, written
 from langchain_agentmem.threads.thread_lines import ThreadAt, add, find, line_of, make_thread
 from langchain_agentmem.threads.value_recipe import Damaged, Range, covered, moved, opened, pack, ranges_of, unpack
-from langchain_agentmem.threads.value_store import LOOSE, Part
+from langchain_agentmem.threads.value_store import LOOSE
+from langchain_agentmem.threads.value_store import Part as ValuePart
 
 PAGE = 200
 
@@ -83,8 +87,6 @@ def _needed(rows: Iterable[Row], thread: str, found: list[str]) -> list[Range]:
             )
     return needed
 
-
-Record = Mapping[str, Any]
 
 _BYTES = ("head", "metadata", "recipe")
 
@@ -169,14 +171,14 @@ def _told(row: Any) -> dict[str, Any]:
     return told
 
 
-def _part(record: Record) -> Part:
+def _part(record: Record) -> ValuePart:
     number, form, name = record["number"], record["form"], record["name"]
     if not isinstance(number, int) or not isinstance(form, str) or not isinstance(name, str | None):
         raise InvalidInput(f"The part {safe_repr(number)} is damaged.")
     body = b64decode(record["body"], validate=True)
     if zlib.crc32(body) != record["checksum"]:
         raise InvalidInput(f"The part {number} is damaged.")
-    return Part(form=form, name=name, body=body, loose=number >= shelves.LOOSE)
+    return ValuePart(form=form, name=name, body=body, loose=number >= shelves.LOOSE)
 
 
 _FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -221,3 +223,40 @@ def _placed(row: dict[str, Any], line: int, numbers: Mapping[int, int], at: Thre
 
 def _text(data: bytes) -> str:
     return b64encode(data).decode("ascii")
+
+
+def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
+    low, high = range_of(())
+    written: Counter[str] = Counter()
+    for row in (yield query.threads_within(low=low, high=high, name=None)):
+        records = yield from dump(ThreadAt(row["path"], row["name"]))
+        for record in records:
+            write(record)
+        written.update(threads=1, checkpoints=sum(record["record"] == "checkpoint" for record in records))
+    return written
+
+
+def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+    thread = ThreadAt(path_of(head.get("namespace")), id_of(head.get("id"), "thread"))
+    added = yield from restore(thread, bool(head.get("delta")), records, now=into.now)
+    into.added.update(threads=1, checkpoints=added)
+
+
+PART = Part(
+    tables={
+        "checkpoints": (
+            "thread",
+            "shelf",
+            "checkpoint_line",
+            "part",
+            "checkpoint",
+            "channel_value",
+            "pending_write",
+        )
+    },
+    verify={"threads": partial(problems, *range_of(()))},
+    records={"thread": {"part", "value", "write", "checkpoint"}},
+    dump=_dump,
+    load=_load,
+)
+"""Threads are erased with what they remembered: `rewinding` does that."""

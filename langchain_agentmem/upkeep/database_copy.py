@@ -8,6 +8,13 @@ it is only looked whether that is the whole copy.
 
 An interruption, of whatever kind, leaves what was made so far. Who begins again walks through both sides: rows that are
 there already are only compared, and those that have changed in the source meanwhile are brought up to date.
+
+`restore` makes a database of a backup or an export. It is made beside its place, or, for a PostgreSQL database, in a
+file of its own that is copied there. So what is not whole is refused, and leaves what is there as it was.
+
+`prune_work` removes what is old, or makes it smaller: checkpoints, messages, entries of the audit trail. Each thread,
+conversation and page is a transaction of its own, so that nobody waits for long. A rehearsal does the same in
+transactions that are taken back, so that what it tells is exact.
 """
 
 from __future__ import annotations
@@ -15,18 +22,27 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from langchain_agentmem.audit import audit_store as audit
+from langchain_agentmem.audit import keeping
+from langchain_agentmem.base.events import listener_given
+from langchain_agentmem.base.files import is_database, path_of_file
 from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
+from langchain_agentmem.language_models.model_calls import Do, Run, Work
+from langchain_agentmem.messages.role_rounds import Retention
+from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.search import search_index, vectors
-from langchain_agentmem.storage import Engine, is_postgres, name_of, open_engine
-from langchain_agentmem.storage.part import TextsOf
+from langchain_agentmem.storage import Engine, Operation, Steps, is_postgres, name_of, open_engine, query
+from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.part import Import, all_parts
 from langchain_agentmem.storage.table_copy import (
     ALWAYS,
     MEASURES,
@@ -38,9 +54,15 @@ from langchain_agentmem.storage.table_copy import (
     SqlitePlace,
     Values,
     Writer,
+    copied_file,
     reading,
     writing,
 )
+from langchain_agentmem.threads import thread_lines
+from langchain_agentmem.threads.thread_lines import ThreadAt
+from langchain_agentmem.upkeep import export, integrity
+
+__all__ = ["CopyProgress", "CopyReport", "Progress", "copy", "place_of"]
 
 PORTION_ROWS = 2_000
 PORTION_BYTES = 4 * 2**20
@@ -106,15 +128,12 @@ def place_of(target: str | os.PathLike[str]) -> Place:
     return SqlitePlace(name)
 
 
-def copy(
-    source: Engine, target: str, texts: Mapping[str, TextsOf], *, force: bool = False, progress: Progress | None = None
-) -> CopyReport:
+def copy(source: Engine, target: str, *, force: bool = False, progress: Progress | None = None) -> CopyReport:
     """Copy a whole database.
 
     Args:
         source: What is copied. It may be written to meanwhile.
         target: Where to: the path of a file or a `postgresql://` URL, where nothing is stored yet, or the whole copy.
-        texts: How to read the texts of what is indexed, by kind.
         force: Whether what is stored there is replaced.
         progress: Is told how far it has come. What it raises ends the copy.
 
@@ -135,10 +154,10 @@ def copy(
         return complete
     with place.alone():
         try:
-            made = _made(source, place, texts, progress)
+            made = _made(source, place, progress)
         except _NotOne:  # what is there cannot be brought up to date
             place.drop()
-            made = _made(source, place, texts, progress)
+            made = _made(source, place, progress)
         place.take(force=force)
     return made
 
@@ -166,7 +185,7 @@ class _Filled(NamedTuple):
     digest: bytes
 
 
-def _made(source: Engine, place: Place, texts: Mapping[str, TextsOf], progress: Progress | None) -> CopyReport:
+def _made(source: Engine, place: Place, progress: Progress | None) -> CopyReport:
     with contextlib.closing(place.open()) as made:
         rows: dict[str, int] = {}
         known = changed = 0
@@ -202,9 +221,8 @@ def _made(source: Engine, place: Place, texts: Mapping[str, TextsOf], progress: 
                     raise StorageError(
                         f"The table {shape.table.name} of {safe_repr(place.name)} is not as it was written."
                     )
-        documents = _indexed(made, texts, telling, anew=bool(filled and changed))
-        if made.read(audit.waiting):  # an engine that lets nothing wait would not look for it
-            made.write(audit.settle)
+        documents = _indexed(made, telling, anew=bool(filled and changed))
+        _settle(made)  # an engine that lets nothing wait would not look for it
         if problems := made.read(search_index.problems):
             raise StorageError(f"The copy at {safe_repr(place.name)} is not whole: {problems[0]}.")
     return CopyReport(
@@ -220,9 +238,8 @@ def _made(source: Engine, place: Place, texts: Mapping[str, TextsOf], progress: 
 
 def _compared(source: Engine, place: Place, held: Engine, progress: Progress | None) -> CopyReport | None:
     """Tell of a copy that is complete; None where anything differs but what was measured."""
-    if source.read(audit.waiting):  # what waits there had entered the indexes of the copy
-        with contextlib.suppress(DatabaseReadOnly):
-            source.write(audit.settle)
+    with contextlib.suppress(DatabaseReadOnly):
+        _settle(source)  # what waits there had entered the indexes of the copy
     with reading(source) as theirs, reading(held) as ours:
         taken_at = datetime.now(UTC)
         rows = {table.name: theirs.count(table) for table in TABLES}
@@ -245,6 +262,13 @@ def _compared(source: Engine, place: Place, held: Engine, progress: Progress | N
         documents=rows["search_document"],
         was_complete=True,
     )
+
+
+def _settle(engine: Engine) -> None:
+    """Enter in the index what waits for it."""
+    for part in all_parts().all:
+        if part.unsettled is not None and part.settle is not None and engine.read(part.unsettled):
+            engine.write(part.settle)
 
 
 def _digest_of_all(seen: Mapping[Shape, bytes]) -> str:
@@ -319,7 +343,7 @@ def _bytes(row: Values) -> bytes:
     return repr(row).encode("utf-8", "surrogatepass")
 
 
-def _indexed(made: Engine, texts: Mapping[str, TextsOf], telling: _Telling, *, anew: bool) -> int:
+def _indexed(made: Engine, telling: _Telling, *, anew: bool) -> int:
     """Index what can be found, from where an interrupted copy was; and how many documents there are."""
     if anew:
         made.write(search_index.emptied)
@@ -327,7 +351,7 @@ def _indexed(made: Engine, texts: Mapping[str, TextsOf], telling: _Telling, *, a
     after: int | None = made.read(search_index.last_indexed)
     while after is not None:
         try:
-            indexed, after = made.write(partial(search_index.anew, texts, after))
+            indexed, after = made.write(partial(search_index.anew, all_parts().texts, after))
         except InvalidInput as error:
             raise DatabaseUnreadable(f"The source is damaged (see what `verify` says of it): {error}") from error
         telling.more("indexing", indexed)
@@ -354,4 +378,215 @@ def _merged(
             their, our = next(theirs, None), next(ours, None)
 
 
-__all__ = ["CopyProgress", "CopyReport", "Progress", "copy", "place_of"]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreReport:
+    """What was restored.
+
+    Attributes:
+        source: The file.
+        kind: What it is: "database" or "export".
+        target: Where it was restored.
+        checked: How much was looked at, by name, as `verify` tells it.
+    """
+
+    source: str
+    kind: str
+    target: str
+    checked: Mapping[str, int] = field(default_factory=dict)
+
+
+def restore(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+    checking: Callable[[str], object] | None = None,
+) -> RestoreReport:
+    """Make a database of a backup or an export.
+
+    Args:
+        source: The file that `backup` or `export` wrote. It is only read.
+        target: Where to: a path or a `postgresql://` URL, where nothing is stored yet.
+        force: Whether what is stored there is replaced.
+        progress: Is told how far the copy to PostgreSQL has come.
+        checking: Is told what is being checked.
+
+    Raises:
+        InvalidInput: The file is missing or of another kind, or something is stored at the target.
+        StorageError: What was restored is not whole, or a database failed. The target is as it was.
+    """
+    for what, told in (("progress", progress), ("checking", checking)):
+        listener_given(told, what)
+    file, name = path_of_file(source), name_of(target)
+    if not file.is_file():
+        raise InvalidInput(f"There is no backup at {safe_repr(str(file))}.")
+    if not is_postgres(name) and Path(name).exists() and file.samefile(name):
+        raise InvalidInput(f"{safe_repr(name)} is the backup itself. Restore it to another place.")
+    kind = "database" if is_database(file) else "export"
+    place = place_of(name)
+    place.check(force=force)
+    if is_postgres(name):
+        with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
+            made = Path(folder) / "restored.db"
+            checked = _checked_database(file, kind, made, checking)
+            with contextlib.closing(Database(made)) as database:
+                copy(database.engine, name, force=force, progress=progress)
+    else:
+        with place.alone():
+            place.drop()
+            try:
+                checked = _checked_database(file, kind, Path(f"{name}.copying"), checking)
+                place.take(force=force)
+            finally:
+                place.drop()
+    return RestoreReport(source=str(file), kind=kind, target=place.name, checked=checked)
+
+
+def _checked_database(
+    file: Path, kind: str, place: Path, checking: Callable[[str], object] | None
+) -> Mapping[str, int]:
+    """Make the database, and check it."""
+    if kind == "database":
+        copied_file(file, place)
+    with contextlib.closing(Database(place)) as database:
+        if kind == "export":
+            into = Import(now=database.now(), tail=database.tail)
+            database.write("care.import", partial(export.load, file, into), shown=False)
+        report = database.run("care.check", partial(integrity.verify, database.engine, checking), shown=False)
+    if not report.ok:
+        more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
+        raise DatabaseUnreadable(
+            f"{safe_repr(str(file))} is damaged, and was not restored: {report.problems[0]}{more}."
+        )
+    return report.checked
+
+
+T = TypeVar("T")
+
+PruneProgress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneReport:
+    """What a pruning removed or made smaller, or would.
+
+    Attributes:
+        threads: How many threads lost checkpoints.
+        checkpoints: How many checkpoints.
+        conversations: How many conversations lost messages.
+        messages: How many messages.
+        archived: How many entries of the audit trail were compressed.
+        saved_bytes: How many bytes that saved.
+        dry_run: Whether it only would.
+    """
+
+    threads: int = 0
+    checkpoints: int = 0
+    conversations: int = 0
+    messages: int = 0
+    archived: int = 0
+    saved_bytes: int = 0
+    dry_run: bool = False
+
+
+def prune_work(
+    engine: Engine,
+    low: str,
+    high: str,
+    *,
+    now: int,
+    keep_checkpoints: int | None = None,
+    retention: Retention | None = None,
+    archive_before: int | None = None,
+    dry_run: bool = False,
+    progress: PruneProgress | None = None,
+) -> Work[PruneReport]:
+    """Prune.
+
+    Args:
+        engine: The database.
+        low: The first path of the namespaces.
+        high: The path behind the last.
+        now: When, in microseconds since 1970.
+        keep_checkpoints: How many of each line of a thread stay. Default: all.
+        retention: Which messages of each conversation stay. Default: all.
+        archive_before: Entries of the audit trail that were made before are compressed. Default: none.
+        dry_run: Whether it is a rehearsal.
+        progress: Is told how many threads and conversations were looked at, and how many there are.
+
+    Raises:
+        InvalidInput: Nothing is to be pruned, or fewer than one checkpoint is to stay.
+    """
+    if keep_checkpoints is None and (retention is None or retention.off) and archive_before is None:
+        raise InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
+    if keep_checkpoints is not None and (type(keep_checkpoints) is not int or keep_checkpoints < 1):
+        raise InvalidInput(f"keep_checkpoints is a whole number of at least 1, not {safe_repr(keep_checkpoints)}.")
+    threads: list[ThreadAt] = []
+    talks: list[message_log.Address] = []
+    if keep_checkpoints is not None:
+        threads = yield Run("care.threads", lambda: _threads(low, high), shown=False)
+    if retention is not None and not retention.off:
+        talks = yield Run("care.conversations", lambda: _conversations(low, high), shown=False)
+    keep, kept, before = keep_checkpoints or 1, retention or Retention(), archive_before or 0
+    do = partial(_done, engine, rehearsed=dry_run)
+    removed, dropped = [], []
+    for number, at in enumerate(threads):
+        more, count = True, 0
+        while more:
+            some = yield from do(partial(_pruned_at_once if dry_run else memories.prune, at, keep=keep, now=now))
+            count += some
+            more = some >= thread_lines.BATCH and not dry_run
+        removed.append(count)
+        _tell(progress, number + 1, len(threads) + len(talks))
+    for number, address in enumerate(talks):
+        dropped.append((yield from do(partial(message_log.shorten, address, kept, now=now))))
+        _tell(progress, len(threads) + number + 1, len(threads) + len(talks))
+    archived = saved = 0
+    after: int | None = None if archive_before is None else 0
+    while after is not None:
+        # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
+        page = yield from do(partial(keeping.archive, low, high, before, after=after))
+        archived, saved, after = archived + page.entries, saved + page.saved, page.after
+    if not dry_run:
+        yield Do(engine.release)
+    return PruneReport(
+        threads=sum(map(bool, removed)),
+        checkpoints=sum(removed),
+        conversations=sum(map(bool, dropped)),
+        messages=sum(dropped),
+        archived=archived,
+        saved_bytes=saved,
+        dry_run=dry_run,
+    )
+
+
+def _done(engine: Engine, make: Operation[T], *, rehearsed: bool) -> Work[T]:
+    do = engine.rehearse if rehearsed else engine.write
+    value: T = yield Do(partial(do, make), partial(engine.in_thread, do, make, write=True))
+    return value
+
+
+def _pruned_at_once(at: ThreadAt, *, keep: int, now: int) -> Steps[int]:
+    """All batches in one transaction."""
+    removed = 0
+    while True:
+        some = yield from memories.prune(at, keep=keep, now=now)
+        removed += some
+        if some < thread_lines.BATCH:
+            return removed
+
+
+def _threads(low: str, high: str) -> Steps[list[ThreadAt]]:
+    rows = yield query.threads_within(low=low, high=high, name=None)
+    return [ThreadAt(row["path"], row["name"]) for row in rows]
+
+
+def _conversations(low: str, high: str) -> Steps[list[message_log.Address]]:
+    rows = yield query.list_branches(low=low, high=high, kind=message_log.CONVERSATION, name=None)
+    return [message_log.Address(row["path"], row["name"]) for row in rows]
+
+
+def _tell(progress: PruneProgress | None, *numbers: Any) -> None:
+    if progress is not None:
+        progress(*numbers)

@@ -1,59 +1,49 @@
-"""What `memory.stats()` tells: how much of everything there is, which part takes how much room, what was measured."""
+"""What there is in a database: statistics, its threads and branches, and what may be wrong with it.
+
+`memory.stats()` tells how much of everything there is, which part takes how much room, and what was measured.
+`memory.threads()` and `memory.branches()` list what has a name. `diagnose` tells of trouble with a database and around
+it, and what to do about it; it looks also where the database cannot be opened, and changes nothing.
+
+    for finding in diagnose("agent.db"):
+        print(finding.level, finding.text, finding.remedy)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
+from importlib.util import find_spec
 from typing import Any, TypedDict, cast
 
-from langchain_agentmem.storage import Sizes, Steps, measuring, query
+from packaging.requirements import InvalidRequirement, Requirement
+
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.files import file_of
+from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, range_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations.message_log import ALL
+from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInput, MissingExtra
+from langchain_agentmem.language_models.vocabulary import FILES, tiktoken_file_present
+from langchain_agentmem.storage import Sizes, Steps, is_postgres, measuring, name_of, query
+from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.part import all_parts
+from langchain_agentmem.storage.storage_health import Finding, interrupted, sqlite_file, sqlite_itself
 from langchain_agentmem.tracing.measures import Measured
 from langchain_agentmem.upkeep import integrity
 
-PARTS: Mapping[str, tuple[str, ...]] = {
-    "conversations": ("branch", "entry", "token_count"),
-    "compactions": ("compaction",),
-    "checkpoints": (
-        "thread",
-        "shelf",
-        "checkpoint_line",
-        "part",
-        "checkpoint",
-        "channel_value",
-        "pending_write",
-    ),
+__all__ = ["Finding", "diagnose"]
+
+_TABLES: Mapping[str, tuple[str, ...]] = {
     "shared content": ("content",),
-    "items": ("item",),
-    "blobs": ("blob",),
-    "layers": (
-        "memory",
-        "memory_source",
-        "memory_group",
-        "seal",
-        "finished_task",
-        "place",
-        "branch_base",
-        "base_group",
-    ),
     "facts": (),
-    "experiences": ("experience_tally", "experience_feedback"),
-    "audit": ("audit", "audit_namespace", "audit_shelf", "audit_message", "audit_document", "audit_head"),
-    "search index": (
-        "search_scope",
-        "search_series",
-        "search_speaker",
-        "search_document",
-        "search_index",
-        "search_index_data",
-        "search_index_idx",
-        "search_index_docsize",
-        "search_index_config",
-        "search_waiting",
-        "search_state",
-    ),
-    "vectors": ("search_vector", "search_pgvector", "search_unembedded"),
     "other": ("namespace", "job", "measure", "agentmem_migration", "sqlite_schema", "sqlite_sequence"),
 }
-"""Which tables are which part. Facts lie in tables of the layers, and are told apart by how many rows are theirs."""
+"""Which tables are no feature's own. Facts lie in tables of the layers, and are told apart by how many rows are theirs.
+"""
 
 _HELD_TOGETHER = ("memory", "memory_source")
 """The tables that facts share with the layers."""
@@ -236,6 +226,11 @@ def told(counted: Counted, sizes: Sizes, here: Measured) -> Stats:
     return cast("Stats", every)
 
 
+def tables_by_part() -> dict[str, Sequence[str]]:
+    """Which tables are which part of the database."""
+    return dict(_TABLES) | {name: tables for part in all_parts().all for name, tables in part.tables.items()}
+
+
 def by_part(sizes: Sizes, *, facts: int, memories: int) -> dict[str, int]:
     """Bytes by part.
 
@@ -244,7 +239,7 @@ def by_part(sizes: Sizes, *, facts: int, memories: int) -> dict[str, int]:
         facts: How many versions of facts there are.
         memories: How many versions of anything there are in the same tables.
     """
-    found = {part: sum(sizes.tables.get(table, 0) for table in tables) for part, tables in PARTS.items()}
+    found = {name: sum(sizes.tables.get(table, 0) for table in names) for name, names in tables_by_part().items()}
     shared = sum(sizes.tables.get(table, 0) for table in _HELD_TOGETHER)
     found["facts"] = shared * facts // memories if memories else 0
     found["layers"] -= found["facts"]
@@ -255,3 +250,266 @@ def by_part(sizes: Sizes, *, facts: int, memories: int) -> dict[str, int]:
 
 def _milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadSummary:
+    """A LangGraph thread, a conversation, or both under one id.
+
+    Attributes:
+        namespace: Whose it is.
+        thread_id: Its id.
+        checkpoints: How many checkpoints the thread has, those of subgraphs included; 0 for a mere conversation.
+        forks: How often its own checkpoints part: 0 where each has one child at most.
+        checkpoint_id: Its newest checkpoint; None for a mere conversation.
+        messages: How many messages the log of the conversation holds; 0 where there is only the thread.
+        bytes: What its checkpoints and bodies take. What a copied thread shares counts for each.
+        changed_at: When it was last written to, in UTC.
+    """
+
+    namespace: Namespace
+    thread_id: str
+    checkpoints: int
+    forks: int
+    checkpoint_id: str | None
+    messages: int
+    bytes: int
+    changed_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadList:
+    """Some threads and conversations, and how many there are.
+
+    Attributes:
+        threads: Those that changed last come first.
+        total: How many there are without a limit.
+    """
+
+    threads: tuple[ThreadSummary, ...]
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BranchSummary:
+    """A branch of layered memory and of facts that has a name.
+
+    Attributes:
+        namespace: Whose it is.
+        name: Its name.
+        parent: The name of the branch that it was forked from; None for a root.
+        created_at: When it began, in UTC.
+        own: How many values, events, records, facts and so on lie on it itself. What it sees of its parent is not
+            counted.
+    """
+
+    namespace: Namespace
+    name: str
+    parent: str | None
+    created_at: datetime
+    own: int
+
+
+def list_threads(
+    namespace: Sequence[str], *, thread_id: str | None = None, limit: int | None = None
+) -> Steps[ThreadList]:
+    """The threads and conversations of a namespace and of all below it.
+
+    Args:
+        namespace: Which; empty for all.
+        thread_id: Only those of this id.
+        limit: Most of them. Default: all.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
+    low, high = range_of(namespace)
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InvalidInput(f"limit must be a whole number, 0 or more, not {safe_repr(limit)}.")
+    name = None if thread_id is None else id_of(thread_id, "thread")
+    rows = yield query.known_threads(low=low, high=high, name=name, limit=ALL if limit is None else limit)
+    [counted] = yield query.count_known_threads(low=low, high=high, name=name)
+    found = []
+    for row in rows:
+        [details] = yield query.thread_details(thread=row["thread"], branch=row["branch"])
+        found.append(
+            ThreadSummary(
+                namespace=namespace_of(row["path"]),
+                thread_id=row["name"],
+                checkpoints=details["checkpoints"],
+                forks=int(details["forks"]),
+                checkpoint_id=details["newest"],
+                messages=row["messages"],
+                bytes=int(details["bytes"]),
+                changed_at=moment(row["changed_at"]),
+            )
+        )
+    return ThreadList(threads=tuple(found), total=counted["found"])
+
+
+def list_branches(namespace: Sequence[str]) -> Steps[list[BranchSummary]]:
+    """The named branches of a namespace and of all below it, parents before their forks.
+
+    Args:
+        namespace: Which; empty for all.
+
+    Raises:
+        InvalidInput: This is no namespace.
+    """
+    low, high = range_of(namespace)
+    rows = yield query.known_branches(low=low, high=high)
+    return [
+        BranchSummary(
+            namespace=namespace_of(row["path"]),
+            name=row["name"],
+            parent=row["parent"],
+            created_at=moment(row["created_at"]),
+            own=row["own"],
+        )
+        for row in rows
+    ]
+
+
+PACKAGE = "langchain-agentmem"
+EXTRAS = {
+    "postgres": "psycopg",
+    "agents": "langchain",
+    "vectors": "numpy",
+    "cli": "typer",
+    "import": "langgraph.checkpoint.sqlite",
+    "graph": "networkx",
+    "otel": "opentelemetry",
+}
+"""What each extra brings."""
+
+
+def diagnose(
+    url: str | None = None, *, deep: bool = True, checking: Callable[[str], object] | None = None
+) -> Iterator[Finding]:
+    """Look for trouble.
+
+    Args:
+        url: A path or a `postgresql://` URL. Default: only what is around every database.
+        deep: Whether the whole database is verified too, which reads all of it.
+        checking: Is told what is being verified.
+
+    Yields:
+        What was found, good and bad, one thing after the other.
+    """
+    yield from _environment()
+    if url is None:
+        return
+    sound = True
+    for finding in _place(url):
+        sound = sound and not (finding.name in {"file", "schema", "locks", "connection"} and finding.level != "ok")
+        yield finding
+    if deep and sound:
+        yield from _verified(url, checking)
+    elif deep:
+        yield Finding("verify", "note", "The content was not verified.", "Mend what is told above, and look again.")
+
+
+def _environment() -> Iterator[Finding]:
+    yield Finding("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield from _packages()
+    yield from sqlite_itself()
+    there = [name for name, module in EXTRAS.items() if _is_there(module)]
+    lacking = [name for name in EXTRAS if name not in there]
+    yield Finding(
+        "extras",
+        "ok",
+        f"installed: {', '.join(there) or 'none'}; not installed: {', '.join(lacking) or 'none'}",
+        f"pip install '{PACKAGE}[{','.join(lacking)}]' where one is wanted" if lacking else "",
+    )
+    missing = [encoding for encoding in FILES if tiktoken_file_present(encoding) is None]
+    if missing:
+        yield Finding(
+            "tokenizer",
+            "note",
+            f"tiktoken's vocabulary is not on this machine ({', '.join(missing)}), so tokens of OpenAI's models are "
+            "estimated, a little too high. Nothing is ever downloaded.",
+            "Where there is a network, load it once with tiktoken, and set TIKTOKEN_CACHE_DIR to its folder.",
+        )
+    else:
+        yield Finding("tokenizer", "ok", "tiktoken's vocabulary is here: tokens are counted")
+
+
+def _packages() -> Iterator[Finding]:
+    """Whether what the package needs is installed in the versions that it needs."""
+    try:
+        needed = metadata.requires(PACKAGE) or []
+        versions = [f"{PACKAGE} {metadata.version(PACKAGE)}"]
+    except metadata.PackageNotFoundError:
+        yield Finding("packages", "note", f"{PACKAGE} was not installed with pip.", f"pip install {PACKAGE}")
+        return
+    wrong = []
+    for text in needed:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            wrong.append(f"{requirement.name} is missing")
+            continue
+        versions.append(f"{requirement.name} {version}")
+        if not requirement.specifier.contains(version, prereleases=True):
+            wrong.append(f"{requirement.name} is {version}, needed is {requirement.specifier}")
+    if wrong:
+        yield Finding("packages", "problem", f"{'; '.join(wrong)}.", f"pip install --upgrade {PACKAGE}")
+    yield Finding("packages", "ok", ", ".join(versions))
+
+
+def _place(url: str) -> Iterator[Finding]:
+    try:
+        name = name_of(url)
+    except InvalidInput as error:
+        yield Finding("file", "problem", str(error), "Check the path; the first opening makes a database.")
+        return
+    if not is_postgres(name):
+        path = file_of(name)
+        yield from interrupted(path)
+        if path.is_file():
+            yield from sqlite_file(path)
+        else:
+            what = "is a folder" if path.is_dir() else "does not exist"
+            problem = f"{safe_repr(name)} {what}."
+            yield Finding("file", "problem", problem, "Check the path; the first opening makes a database.")
+        return
+    try:
+        from langchain_agentmem.storage.storage_health import server  # noqa: PLC0415 - an extra
+
+        yield from server(name)
+    except MissingExtra as error:
+        yield Finding("connection", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
+    except DatabaseBusy as error:
+        yield Finding("locks", "problem", str(error), "Look again in a moment. If it stays, end what holds the lock.")
+    except AgentMemoryError as error:
+        yield Finding("connection", "problem", str(error), "Check the address, the password and whether it runs.")
+
+
+def _verified(url: str, checking: Callable[[str], object] | None) -> Iterator[Finding]:
+    try:
+        with closing(Database(url)) as database:
+            problems = integrity.verify(database.engine, checking).problems
+    except AgentMemoryError as error:
+        problems = (str(error),)
+    for problem in problems:
+        yield Finding(
+            "verify",
+            "problem",
+            problem,
+            "Make a copy of the database, then restore the newest backup.",
+        )
+    if not problems:
+        yield Finding("verify", "ok", "the content is whole")
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

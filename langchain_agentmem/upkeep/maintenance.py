@@ -6,8 +6,8 @@
         memory.erase(namespace=("alice",))
         print(memory.stats()["messages"])
 
-What is asked of the database stands in `care.py`, `overview.py`, `stats.py`, `copying.py`, `restoring.py` and
-`pruning.py`; here it becomes steps of a trace, once for both twins.
+What is asked of the database stands in `integrity.py`, `export.py`, `database_report.py` and `database_copy.py`; here
+it becomes steps of a trace.
 """
 
 from __future__ import annotations
@@ -27,21 +27,27 @@ from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import namespace_of, range_of, resolve
 from langchain_agentmem.conversations import listing
 from langchain_agentmem.conversations.listing import Listed
-from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.conversations.persistence import checked_retention
-from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, perform
+from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import name_of
-from langchain_agentmem.storage.database import Database, Outputs
-from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.tracing import Thunk, given_only
-from langchain_agentmem.upkeep import database_report, integrity, overview
-from langchain_agentmem.upkeep.database_copy import CopyReport, Progress, copy, place_of
-from langchain_agentmem.upkeep.database_report import Stats
-from langchain_agentmem.upkeep.integrity import EraseReport, TransferReport, VerifyReport
-from langchain_agentmem.upkeep.overview import BranchSummary, ThreadList
-from langchain_agentmem.upkeep.pruning import PruneReport, pruned
-from langchain_agentmem.upkeep.restoring import RestoreReport, restore
+from langchain_agentmem.storage import Steps, name_of
+from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.part import Import
+from langchain_agentmem.tracing import given_only
+from langchain_agentmem.upkeep import database_report, export, integrity
+from langchain_agentmem.upkeep.database_copy import (
+    CopyReport,
+    Progress,
+    PruneReport,
+    RestoreReport,
+    copy,
+    place_of,
+    prune_work,
+    restore,
+)
+from langchain_agentmem.upkeep.database_report import BranchSummary, Stats, ThreadList
+from langchain_agentmem.upkeep.export import TransferReport
+from langchain_agentmem.upkeep.integrity import EraseReport, VerifyReport
 
 T = TypeVar("T")
 
@@ -55,11 +61,15 @@ class Maintenance:
 
     database: Database
 
-    # -- what there is -----------------------------------------------------------------------------------------
+    # -- what there is -------------------------------------------------------------------------------------------
 
-    def conversations(
-        self, namespace: Sequence[str] | None = None, *, limit: int = 100, offset: int = 0
-    ) -> list[Listed]:
+    def conversations_work(
+        self,
+        namespace: Sequence[str] | None = None,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> Work[list[Listed]]:
         """Which conversations there are, the one that was spoken in last first.
 
         Args:
@@ -74,17 +84,22 @@ class Maintenance:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return perform(self._listing_conversations(namespace, limit, offset), self.database)
+        asked = {"namespace": namespace, "limit": limit, "offset": offset}
+        make = listing.conversations(resolve(namespace), limit, offset)
+        done: list[Listed] = yield Run(
+            "conversation.list", make, inputs=partial(given_only, asked), outputs=listing.told
+        )
+        return done
 
-    async def aconversations(
-        self, namespace: Sequence[str] | None = None, *, limit: int = 100, offset: int = 0
-    ) -> list[Listed]:
-        """`conversations`, awaited."""
-        return await aperform(self._listing_conversations(namespace, limit, offset), self.database)
+    conversations, aconversations = both(conversations_work)
 
-    def threads(
-        self, namespace: Sequence[str] | None = None, *, thread_id: str | None = None, limit: int | None = None
-    ) -> ThreadList:
+    def threads_work(
+        self,
+        namespace: Sequence[str] | None = None,
+        *,
+        thread_id: str | None = None,
+        limit: int | None = None,
+    ) -> Work[ThreadList]:
         """What threads and conversations there are, how large they are, and when they changed last.
 
         Args:
@@ -98,15 +113,14 @@ class Maintenance:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return perform(self._listing_threads(namespace, thread_id, limit), self.database)
+        asked: dict[str, Any] = {"namespace": resolve(namespace), "thread_id": thread_id, "limit": limit}
+        make = partial(database_report.list_threads, **asked)
+        done: ThreadList = yield Run("care.threads", make, inputs=partial(given_only, asked), outputs=_threads_shown)
+        return done
 
-    async def athreads(
-        self, namespace: Sequence[str] | None = None, *, thread_id: str | None = None, limit: int | None = None
-    ) -> ThreadList:
-        """`threads`, awaited."""
-        return await aperform(self._listing_threads(namespace, thread_id, limit), self.database)
+    threads, athreads = both(threads_work)
 
-    def branches(self, namespace: Sequence[str] | None = None) -> list[BranchSummary]:
+    def branches_work(self, namespace: Sequence[str] | None = None) -> Work[list[BranchSummary]]:
         """What branches of layered memory and facts there are that have a name.
 
         Args:
@@ -118,13 +132,14 @@ class Maintenance:
         Raises:
             InvalidInput: This is no namespace.
         """
-        return perform(self._listing_branches(namespace), self.database)
+        where = resolve(namespace)
+        make = partial(database_report.list_branches, where)
+        done: list[BranchSummary] = yield Run("care.branches", make, inputs=lambda: {"namespace": where})
+        return done
 
-    async def abranches(self, namespace: Sequence[str] | None = None) -> list[BranchSummary]:
-        """`branches`, awaited."""
-        return await aperform(self._listing_branches(namespace), self.database)
+    branches, abranches = both(branches_work)
 
-    def stats(self) -> Stats:
+    def stats_work(self) -> Work[Stats]:
         """Counts of everything stored, bytes by part, tokens kept out of prompts, cache hits, slowest operations.
 
         What was measured is that of every process that used the database and of this one: each writes it when the
@@ -141,27 +156,28 @@ class Maintenance:
         Raises:
             StorageError: The database cannot be read.
         """
-        return perform(self._counting(), self.database)
+        engine, measures = self.database.engine, self.database.measures
+        counted: database_report.Counted = yield Run("care.stats", database_report.counting, outputs=_counts)
+        sizes = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
+        return database_report.told(counted, sizes, measures.so_far())
 
-    async def astats(self) -> Stats:
-        """`stats`, awaited."""
-        return await aperform(self._counting(), self.database)
+    stats, astats = both(stats_work)
 
-    def verify(self, *, progress: Callable[[str], object] | None = None) -> VerifyReport:
+    def verify_work(self, *, progress: Callable[[str], object] | None = None) -> Work[VerifyReport]:
         """Check the whole database: pages, keys, digests of every body, heads, versions and the index.
 
         Args:
-            progress: Is told what is looked at next: "pages", then each of `care.CHECKED`.
+            progress: Is told what is looked at next: "pages", then each of the checks.
         """
-        return perform(self._verifying(progress), self.database)
+        check = partial(integrity.verify, self.database.engine, listener_given(progress, "progress"))
+        done: VerifyReport = yield Shown("care.verify", self._blocking("care.check", check), None, _verified)
+        return done
 
-    async def averify(self, *, progress: Callable[[str], object] | None = None) -> VerifyReport:
-        """`verify`, awaited. `progress` is called in another thread."""
-        return await aperform(self._verifying(progress), self.database)
+    verify, averify = both(verify_work)
 
-    # -- copies ------------------------------------------------------------------------------------------------
+    # -- copies --------------------------------------------------------------------------------------------------
 
-    def backup(self, path: str | os.PathLike[str]) -> Path:
+    def backup_work(self, path: str | os.PathLike[str]) -> Work[Path]:
         """Write a consistent copy, while others go on reading and writing.
 
         Of a SQLite database the copy is a database that `AgentMemory` opens. PostgreSQL has no such file, so there
@@ -176,11 +192,18 @@ class Maintenance:
         Raises:
             InvalidInput: The file cannot be written.
         """
-        return perform(self._backing_up(path), self.database)
+        target = path_of_file(path)
 
-    async def abackup(self, path: str | os.PathLike[str]) -> Path:
-        """`backup`, awaited."""
-        return await aperform(self._backing_up(path), self.database)
+        def work() -> Work[dict[str, Any]]:
+            if (yield from self._blocking("care.copy", partial(self.database.engine.backup, target))):
+                return {"type": "database"}
+            report: TransferReport = yield Run("care.export", partial(export.export, target), shown=False)
+            return {"type": "export", **asdict(report)}
+
+        yield Shown("care.backup", work(), lambda: {"path": path}, dict)
+        return target
+
+    backup, abackup = both(backup_work)
 
     @staticmethod
     def restore(
@@ -218,9 +241,13 @@ class Maintenance:
         """`restore`, awaited."""
         return await asyncio.to_thread(restore, source, target, force=force, progress=progress, checking=checking)
 
-    def copy(
-        self, target: str | os.PathLike[str], *, force: bool = False, progress: Progress | None = None
-    ) -> CopyReport:
+    def copy_work(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> Work[CopyReport]:
         """Copy everything into another place, of the same engine or of the other one, as of one moment.
 
         What the copy holds is what is here, vectors, jobs and measures included; words are indexed anew. It is made
@@ -237,15 +264,16 @@ class Maintenance:
             InvalidInput: Something else than the whole copy is stored there, or the other engine cannot store a value.
             StorageError: A database failed. What was copied is kept for the next call.
         """
-        return perform(self._copying(target, progress, force=force), self.database)
+        place = name_of(target)
+        told = listener_given(progress, "progress")
+        copying = partial(copy, self.database.engine, place, force=force, progress=told)
+        work = self._blocking("care.rows", copying)
+        done: CopyReport = yield Shown("care.move", work, lambda: {"target": place_of(place).name})
+        return done
 
-    async def acopy(
-        self, target: str | os.PathLike[str], *, force: bool = False, progress: Progress | None = None
-    ) -> CopyReport:
-        """`copy`, awaited. `progress` is called in another thread."""
-        return await aperform(self._copying(target, progress, force=force), self.database)
+    copy, acopy = both(copy_work)
 
-    def export(self, path: str | os.PathLike[str]) -> TransferReport:
+    def export_work(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
         """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database.
 
         What was measured of this database (`stats`) stays with it.
@@ -254,13 +282,13 @@ class Maintenance:
             InvalidInput: The file cannot be written.
             StorageError: Something is damaged; `verify` tells more. No file was written.
         """
-        return perform(self._exporting(path), self.database)
+        make = partial(export.export, path)
+        done: TransferReport = yield Run("care.export", make, inputs=lambda: {"path": path}, outputs=asdict)
+        return done
 
-    async def aexport(self, path: str | os.PathLike[str]) -> TransferReport:
-        """`export`, awaited."""
-        return await aperform(self._exporting(path), self.database)
+    export, aexport = both(export_work)
 
-    def import_(self, path: str | os.PathLike[str]) -> TransferReport:
+    def import__work(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
         """Add what an export holds to this database, all of it or nothing.
 
         What is here already stays; importing the same file twice adds nothing.
@@ -269,22 +297,30 @@ class Maintenance:
             InvalidInput: The file is missing, damaged or of another kind.
             MessageError: A conversation holds other content under one of the ids.
         """
-        return perform(self._importing(path), self.database)
 
-    async def aimport_(self, path: str | os.PathLike[str]) -> TransferReport:
-        """`import_`, awaited."""
-        return await aperform(self._importing(path), self.database)
+        def load() -> Steps[tuple[TransferReport, Import]]:  # anew for each attempt
+            into = Import(now=self.database.now(), tail=self.database.tail)
+            return (yield from export.load(path, into)), into
 
-    # -- what goes, and what waits -----------------------------------------------------------------------------
+        report: TransferReport
+        report, into = yield Run("care.import", load, write=True, inputs=lambda: {"path": path}, outputs=_imported)
+        for at_path, name, keys in into.conversations:
+            if keys:
+                self._tell(MessagesStored, at_path, name, message_ids=tuple(dict.fromkeys(keys)))
+        return report
 
-    def erase(
+    import_, aimport_ = both(import__work)
+
+    # -- what goes, and what waits -------------------------------------------------------------------------------
+
+    def erase_work(
         self,
         *,
         namespace: Sequence[str] | None = None,
         thread_id: str | None = None,
         conversation_id: str | None = None,
         dry_run: bool = False,
-    ) -> EraseReport:
+    ) -> Work[EraseReport]:
         """Delete a person, thread or conversation everywhere, and leave no trace in the storage.
 
         The full-text index is merged and the file rewritten, so this takes as long as copying the database. On
@@ -301,20 +337,30 @@ class Maintenance:
             InvalidInput: Nothing was named.
             StorageError: The rows are gone, but the storage could not be rewritten: erase again.
         """
-        return perform(self._erasing(namespace, thread_id, conversation_id, dry_run=dry_run), self.database)
+        if namespace is None and (thread_id is not None or conversation_id is not None):
+            namespace = resolve(None) or None  # an id is the running config's, so that no run reaches out of its own
+        given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
+        engine, erase = self.database.engine, partial(integrity.erase, **given)
 
-    async def aerase(
-        self,
-        *,
-        namespace: Sequence[str] | None = None,
-        thread_id: str | None = None,
-        conversation_id: str | None = None,
-        dry_run: bool = False,
-    ) -> EraseReport:
-        """`erase`, awaited."""
-        return await aperform(self._erasing(namespace, thread_id, conversation_id, dry_run=dry_run), self.database)
+        def work() -> Work[EraseReport]:
+            report: EraseReport
+            if dry_run:
+                report, _ = yield from self._blocking("care.rehearse", partial(engine.rehearse, erase), write=True)
+            else:
+                report, erased = yield Run("care.delete", erase, write=True, shown=False)
+                self._let_go(erased)
+                yield from self._blocking("care.scrub", engine.scrub, write=True)
+            return report
 
-    def prune(
+        inputs, outputs = partial(given_only, given), None if dry_run else asdict
+        done: EraseReport = yield Shown("care.erase", work(), inputs, outputs)
+        if integrity.is_everything(**given) and not dry_run:
+            self.database.measures.take()
+        return done
+
+    erase, aerase = both(erase_work)
+
+    def prune_work(
         self,
         *,
         namespace: Sequence[str] = (),
@@ -323,7 +369,7 @@ class Maintenance:
         archive_before: datetime | None = None,
         dry_run: bool = False,
         progress: Callable[[int, int], object] | None = None,
-    ) -> PruneReport:
+    ) -> Work[PruneReport]:
         """Remove what is old, or make it smaller, in a namespace and all below it.
 
         Args:
@@ -338,22 +384,20 @@ class Maintenance:
         Raises:
             InvalidInput: Nothing is to be pruned, or an argument is wrong.
         """
-        work = self._pruning(namespace, keep_checkpoints, retention, archive_before, progress, dry_run=dry_run)
-        return perform(work, self.database)
+        work = prune_work(
+            self.database.engine,
+            *range_of(namespace),
+            now=self.database.now(),
+            keep_checkpoints=keep_checkpoints,
+            retention=checked_retention(retention),
+            archive_before=None if archive_before is None else time_given(archive_before, "archive_before"),
+            dry_run=dry_run,
+            progress=listener_given(progress, "progress"),
+        )
+        done: PruneReport = yield Shown("care.prune", work, None, asdict)
+        return done
 
-    async def aprune(
-        self,
-        *,
-        namespace: Sequence[str] = (),
-        keep_checkpoints: int | None = None,
-        retention: Retention | None = None,
-        archive_before: datetime | None = None,
-        dry_run: bool = False,
-        progress: Callable[[int, int], object] | None = None,
-    ) -> PruneReport:
-        """`prune`, awaited."""
-        work = self._pruning(namespace, keep_checkpoints, retention, archive_before, progress, dry_run=dry_run)
-        return await aperform(work, self.database)
+    prune, aprune = both(prune_work)
 
     def settle(self) -> None:
         """Do now what is otherwise done in the background: vectors of documents, summaries that are made ahead of need.
@@ -367,149 +411,31 @@ class Maintenance:
         """`settle`, awaited."""
         await self.database.worker.asettle()
 
-    # -- plumbing ----------------------------------------------------------------------------------------------
+    # -- plumbing ------------------------------------------------------------------------------------------------
 
-    def _listing_conversations(self, namespace: Sequence[str] | None, limit: int, offset: int) -> Work[list[Listed]]:
-        asked = {"namespace": namespace, "limit": limit, "offset": offset}
-        make = listing.conversations(resolve(namespace), limit, offset)
-        found: list[Listed] = yield Run(
-            "conversation.list", make, inputs=partial(given_only, asked), outputs=listing.told
-        )
-        return found
+    def _do(self, work: Work[T]) -> T:
+        return perform(work, self.database)
 
-    def _listing_threads(
-        self, namespace: Sequence[str] | None, thread_id: str | None, limit: int | None
-    ) -> Work[ThreadList]:
-        asked: dict[str, Any] = {"namespace": resolve(namespace), "thread_id": thread_id, "limit": limit}
-        make = partial(overview.threads, **asked)
-        found: ThreadList = yield Run("care.threads", make, inputs=partial(given_only, asked), outputs=_threads_shown)
-        return found
+    async def _ado(self, work: Work[T]) -> T:
+        return await aperform(work, self.database)
 
-    def _listing_branches(self, namespace: Sequence[str] | None) -> Work[list[BranchSummary]]:
-        where = resolve(namespace)
-        make = partial(overview.branches, where)
-        found: list[BranchSummary] = yield Run("care.branches", make, inputs=lambda: {"namespace": where})
-        return found
-
-    def _counting(self) -> Work[Stats]:
-        engine, measures = self.database.engine, self.database.measures
-        counted: database_report.Counted = yield Run("care.stats", database_report.counting, outputs=_counts)
-        sizes = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
-        return database_report.told(counted, sizes, measures.so_far())
-
-    def _verifying(self, progress: Callable[[str], object] | None) -> Work[VerifyReport]:
-        def work() -> Work[VerifyReport]:
-            report: VerifyReport = yield self._blocking(
-                "care.check", partial(integrity.verify, self.database.engine, listener_given(progress, "progress"))
-            )
-            return report
-
-        return _as_step("care.verify", work(), outputs=_verified)
-
-    def _backing_up(self, path: str | os.PathLike[str]) -> Work[Path]:
-        target = path_of_file(path)
-
-        def work() -> Work[dict[str, Any]]:
-            if (yield self._blocking("care.copy", partial(self.database.engine.backup, target))):
-                return {"type": "database"}
-            report: TransferReport = yield Run("care.export", partial(integrity.export, target), shown=False)
-            return {"type": "export", **asdict(report)}
-
-        yield Shown("care.backup", work(), lambda: {"path": path}, dict)
-        return target
-
-    def _copying(self, target: str | os.PathLike[str], progress: Progress | None, *, force: bool) -> Work[CopyReport]:
-        place = name_of(target)
-        told = listener_given(progress, "progress")
-        copying = partial(copy, self.database.engine, place, all_parts().texts, force=force, progress=told)
-
-        def work() -> Work[CopyReport]:
-            report: CopyReport = yield self._blocking("care.rows", copying)
-            return report
-
-        return _as_step("care.move", work(), lambda: {"target": place_of(place).name})
-
-    def _exporting(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
-        export = partial(integrity.export, path)
-        report: TransferReport = yield Run("care.export", export, inputs=lambda: {"path": path}, outputs=asdict)
-        return report
-
-    def _importing(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
-        load = partial(integrity.load, path, now=self.database.now(), tail=self.database.tail)
-        report: TransferReport
-        report, written = yield Run("care.import", load, write=True, inputs=lambda: {"path": path}, outputs=_imported)
-        for at, keys in written:
-            if keys:
-                self._tell(MessagesStored, at, message_ids=tuple(dict.fromkeys(keys)))
-        return report
-
-    def _erasing(
-        self, namespace: Sequence[str] | None, thread_id: str | None, conversation_id: str | None, *, dry_run: bool
-    ) -> Work[EraseReport]:
-        if namespace is None and (thread_id is not None or conversation_id is not None):
-            namespace = resolve(None) or None  # an id is the running config's, so that no run reaches out of its own
-        given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
-        engine, erase = self.database.engine, partial(integrity.erase, **given)
-
-        def work() -> Work[EraseReport]:
-            report: EraseReport
-            if dry_run:
-                report, _ = yield self._blocking("care.rehearse", partial(engine.rehearse, erase), write=True)
-            else:
-                report, erased = yield Run("care.delete", erase, write=True, shown=False)
-                self._let_go(erased)
-                yield self._blocking("care.scrub", engine.scrub, write=True)
-            return report
-
-        inputs, outputs = partial(given_only, given), None if dry_run else asdict
-        done: EraseReport = yield Shown("care.erase", work(), inputs, outputs)
-        if integrity.is_everything(**given) and not dry_run:
-            self.database.measures.take()
-        return done
-
-    def _pruning(
-        self,
-        namespace: Sequence[str],
-        keep_checkpoints: int | None,
-        retention: Retention | None,
-        archive_before: datetime | None,
-        progress: Callable[[int, int], object] | None,
-        *,
-        dry_run: bool,
-    ) -> Work[PruneReport]:
-        work = pruned(
-            self.database.engine,
-            *range_of(namespace),
-            now=self.database.now(),
-            keep_checkpoints=keep_checkpoints,
-            retention=checked_retention(retention),
-            archive_before=None if archive_before is None else time_given(archive_before, "archive_before"),
-            dry_run=dry_run,
-            progress=listener_given(progress, "progress"),
-        )
-        return _as_step("care.prune", work, outputs=asdict)
-
-    def _blocking(self, name: str, function: Callable[[], Any], *, write: bool = False) -> Do:
+    def _blocking(self, name: str, function: Callable[[], Any], *, write: bool = False) -> Work[Any]:
         """Work on the engine that is no operation, a detail of the step around it."""
         run, arun = self.database.run, self.database.arun
-        return Do(partial(run, name, function, shown=False), partial(arun, name, function, write=write, shown=False))
+        return (
+            yield Do(partial(run, name, function, shown=False), partial(arun, name, function, write=write, shown=False))
+        )
 
-    def _let_go(self, erased: Sequence[Address]) -> None:
+    def _let_go(self, erased: Sequence[tuple[str, str]]) -> None:
         """After an erasure: this process remembers nothing either, and the hooks are told."""
         for each in self.database.remembering:
             each.forget()
         for at in erased:
-            self._tell(ConversationErased, at)
+            self._tell(ConversationErased, *at)
 
-    def _tell(self, event: Callable[..., Event], at: Address, **details: Any) -> None:
+    def _tell(self, event: Callable[..., Event], path: str, name: str, **details: Any) -> None:
         """Tell the hooks of a conversation."""
-        self.database.emit(partial(event, namespace=namespace_of(at.path), conversation_id=at.name, **details))
-
-
-def _as_step(name: str, work: Work[T], inputs: Thunk | None = None, outputs: Outputs | None = None) -> Work[T]:
-    """The work, shown as one step."""
-    value: T = yield Shown(name, work, inputs, outputs)
-    return value
+        self.database.emit(partial(event, namespace=namespace_of(path), conversation_id=name, **details))
 
 
 def _counts(counted: database_report.Counted) -> dict[str, Any]:

@@ -152,7 +152,7 @@ class TestAChild:
         out = run(
             """
             import asyncio
-            from langchain_agentmem.testing import WordEmbeddings
+            from tests.word_embeddings import WordEmbeddings
 
             memory.close()
             memory = AgentMemory(sys.argv[1], index={"embed": WordEmbeddings(16), "dims": 16})

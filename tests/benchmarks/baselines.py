@@ -13,7 +13,7 @@ import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from langchain_agentmem.demo.transcript import Session, Transcript, Turn
+from transcripts import Session, Transcript, Turn
 
 Search = Callable[[str, str, int], Sequence[str]]
 Make = Callable[[Sequence[Transcript]], Search]

@@ -26,9 +26,9 @@ import locomo
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from locomo import Report, Search
 from places import NAMES, databases
+from transcripts import Question, Session, Transcript, Turn
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.demo.transcript import Question, Session, Transcript, Turn
 
 FOLDER = Path(__file__).with_name("data") / "chats"
 EVERYONE = "everyone"

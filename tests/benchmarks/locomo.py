@@ -37,10 +37,9 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage
 from places import NAMES, databases
+from transcripts import Transcript, read_transcripts
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.demo.reading import read_transcripts
-from langchain_agentmem.demo.transcript import Transcript
 
 CUTS = (5, 10, 20)
 ANSWERABLE = frozenset("1234")

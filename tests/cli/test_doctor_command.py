@@ -16,10 +16,10 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import postgres_health, storage_health
-from langchain_agentmem.testing import WordEmbeddings
-from langchain_agentmem.upkeep import diagnosis
-from langchain_agentmem.upkeep.diagnosis import diagnose
+from langchain_agentmem.upkeep import database_report
+from langchain_agentmem.upkeep.database_report import diagnose
 from tests.forking import COMMAND
+from tests.word_embeddings import WordEmbeddings
 
 
 @pytest.fixture
@@ -200,15 +200,15 @@ class TestFiles:
 
 class TestAround:
     def test_no_tokenizer(self, monkeypatch):
-        monkeypatch.setattr(diagnosis, "tiktoken_file_present", lambda _: None)
+        monkeypatch.setattr(database_report, "tiktoken_file_present", lambda _: None)
         finding = found(None)["tokenizer"]
         assert finding.level == "note"
         assert "estimated" in finding.text
 
     def test_a_package_that_is_too_old(self, monkeypatch):
-        version = diagnosis.importlib.metadata.version
+        version = database_report.metadata.version
         monkeypatch.setattr(
-            diagnosis.importlib.metadata, "version", lambda name: "0.1" if name == "langgraph" else version(name)
+            database_report.metadata, "version", lambda name: "0.1" if name == "langgraph" else version(name)
         )
         [wrong] = [each for each in diagnose(None) if each.level == "problem"]
         assert "langgraph is 0.1" in wrong.text

@@ -15,7 +15,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from langchain_agentmem import AgentMemory, Message, cli
-from langchain_agentmem.cli.drawing import graph, indented
+from langchain_agentmem.cli.thread_commands import graph, indented
 
 HOSTILE = "\x1b[31mred\x1b[0m \u202egpj.exe [bold]plain[/bold] :smile: \x07\x9b2J"
 SHOWN = r"\x1b[31mred\x1b[0m \u202egpj.exe [bold]plain[/bold] :smile: \x07\x9b2J"

@@ -21,7 +21,7 @@ from langchain_agentmem.compaction.dropped_messages import messages_behind
 from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.messages.summary import summary_in
 from langchain_agentmem.storage import job_queue
-from langchain_agentmem.testing.providers import provider_problems
+from langchain_agentmem.testing import provider_problems
 
 from .asked import COUNTER, FILLER, REPLY
 

@@ -9,7 +9,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
 from langchain_agentmem.stores.agent_store import AgentMemoryStore
-from langchain_agentmem.testing import ExpiringStoreContract, IndexedStoreContract, StoreContract, WordEmbeddings
+from tests.contracts.store_contract import ExpiringStoreContract, IndexedStoreContract, StoreContract
 
 
 class TestAgentMemoryStore(StoreContract):
@@ -192,23 +192,3 @@ class TestSweptStore(TestSqliteStoreWithExpiry):
         "test_a_call_decides_before_the_configuration[None-None]": "it has to be configured",
         "test_what_is_put_after_its_end_is_new": "the clock of this test stands still, and rows go back instead",
     }
-
-
-class TestWordEmbeddings:
-    WORDS = ("apple", "pear", "stone", "gravel", "sand", "tree", "garden", "sun", "text", "title", "other", "parts")
-
-    def test_words_have_dimensions_of_their_own(self):
-        vectors = WordEmbeddings().embed_documents(list(self.WORDS))
-        assert all(sum(vector) == 1.0 for vector in vectors)
-        assert len({vector.index(1.0) for vector in vectors}) == len(self.WORDS)
-
-    def test_words_that_mean_the_same_share_one(self):
-        embeddings = WordEmbeddings(same={"fruit": "apple"})
-        assert embeddings.embed_query("fruit") == embeddings.embed_query("Apple") != embeddings.embed_query("pear")
-
-    def test_they_are_the_same_everywhere(self):
-        embeddings = WordEmbeddings(dims=8)
-        assert embeddings.embed_query("Apple, apple!") == [0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0]
-        assert embeddings.embedded == []
-        embeddings.embed_documents(["a", "b"])
-        assert embeddings.embedded == ["a", "b"]

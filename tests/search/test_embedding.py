@@ -18,7 +18,7 @@ from langchain_agentmem.search.embedding import BATCH, embedder_of
 from langchain_agentmem.storage import job_queue, job_worker
 from langchain_agentmem.storage.engine import READER_THREADS
 from langchain_agentmem.storage.job_queue import Wanted
-from langchain_agentmem.testing import WordEmbeddings
+from tests.word_embeddings import WordEmbeddings
 
 WORDS = WordEmbeddings(same={"feline": "cat", "hound": "dog"})
 DIMS = len(WORDS.embed_query("x"))

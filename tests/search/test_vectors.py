@@ -15,7 +15,7 @@ from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.embedding import BATCH, embedder_of
 from langchain_agentmem.search.ranking import WEIGHTS
-from langchain_agentmem.testing import WordEmbeddings
+from tests.word_embeddings import WordEmbeddings
 
 SAME = {"feline": "cat", "hound": "dog", "automobile": "car"}
 

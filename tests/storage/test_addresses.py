@@ -17,8 +17,8 @@ from langchain_agentmem.checkpoints.saver_sources import open_source
 from langchain_agentmem.cli.app import app
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, StorageError
 from langchain_agentmem.storage.postgres import address_of
-from langchain_agentmem.upkeep.diagnosis import diagnose
-from langchain_agentmem.upkeep.restoring import restore
+from langchain_agentmem.upkeep.database_copy import restore
+from langchain_agentmem.upkeep.database_report import diagnose
 
 pytestmark = [pytest.mark.bare, pytest.mark.sqlite_suffices]
 

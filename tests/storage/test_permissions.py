@@ -18,8 +18,8 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable
-from langchain_agentmem.upkeep.diagnosis import diagnose
-from langchain_agentmem.upkeep.restoring import restore
+from langchain_agentmem.upkeep.database_copy import restore
+from langchain_agentmem.upkeep.database_report import diagnose
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.stores.agent_thread_store import AgentMemoryThreadStore
-from langchain_agentmem.testing import ExpiringStoreContract, IndexedStoreContract, StoreContract
 from tests.conftest import ENGINES, SteppingClock
+from tests.contracts.store_contract import ExpiringStoreContract, IndexedStoreContract, StoreContract
 from tests.living import InRuns, InTask, live_task, stop_time, thread
 
 THREADS = map("thread {}".format, itertools.count())

@@ -555,7 +555,7 @@ class TestTransfer:
         path = tmp_path / "all.jsonl"
         path.write_text("the old one")
         fill(memory)
-        monkeypatch.setattr("langchain_agentmem.upkeep.integrity._write_line", lambda file, record: 1 / 0)
+        monkeypatch.setattr("langchain_agentmem.upkeep.export._write_line", lambda file, record: 1 / 0)
         with suppress(ZeroDivisionError):
             memory.export(path)
         assert path.read_text() == "the old one"

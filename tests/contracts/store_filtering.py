@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langchain_agentmem.testing.calling import Calls, Contract
+from tests.contracts.store_calling import Calls, Contract
 
 NUMBERS: list[tuple[dict[str, Any], set[str]]] = [
     ({"$eq": 2}, {"two"}),
@@ -150,7 +150,7 @@ class FilterContract(Contract):
     async def test_an_unknown_operator_is_refused(self, calls: Calls, operator: str) -> None:
         """It raises a ValueError instead of matching nothing."""
         await calls.put(("a",), "k", {"n": 1})
-        with pytest.raises(ValueError):  # noqa: PT011 - each store has its own words
+        with pytest.raises(ValueError):
             await calls.search(("a",), filter={"n": {operator: 1}})
 
     async def test_limits_count_what_matches(self, calls: Calls) -> None:

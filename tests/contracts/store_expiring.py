@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langgraph.store.base import BaseStore
 
-from langchain_agentmem.testing.calling import Calls, Contract, GetOp, PutOp, Way
+from tests.contracts.store_calling import Calls, Contract, GetOp, PutOp, Way
 
 MakeCalls = Callable[..., Calls]
 
@@ -109,8 +109,8 @@ class ExpiringStoreContract(Contract):
         self,
         calls_of: MakeCalls,
         pass_minutes: Callable[[float], None],
-        configured: bool | None,  # noqa: FBT001 - a parameter of the test
-        asked: bool | None,  # noqa: FBT001 - a parameter of the test
+        configured: bool | None,
+        asked: bool | None,
         read: str,
     ) -> None:
         """`refresh_ttl` of the call, else `refresh_on_read` of the configuration, else yes."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from langchain_agentmem.testing.calling import Calls, Contract, GetOp, ListNamespacesOp, PutOp, SearchOp
+from tests.contracts.store_calling import Calls, Contract, GetOp, ListNamespacesOp, PutOp, SearchOp
 
 
 class BatchContract(Contract):

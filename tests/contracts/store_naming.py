@@ -8,7 +8,7 @@ import pytest
 from langgraph.store.base import InvalidNamespaceError
 
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.testing.calling import (
+from tests.contracts.store_calling import (
     Calls,
     Contract,
     GetOp,

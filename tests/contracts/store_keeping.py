@@ -10,7 +10,7 @@ import pytest
 from langgraph.store.base import Item
 
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.testing.calling import Calls, Contract, Way
+from tests.contracts.store_calling import Calls, Contract, Way
 
 KEYS = [
     "plain", "with space", "a.b", "a/b", "a:b", "100%", "_", "*", "it's", 'say "so"', "back\\slash", "ключ", "👩‍👩‍👧",

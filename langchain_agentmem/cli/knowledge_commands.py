@@ -1,19 +1,144 @@
-"""`agentmem experiences`: look at a folder of experiences, try it, see how they fare, and have one proposed."""
+"""`agentmem facts` and `agentmem experiences`: what is known and when it held, and what was learned to do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.cli.console import AsJson, Existing, count, existing, namespace_named, print_json
-from langchain_agentmem.cli.screen import Screen, shortened
+from langchain_agentmem.cli.console import (
+    LIMIT,
+    MAIN,
+    AsJson,
+    Existing,
+    Most,
+    Screen,
+    Whose,
+    branch_home,
+    checkpoint_at,
+    count,
+    existing,
+    namespace_named,
+    one_thread,
+    print_json,
+    shortened,
+    time_named,
+)
+from langchain_agentmem.errors import InvalidInput
 
 if TYPE_CHECKING:
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary, Usage
     from langchain_agentmem.experiences.model_choice import Selection
+    from langchain_agentmem.facts.fact import Fact, Neighbour
+    from langchain_agentmem.facts.kg_memory import KGMemory
+
+NOTHING = "No such facts are known."
+
+
+def facts(
+    *,
+    entity: Annotated[str | None, typer.Argument(metavar="ENTITY", help="Only facts that name it.")] = None,
+    database: Existing,
+    namespace: Whose = None,
+    branch: Annotated[str, typer.Option("--branch", metavar="NAME", help="A named branch of memory.")] = MAIN,
+    thread: Annotated[
+        str | None, typer.Option("--thread", metavar="ID", help="The memory of this thread, in place of a branch.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="CHECKPOINT", help="As the thread knew it there. Default: the newest.")
+    ] = None,
+    as_of: Annotated[
+        datetime | None,
+        typer.Option("--as-of", metavar="TIME", parser=time_named, help="What held then. Default: now."),
+    ] = None,
+    known: Annotated[
+        datetime | None,
+        typer.Option("--known", metavar="TIME", parser=time_named, help="As it was known then. Default: now."),
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="All that ever held of ENTITY, ended or not.")] = False,
+    neighbours: Annotated[
+        bool, typer.Option("--neighbours", help="What is connected with ENTITY, the nearest first.")
+    ] = False,
+    depth: Annotated[
+        int, typer.Option("--depth", min=1, max=10, metavar="N", help="With --neighbours: how many facts away.")
+    ] = 1,
+    limit: Most = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what is known, and what was.
+
+    Without options: the facts that hold. Or those that held at a time, all that ever held of an entity, or what is
+    connected with it.
+
+    A TIME is as in 2026-05-31 or 2026-05-31T18:30+02:00; without a time zone it is in UTC.
+
+    JSON: a list of objects with id, role, subject, predicate, object, valid_from, valid_to, recorded_at, sources,
+    confidence, ended_by; with --neighbours with name, distance, fact.
+    """
+    if entity is None and (history or neighbours):
+        raise InvalidInput("--history and --neighbours are those of an ENTITY: name it.")
+    if history and (neighbours or as_of is not None):
+        raise InvalidInput("--history shows all that ever held: neither --neighbours nor --as-of go with it.")
+    if at is not None and thread is None:
+        raise InvalidInput("--at is a checkpoint of a thread: name it with --thread.")
+    with existing(database) as memory:
+        place = _place(memory, namespace, branch, thread, at)
+        if entity is not None and neighbours:
+            near = place.neighbours(entity, depth, valid=as_of, recorded=known)
+            _print_near(near[:limit] if as_json else near, limit or LIMIT, as_json=as_json)
+            return
+        if entity is not None and history:
+            found = place.history(entity, recorded=known)
+        else:
+            found = place.as_of(as_of, known) if entity is None else _naming(place, entity, as_of, known)
+    if as_json:
+        print_json([each.to_dict() for each in found[:limit]])
+        return
+    screen, most = Screen(), limit or LIMIT
+    if not found:
+        screen.line(NOTHING)
+    for fact in found[:most]:
+        _print(screen, fact)
+    screen.more(min(most, len(found)), len(found))
+
+
+def _place(memory: AgentMemory, namespace: str | None, branch: str, thread: str | None, at: str | None) -> KGMemory:
+    """Whose facts are meant."""
+    if thread is None:
+        return memory.facts(branch, branch_home(memory, namespace, branch))
+    return memory.facts(checkpoint_at(memory, one_thread(memory, thread, namespace), at).config)
+
+
+def _naming(place: KGMemory, entity: str, valid: datetime | None, recorded: datetime | None) -> list[Fact]:
+    """The facts that are about an entity, or that it is the object of."""
+    about = place.as_of(valid, recorded, subject=entity)
+    of_it = place.as_of(valid, recorded, obj=entity)
+    together: dict[str, Any] = {fact.id: fact for fact in (*about, *of_it)}
+    return sorted(together.values(), key=lambda fact: fact.valid_from)
+
+
+def _print_near(near: Sequence[Neighbour], most: int, *, as_json: bool) -> None:
+    if as_json:
+        print_json([{"name": each.name, "distance": each.distance, "fact": each.fact.to_dict()} for each in near])
+        return
+    screen = Screen()
+    if not near:
+        screen.line(NOTHING)
+    for each in near[:most]:
+        screen.line(f"{each.name}  ({each.distance} away)", "bold")
+        _print(screen, each.fact)
+    screen.more(min(most, len(near)), len(near))
+
+
+def _print(screen: Screen, fact: Fact) -> None:
+    sure = "" if fact.confidence is None else f"  {fact.confidence:.0%} sure"
+    screen.line(f"{shortened(fact.text)}  {fact.period}{sure}  {fact.id}")
+    if fact.sources:
+        screen.line(f"   told by {fact.role}: {', '.join(fact.sources)}", "dim")
+
 
 experiences = typer.Typer(
     name="experiences",
@@ -37,7 +162,7 @@ def check(*, folder: Folder, subfolders: Subfolders = False, as_json: AsJson = F
             {
                 "ok": found.ok,
                 "experiences": [each.to_dict() for each in found.experiences],
-                "problems": [each._asdict() for each in found.problems],
+                "problems": found.problems,
             }
         )
     else:
@@ -171,15 +296,6 @@ def _scored(selection: Selection, reasons: Mapping[str, str]) -> list[dict[str, 
 
 
 def _as_dict(usage: Usage) -> dict[str, Any]:
-    last = usage.tally.last_chosen_at
-    return {
-        "exp_id": usage.exp_id,
-        "verdict": usage.verdict,
-        "is_there": usage.is_there,
-        **usage.tally._asdict(),
-        "last_chosen_at": None if last is None else last.isoformat(),
-        "notes": [
-            {"helped": each.helped, "note": each.note, "created_at": each.created_at.isoformat()}
-            for each in usage.notes
-        ],
-    }
+    notes = [{"helped": each.helped, "note": each.note, "created_at": each.created_at} for each in usage.notes]
+    told = {"exp_id": usage.exp_id, "verdict": usage.verdict, "is_there": usage.is_there}
+    return {**told, **usage.tally._asdict(), "notes": notes}

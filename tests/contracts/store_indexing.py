@@ -9,8 +9,8 @@ import pytest
 from langgraph.store.base import BaseStore, SearchItem
 
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.testing.calling import Calls, Contract, Namespace, PutOp, Way
-from langchain_agentmem.testing.embeddings import WordEmbeddings
+from tests.contracts.store_calling import Calls, Contract, Namespace, PutOp, Way
+from tests.word_embeddings import WordEmbeddings
 
 MakeCalls = Callable[..., Calls]
 

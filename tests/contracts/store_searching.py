@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from langgraph.store.base import SearchItem
 
-from langchain_agentmem.testing.calling import Calls, Contract
+from tests.contracts.store_calling import Calls, Contract
 
 
 class SearchContract(Contract):

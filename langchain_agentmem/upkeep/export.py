@@ -1,0 +1,164 @@
+"""Export of a whole database to JSON lines, and import. Every feature of `parts.py` takes part in them.
+
+Each feature writes records that hold others, such as a conversation and its entries, and reads its own.
+
+    with AgentMemory("agent.db") as memory:
+        memory.export("everything.jsonl")
+    with AgentMemory("postgresql://localhost/agent") as other:
+        other.import_("everything.jsonl")
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TextIO
+
+from langchain_agentmem.base.files import path_of_file, whole_file
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage.part import Import, Part, all_parts
+
+FORMAT = "langchain-agentmem/export"
+VERSION = 1
+END = "end"
+"""The last record of an export, so that one that was cut off is noticed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferReport:
+    """What an export wrote or an import added.
+
+    Attributes:
+        conversations: How many conversations were in the file.
+        entries: How many messages and rounds were written, versions included.
+        threads: How many LangGraph threads were in the file.
+        checkpoints: How many of their checkpoints were written.
+        blobs: How many values of byte stores were written.
+        items: How many long-term items were written.
+        branches: How many named branches of memory were written.
+        memories: How many versions of what is remembered were written, on branches and in threads.
+        experiences: How many rows of what became of experiences were written: tallies, and feedback.
+        audit: How many entries of the audit trail were written.
+    """
+
+    conversations: int = 0
+    entries: int = 0
+    threads: int = 0
+    checkpoints: int = 0
+    blobs: int = 0
+    items: int = 0
+    branches: int = 0
+    memories: int = 0
+    experiences: int = 0
+    audit: int = 0
+
+
+def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
+    """Write everything to a file, one JSON object a line, as of one moment; but not what was measured of the database.
+
+    Args:
+        path: Where to. A file that is there is replaced, when the new one is whole.
+
+    Raises:
+        InvalidInput: The file cannot be written.
+        StorageError: Something is damaged.
+    """
+    written: Counter[str] = Counter()
+    with whole_file(path) as file:
+        _write_line(file, {"format": FORMAT, "version": VERSION})
+        for part in all_parts().all:
+            if part.dump is not None:
+                written.update((yield from part.dump(partial(_write_line, file))))
+        _write_line(file, {"record": END})
+    return TransferReport(**written)
+
+
+def load(path: str | os.PathLike[str], into: Import) -> Steps[TransferReport]:
+    """Write what an export holds into the database, keeping what is there.
+
+    Args:
+        path: A file that `export` wrote.
+        into: The import; afterwards it knows what was written.
+
+    Returns:
+        What was added.
+
+    Raises:
+        InvalidInput: The file is missing, damaged or of another kind, or a branch of memory has other content here.
+            Nothing was imported.
+        MessageError: A conversation holds other content under one of the ids. Nothing was imported.
+    """
+    readers: dict[str, list[Part]] = {}
+    for part in all_parts().all:
+        for name in part.records:
+            readers.setdefault(name, []).append(part)
+    holds = {name: {each for part in several for each in part.records[name]} for name, several in readers.items()}
+    for head, records in _groups(path, holds):
+        for part in readers[head["record"]]:
+            if part.load is not None:
+                yield from part.load(into, head, records)
+    for part in all_parts().all:
+        if part.finish is not None:
+            yield from part.finish(into)
+    return TransferReport(**into.added)
+
+
+def _write_line(file: TextIO, record: Mapping[str, Any]) -> None:
+    file.write(json.dumps(record) + "\n")
+
+
+def _groups(
+    path: str | os.PathLike[str], holds: Mapping[str, Collection[str]]
+) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Each record of an export that holds others, with those."""
+    head: dict[str, Any] | None = None
+    held: list[dict[str, Any]] = []
+    for number, record in _lines(path):
+        if number == 1:
+            if record.get("format") != FORMAT:
+                raise InvalidInput(f"{safe_repr(os.fspath(path))} is not an export of langchain-agentmem.")
+            if record.get("version") != VERSION:
+                raise InvalidInput(
+                    f"{safe_repr(os.fspath(path))} was written by a newer version of langchain-agentmem."
+                )
+        elif record.get("record") in holds:
+            if head is not None:
+                yield head, held
+            head, held = record, []
+        elif head is not None and record.get("record") in holds[head["record"]]:
+            held.append(record)
+        else:
+            raise InvalidInput(f"Line {number} of {safe_repr(os.fspath(path))} is damaged.")
+    if head is not None:
+        yield head, held
+
+
+def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The numbered records of an export, without its end, which must be there."""
+    number, ended = 0, False
+    try:
+        with path_of_file(path).open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    record = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise InvalidInput(
+                        f"Line {number} of {safe_repr(os.fspath(path))} is not JSON: {error}."
+                    ) from error
+                if not isinstance(record, dict) or ended:
+                    raise InvalidInput(f"Line {number} of {safe_repr(os.fspath(path))} is damaged.")
+                ended = record.get("record") == END
+                if not ended:
+                    yield number, record
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} cannot be read: {error}.") from error
+    if number == 0:
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} is empty: not an export of langchain-agentmem.")
+    if not ended:
+        raise InvalidInput(f"{safe_repr(os.fspath(path))} was cut off: its end is missing. Export it again.")

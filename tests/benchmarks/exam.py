@@ -1,0 +1,120 @@
+"""The demo's agent on recorded conversations: it lives through them, session by session, and is then asked about them.
+
+    python tests/benchmarks/exam.py                       # data/orchard.json, with the deterministic model
+    python tests/benchmarks/exam.py locomo10.json --questions 100 --model openai:gpt-5-mini
+
+Each session is one conversation in the transcript's namespace, and each turn is stored when it is said, under its own
+id: feeding a transcript twice adds nothing. While it is asked, the agent remembers nothing, so that no question helps
+to answer the next one. It prints some answers, and how much of the evidence was among what was recalled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import HumanMessage
+from transcripts import SAMPLE, Question, Session, Transcript, read_transcripts
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.cli.demo import QuotingModel, prompt_for, real_model
+from langchain_agentmem.search.memory_search import Recollection
+
+TOP = 10
+"""Among how many of the recalled messages evidence counts as found."""
+EXAMPLES = 3
+
+
+class Answered(NamedTuple):
+    """A question with what came of it."""
+
+    question: Question
+    answer: str
+    recalled: Sequence[Recollection]
+    seconds: float
+
+    def recall(self, top: int = TOP) -> float:
+        """The share of the evidence that is among the first `top` that were recalled."""
+        found = {each.id for each in self.recalled[:top]}
+        return len(self.question.evidence & found) / len(self.question.evidence)
+
+
+def live(memory: AgentMemory, session: Session, *, namespace: Sequence[str]) -> None:
+    """Store a session as it takes place, one turn after the other."""
+    conversation = memory.conversation(session.id, namespace)
+    for turn in session.turns:
+        told = {"created_at": session.time.isoformat()}
+        conversation.add_message(HumanMessage(turn.text, id=turn.id, name=turn.speaker, additional_kwargs=told))
+
+
+def sit_exam(
+    memory: AgentMemory,
+    transcripts: Sequence[Transcript],
+    model: BaseChatModel,
+    *,
+    questions: int | None = None,
+    limit: int = TOP,
+) -> list[Answered]:
+    """Live through transcripts, then answer their questions, at most so many."""
+    for transcript in transcripts:
+        for session in transcript.sessions:
+            live(memory, session, namespace=(transcript.name,))
+    answered = []
+    asked = [(each.name, question) for each in transcripts for question in each.questions]
+    for namespace, question in asked[:questions]:
+        begun = time.perf_counter()
+        recalled = memory.search(question.text, namespace=(namespace,), limit=limit, roles=["user"])
+        answer = model.invoke(prompt_for(question.text, recalled)).text
+        answered.append(Answered(question, answer, recalled, time.perf_counter() - begun))
+    return answered
+
+
+def lines(answered: Sequence[Answered], memory: AgentMemory) -> list[str]:
+    """What is printed: some of the answers, then the figures."""
+    told = []
+    for each in answered[:: max(1, len(answered) // EXAMPLES)][:EXAMPLES]:
+        told += [each.question.text, f"  answer:   {each.answer}", f"  expected: {each.question.answer}"]
+        told += [f"  why:      {found.why}" for found in each.recalled[:1]]
+    with_evidence = [each for each in answered if each.question.evidence]
+    categories = defaultdict(list)
+    for each in with_evidence:
+        categories[each.question.category].append(each.recall())
+    told.append(f"questions        {len(answered):,} ({len(with_evidence):,} with evidence)")
+    if with_evidence:
+        told.append(f"recall@{TOP}        {fmean(each.recall() for each in with_evidence):.3f}")
+    told += [
+        f"  category {name}: {fmean(shares):.3f} of {len(shares)}"
+        for name, shares in sorted(categories.items(), key=lambda part: str(part[0]))
+    ]
+    if answered:
+        told.append(f"ms per question  {1000 * fmean(each.seconds for each in answered):.1f}")
+    stored = memory.stats()
+    told.append(f"messages stored  {stored['messages']:,} in {stored['conversations']:,} conversations")
+    told.append(f"database size    {stored['bytes'] / 1e6:.1f} MB")
+    return told
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("transcripts", nargs="?", type=Path, default=SAMPLE)
+    parser.add_argument("--model", help="a real model, provider:name")
+    parser.add_argument("--database", default=":memory:")
+    parser.add_argument("--questions", type=int)
+    parser.add_argument("--limit", type=int, default=TOP)
+    given = parser.parse_args()
+    model = QuotingModel() if given.model is None else real_model(given.model)
+    with AgentMemory(given.database) as memory:
+        transcripts = read_transcripts(given.transcripts)
+        print(
+            *lines(sit_exam(memory, transcripts, model, questions=given.questions, limit=given.limit), memory), sep="\n"
+        )
+
+
+if __name__ == "__main__":
+    main()
