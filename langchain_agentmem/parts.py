@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from langchain_agentmem.audit import audit_source
-from langchain_agentmem.conversations import message_source
+from langchain_agentmem.conversations import conversation_part
 from langchain_agentmem.facts import fact_source
 from langchain_agentmem.layers import layer_part
 from langchain_agentmem.search import search_index
-from langchain_agentmem.stores import item_source
+from langchain_agentmem.stores import item_part
 
 PARTS = (
     audit_source.PART,
     fact_source.PART,
-    item_source.PART,
+    item_part.PART,
     layer_part.PART,
-    message_source.PART,
+    conversation_part.PART,
     search_index.PART,
 )

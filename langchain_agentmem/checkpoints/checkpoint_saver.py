@@ -69,26 +69,25 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_agentmem.base.closing import Closing, Ready
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints import checkpoint_traces, state_history
-from langchain_agentmem.checkpoints.adopting import Adoption
-from langchain_agentmem.checkpoints.checkpoint_codec import Coding, Rows, in_order
-from langchain_agentmem.checkpoints.checkpoint_listing import Listing
-from langchain_agentmem.checkpoints.checkpoint_traces import CheckpointStep, CheckpointSteps
-from langchain_agentmem.checkpoints.configs import (
+from langchain_agentmem.checkpoints import checkpoint_listing, rewind_follower
+from langchain_agentmem.checkpoints.checkpoint_codec import (
+    Adoption,
+    Coding,
+    Rows,
     address,
     check_checkpoint,
     config_of,
+    in_order,
     listed,
     pairs,
     readable,
     storable,
     text_of,
 )
-from langchain_agentmem.checkpoints.graph_loops import loop_of
-from langchain_agentmem.checkpoints.rewind_follower import Rewinding
+from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory, Listing
+from langchain_agentmem.checkpoints.rewind_follower import CheckpointStep, CheckpointSteps, Rewinding, loop_of
 from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.checkpoints.state_classes import serializer
-from langchain_agentmem.checkpoints.state_history import CheckpointHistory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import thread_memory as memories
@@ -225,14 +224,14 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """
         with self._steps.step("get", self._steps.around(config), dict) as step:
             found = self._get(config, loop_of(config))
-            step.finish(lambda: checkpoint_traces.found(found))
+            step.finish(lambda: rewind_follower.found(found))
         return found
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple`, awaited."""
         async with self._steps.step("get", self._steps.around(config), dict) as step:
             found: CheckpointTuple | None = await self._in_thread(self._get, config, loop_of(config))
-            step.finish(lambda: checkpoint_traces.found(found))
+            step.finish(lambda: rewind_follower.found(found))
         return found
 
     def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
@@ -303,25 +302,25 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or the limit is no number.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        wanted = state_history.asked(config, limit)
+        wanted = checkpoint_listing.asked(config, limit)
         found = self.database.read(
             "thread.history",
-            lambda: state_history.looking(wanted),
-            lambda: state_history.given(wanted),
-            state_history.shown,
+            lambda: checkpoint_listing.looking(wanted),
+            lambda: checkpoint_listing.given(wanted),
+            checkpoint_listing.shown,
         )
-        return state_history.told(found, wanted, self.serde)
+        return checkpoint_listing.told(found, wanted, self.serde)
 
     async def ahistory(self, config: RunnableConfig, *, limit: int | None = None) -> CheckpointHistory:
         """`history`, awaited."""
-        wanted = state_history.asked(config, limit)
+        wanted = checkpoint_listing.asked(config, limit)
         found = await self.database.aread(
             "thread.history",
-            lambda: state_history.looking(wanted),
-            lambda: state_history.given(wanted),
-            state_history.shown,
+            lambda: checkpoint_listing.looking(wanted),
+            lambda: checkpoint_listing.given(wanted),
+            checkpoint_listing.shown,
         )
-        told: CheckpointHistory = await self._in_thread(state_history.told, found, wanted, self.serde)
+        told: CheckpointHistory = await self._in_thread(checkpoint_listing.told, found, wanted, self.serde)
         return told
 
     def get_delta_channel_history(

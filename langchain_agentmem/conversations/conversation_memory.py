@@ -42,7 +42,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
-from langchain_agentmem.conversations import log_traces, message_log, message_queries
+from langchain_agentmem.conversations import log_entries, message_log, message_queries
 from langchain_agentmem.conversations.log_entries import brings_memory, entry_of, message_of
 from langchain_agentmem.conversations.persistence import LogCall, Saved, checked_retention
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
@@ -534,15 +534,15 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
                 yield from message_log.describe(self._at, description, **now)
             return removed
 
-        return LogCall("reset", steps, outputs=log_traces.cleared)
+        return LogCall("reset", steps, outputs=log_entries.trace_cleared)
 
     def _clearing(self) -> LogCall[int]:
         return LogCall(
-            "clear", partial(message_log.clear, self._at, keep_description=False), outputs=log_traces.cleared
+            "clear", partial(message_log.clear, self._at, keep_description=False), outputs=log_entries.trace_cleared
         )
 
     def _adding(self, said: Sequence[message_log.Entry]) -> LogCall[message_log.Appended]:
-        return LogCall("add", self._append(said), lambda: log_traces.entries(said), log_traces.appended)
+        return LogCall("add", self._append(said), lambda: log_entries.trace_entries(said), log_entries.trace_appended)
 
     def _store(self, entries: Sequence[message_log.Entry]) -> None:
         """Whatever adds messages comes through here. What `inject` brought into a context is not stored again."""
@@ -557,7 +557,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         return message_log.messages(self._at)
 
     def _messages(self, images: ImageFiles) -> LogCall[list[BaseMessage]]:
-        return LogCall("retrieve", message_queries.as_langchain(self._all, images), outputs=log_traces.messages)
+        return LogCall("retrieve", message_queries.as_langchain(self._all, images), outputs=log_entries.trace_messages)
 
     def _told(
         self,
@@ -583,14 +583,14 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         return dicts
 
     def _neighbours(self, message_id: str | None, before: int, after: int) -> LogCall[list[Message]]:
-        inputs = log_traces.with_values(message_id=message_id, before=before, after=after)
+        inputs = log_entries.trace_inputs(message_id=message_id, before=before, after=after)
         return LogCall(
-            "retrieve", message_queries.around(self._at, message_id, before, after), inputs, log_traces.values
+            "retrieve", message_queries.around(self._at, message_id, before, after), inputs, log_entries.trace_values
         )
 
     def _history(self, message_id: str) -> LogCall[list[message_log.Stored]]:
         return LogCall(
-            "history", message_queries.versions(self._at, message_id), log_traces.with_values(message_id=message_id)
+            "history", message_queries.versions(self._at, message_id), log_entries.trace_inputs(message_id=message_id)
         )
 
     def _counter_of(self, counter: Any) -> TokenCounter:
@@ -609,10 +609,10 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     def _updating(self, message_id: str, changes: Mapping[str, Any]) -> LogCall[str | None]:
         def inputs() -> dict[str, Any]:
-            return {"message_id": message_id, "changes": log_traces.fields(changes)}
+            return {"message_id": message_id, "changes": log_entries.trace_fields(changes)}
 
         make = message_queries.change(self._at, message_id, changes, **self._now())
-        return LogCall("update", make, inputs, log_traces.changed)
+        return LogCall("update", make, inputs, log_entries.trace_changed)
 
     def _replacing(self, idx: int, message: Any, fields: Mapping[str, Any]) -> LogCall[str | None]:
         new, _ = message_of(message, new_id=self._database.new_id, **fields)
@@ -621,11 +621,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
             return {"index": idx, "role": new.role, "text": brief(new.text)}
 
         return LogCall(
-            "replace", message_queries.replace(self._at, idx, new, **self._now()), inputs, log_traces.changed
+            "replace", message_queries.replace(self._at, idx, new, **self._now()), inputs, log_entries.trace_changed
         )
 
     def _removing(self, make: Operation[list[str]], **which: Any) -> LogCall[list[str]]:
-        return LogCall("remove", make, log_traces.with_values(**which), log_traces.removed)
+        return LogCall("remove", make, log_entries.trace_inputs(**which), log_entries.trace_removed)
 
     def _given(self, message: Any, **fields: Any) -> message_log.Entry:
         given = {name: value for name, value in fields.items() if value is not None}
@@ -654,7 +654,7 @@ def _dicts(
     asked: Mapping[str, Any],
 ) -> LogCall[list[dict[str, Any]]]:
     make = message_queries.as_dicts(found, images, include_ids=include_ids)
-    return LogCall("retrieve", make, log_traces.with_values(**asked), log_traces.dicts)
+    return LogCall("retrieve", make, log_entries.trace_inputs(**asked), log_entries.trace_dicts)
 
 
 def _said(entries: Sequence[message_log.Entry]) -> list[message_log.Entry]:

@@ -25,7 +25,7 @@ from langchain_agentmem.base.events import (
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import conversation_transfer, log_traces, message_log
+from langchain_agentmem.conversations import conversation_part, log_entries, message_log
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import ImageFiles
 from langchain_agentmem.messages.role_rounds import Retention
@@ -234,19 +234,19 @@ class Saved(Told):
         return {"namespace": self.namespace, "conversation_id": self._at.name}
 
     def _saving(self, path: str | os.PathLike[str]) -> LogCall[list[dict[str, Any]]]:
-        return LogCall("save", self._dumping, log_traces.with_values(path=path))
+        return LogCall("save", self._dumping, log_entries.trace_inputs(path=path))
 
     def _dumping(self) -> Steps[list[dict[str, Any]]]:
-        return (yield from conversation_transfer.dump(self._at))
+        return (yield from conversation_part.dump(self._at))
 
     def _loading(self, document: Mapping[str, Any], path: str | os.PathLike[str]) -> LogCall[list[str]]:
         now = self._now()
 
         def steps() -> Steps[list[str]]:
             yield from self._log.clear(self._at, keep_description=False)
-            return (yield from conversation_transfer.restore(self._at, document["entries"], into=self._log, **now))
+            return (yield from conversation_part.restore(self._at, document["entries"], into=self._log, **now))
 
-        return LogCall("load", steps, log_traces.with_values(path=path))
+        return LogCall("load", steps, log_entries.trace_inputs(path=path))
 
     def _loaded(self, keys: Sequence[str]) -> None:
         self._description = self._own_description = None  # the file's counts now

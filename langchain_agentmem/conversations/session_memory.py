@@ -40,11 +40,17 @@ from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import log_traces, message_log, message_queries
-from langchain_agentmem.conversations.log_entries import entry_of
+from langchain_agentmem.conversations import log_entries, message_log, message_queries
+from langchain_agentmem.conversations.log_entries import (
+    ASSISTANT,
+    USER,
+    assembled,
+    entry_of,
+    role_rounds,
+    shared_entries,
+)
 from langchain_agentmem.conversations.persistence import LogCall, Saved, checked_retention
 from langchain_agentmem.conversations.role_context import CompactedMessage, Seen, seen_by
-from langchain_agentmem.conversations.round_entries import ASSISTANT, USER, assembled, role_rounds, shared_entries
 from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages import ImageFiles, Message
@@ -419,7 +425,9 @@ class SessionMemory(Saved):
     def _reading(self, **asked: str) -> LogCall[tuple[list[message_log.Stored], list[message_log.Stored]]]:
         if "role" in asked:
             _check_role(asked["role"])
-        return LogCall("read", lambda: self._log.rounds(self._at), log_traces.with_values(**asked), log_traces.rounds)
+        return LogCall(
+            "read", lambda: self._log.rounds(self._at), log_entries.trace_inputs(**asked), log_entries.trace_rounds
+        )
 
     def _rounds(self, **asked: str) -> list[Round]:
         return assembled(*self._read(self._reading(**asked)))
@@ -437,7 +445,7 @@ class SessionMemory(Saved):
         def seen() -> Steps[Seen]:
             return seen_by(self._at, role, include_failures=include_failures)
 
-        return LogCall("read", whole if self.follows_thread else seen, log_traces.with_values(role=role), _seen)
+        return LogCall("read", whole if self.follows_thread else seen, log_entries.trace_inputs(role=role), _seen)
 
     def _context(self, seen: Seen) -> tuple[list[Round], CompactedMessage | None]:
         if seen.record is not None:
@@ -459,10 +467,12 @@ class SessionMemory(Saved):
             yield from self._require_round(round_id)
             return (yield from append())
 
-        return LogCall("add_post", steps, _posts(round_id, post), log_traces.appended)
+        return LogCall("add_post", steps, _posts(round_id, post), log_entries.trace_appended)
 
     def _resetting(self) -> LogCall[int]:
-        return LogCall("reset", lambda: self._log.clear(self._at, keep_description=True), outputs=log_traces.cleared)
+        return LogCall(
+            "reset", lambda: self._log.clear(self._at, keep_description=True), outputs=log_entries.trace_cleared
+        )
 
     def _importing(self, given: Conversation) -> LogCall[message_log.Appended]:
         now, retention = self._now(), self._retention
@@ -477,7 +487,7 @@ class SessionMemory(Saved):
             fresh = [entry for each, own in entries if here.get(each.id) != each for entry in own]
             return (yield from self._log.append(self._at, fresh, retention=retention, **now))
 
-        return LogCall("import", steps, log_traces.with_values(rounds=len(given.rounds)), log_traces.appended)
+        return LogCall("import", steps, log_entries.trace_inputs(rounds=len(given.rounds)), log_entries.trace_appended)
 
     def _require_round(self, round_id: str) -> Steps[message_log.Stored]:
         row = yield from self._log.get(self._at, id_of(round_id, "round", MessageError))
@@ -499,7 +509,7 @@ class SessionMemory(Saved):
         def outputs(changed: bool) -> dict[str, Any]:  # noqa: FBT001 - what the operation gives
             return {"status": state, "changed": changed}
 
-        return LogCall(verb, steps, log_traces.with_values(round_id=round_id), outputs)
+        return LogCall(verb, steps, log_entries.trace_inputs(round_id=round_id), outputs)
 
     def _round_entry(self, given: Round) -> message_log.Entry:
         body = encoding.encode({"user_query": given.user_query, "state": given.state})

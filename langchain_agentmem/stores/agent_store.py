@@ -29,25 +29,329 @@ Items are found by their words without any model; they expire when they are told
 
 `AgentMemory("agent.db").store` is the same store, for `builder.compile(store=memory.store)`, and `memory.search`
 finds its items beside messages. `store.start_ttl_sweeper()` frees the room of what has expired.
+
+`AgentMemoryThreadStore`: LangGraph's store of long-term items, for one thread, and rewound with it.
+
+    graph = builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)
+
+    def node(state, runtime):
+        runtime.store.put(("plan",), "step", {"text": "Buy a ticket to Lisbon."})
+
+It is used in the nodes of a graph, and belongs to the thread that runs there: another thread sees nothing of it. A
+checkpoint shows the items as they were, so who goes back to one, edits what was said there and goes on, finds nothing
+of what came after; and a node that is executed again puts once. The graph needs this memory's checkpointer.
+
+    store = memory.thread_store.at(config)   # from outside, to look at a checkpoint: read-only
+
+What LangGraph's contract says, it does as `AgentMemoryStore` does. Two things differ. Parallel nodes do not see what
+the others put before the step is over. And time stands still in a step: whether something has expired is judged by the
+time of the checkpoint, so that a past one shows what it showed then.
+
+`get` and a search for words cost the same however many items a thread has. A search without words and a list of
+namespaces read all items of the thread: it is made for hundreds of them, or a few thousand.
+
+What LangGraph's stores of this memory have in common: how they are configured, and how a batch is run.
+
+LangGraph's methods of a store, given only what they can take.
+
+LangGraph makes operations of their arguments before a store sees them, and takes those for what they should be.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, Self
 
-from langgraph.store.base import IndexConfig, TTLConfig
+from langchain_core.embeddings import Embeddings
+from langgraph.store.base import (
+    NOT_PROVIDED,
+    BaseStore,
+    IndexConfig,
+    Item,
+    NamespacePath,
+    NotProvided,
+    Op,
+    Result,
+    SearchItem,
+    TTLConfig,
+    ensure_embeddings,
+)
 
+from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.closing import Answer, Closing, Ready
+from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.base.sweeping import Ending, Sweeper
-from langchain_agentmem.storage.database import Database
-from langchain_agentmem.stores import item_rows
-from langchain_agentmem.stores.item_rows import PAGE
-from langchain_agentmem.stores.item_values import ttl_of
-from langchain_agentmem.stores.serving import ItemStore
-from langchain_agentmem.stores.shared_items import Items, SharedItems
+from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
+from langchain_agentmem.rewinding.graph_runs import runs_of
+from langchain_agentmem.rewinding.thread_memory import thread_point
+from langchain_agentmem.search.embedding import embed_with, embedder_of
+from langchain_agentmem.search.memory_search import inquiry
+from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.stores import item_rows, store_operations
+from langchain_agentmem.stores.item_rows import PAGE, ttl_of
+from langchain_agentmem.stores.item_search import Items, SharedItems
+from langchain_agentmem.stores.store_operations import Batch, Fields, check_writable, checked_fields, path_of_items
+from langchain_agentmem.stores.thread_items import RewoundItems
+from langchain_agentmem.tracing import RunType, Step
+
+
+class CheckedStore(BaseStore):
+    """A store whose methods tell in errors of ours what cannot be a namespace or a key."""
+
+    def get(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
+        """See `BaseStore.get`."""
+        path_of_items(namespace)
+        return super().get(namespace, _key(key), refresh_ttl=refresh_ttl)
+
+    async def aget(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
+        """`get`, awaited."""
+        path_of_items(namespace)
+        return await super().aget(namespace, _key(key), refresh_ttl=refresh_ttl)
+
+    def search(
+        self,
+        namespace_prefix: tuple[str, ...],
+        /,
+        *,
+        query: str | None = None,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        limit: int = 10,
+        offset: int = 0,
+        refresh_ttl: bool | None = None,
+    ) -> list[SearchItem]:
+        """See `BaseStore.search`."""
+        path_of_items(namespace_prefix)
+        return super().search(
+            namespace_prefix, query=query, filter=filter, limit=limit, offset=offset, refresh_ttl=refresh_ttl
+        )
+
+    async def asearch(
+        self,
+        namespace_prefix: tuple[str, ...],
+        /,
+        *,
+        query: str | None = None,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        limit: int = 10,
+        offset: int = 0,
+        refresh_ttl: bool | None = None,
+    ) -> list[SearchItem]:
+        """`search`, awaited."""
+        path_of_items(namespace_prefix)
+        return await super().asearch(
+            namespace_prefix, query=query, filter=filter, limit=limit, offset=offset, refresh_ttl=refresh_ttl
+        )
+
+    def put(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: Mapping[str, Any],
+        index: Literal[False] | list[str] | None = None,
+        *,
+        ttl: float | NotProvided | None = NOT_PROVIDED,
+    ) -> None:
+        """See `BaseStore.put`."""
+        check_writable(namespace)
+        super().put(namespace, _key(key), value, index, ttl=ttl)
+
+    async def aput(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: Mapping[str, Any],
+        index: Literal[False] | list[str] | None = None,
+        *,
+        ttl: float | NotProvided | None = NOT_PROVIDED,
+    ) -> None:
+        """`put`, awaited."""
+        check_writable(namespace)
+        await super().aput(namespace, _key(key), value, index, ttl=ttl)
+
+    def delete(self, namespace: tuple[str, ...], key: str) -> None:
+        """See `BaseStore.delete`."""
+        path_of_items(namespace)
+        super().delete(namespace, _key(key))
+
+    async def adelete(self, namespace: tuple[str, ...], key: str) -> None:
+        """`delete`, awaited."""
+        path_of_items(namespace)
+        await super().adelete(namespace, _key(key))
+
+    def list_namespaces(
+        self,
+        *,
+        prefix: NamespacePath | None = None,
+        suffix: NamespacePath | None = None,
+        max_depth: int | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[tuple[str, ...]]:
+        """See `BaseStore.list_namespaces`."""
+        for path in (prefix, suffix):
+            path_of_items(() if path is None else path)
+        return super().list_namespaces(prefix=prefix, suffix=suffix, max_depth=max_depth, limit=limit, offset=offset)
+
+    async def alist_namespaces(
+        self,
+        *,
+        prefix: NamespacePath | None = None,
+        suffix: NamespacePath | None = None,
+        max_depth: int | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[tuple[str, ...]]:
+        """`list_namespaces`, awaited."""
+        for path in (prefix, suffix):
+            path_of_items(() if path is None else path)
+        return await super().alist_namespaces(
+            prefix=prefix, suffix=suffix, max_depth=max_depth, limit=limit, offset=offset
+        )
+
+
+def _key(key: Any) -> str:
+    """The text that LangGraph takes anything for that is given as a key."""
+    try:
+        return str(key)
+    except Exception as error:
+        raise InvalidInput(f"{safe_repr(key)} cannot be the key of an item: it cannot be written as text.") from error
+
+
+class ItemStore(CheckedStore):
+    """A store of items.
+
+    Args:
+        memory: An `AgentMemory`, a `Database`, or a path or URL.
+        index: LangGraph's `IndexConfig`.
+        ttl: LangGraph's `TTLConfig`.
+
+    Attributes:
+        database: Where it is kept.
+        index_config: The configuration of the index, or None.
+        embeddings: The embeddings that it names, or None.
+        ttl_config: The configuration of expiry, or None.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    supports_ttl = True
+    _part: str
+
+    def __init__(self, memory: Any, index: IndexConfig | None, ttl: TTLConfig | None) -> None:
+        self.index_config, self._fields = _index(index)
+        self.embeddings = _embeddings(self.index_config)
+        self.ttl_config = _ttl(ttl)
+        self.database: Database = database_of(memory)
+        if self.embeddings is not None and self.index_config is not None:
+            embed_with(self.database, self.embeddings, self.index_config["dims"])
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Run operations in one transaction.
+
+        Args:
+            ops: `GetOp`, `SearchOp`, `PutOp` and `ListNamespacesOp`, in any mixture.
+
+        Returns:
+            The result of each, in their order: an item or None, a list of items, None, or a list of namespaces.
+
+        Raises:
+            InvalidInput: An operation is wrong, or a value cannot be stored as JSON. Nothing was written.
+            StorageError: The database failed. Nothing was written.
+        """
+        batch, opened = self._batch(ops), self._opened()
+        now, tail = self.database.now(), self.database.tail
+        with self._step(batch) as step:
+            self._embed(batch, opened(), now)
+            if batch.writes:
+                found = self.database.engine.write(lambda: batch.run(opened(), now, tail=tail))
+            else:
+                found = self.database.engine.read(lambda: batch.read(opened(), now))
+            step.finish(lambda: batch.told(found))
+        if batch.writes and (embedder := embedder_of(self.database)) is not None:
+            embedder.wake()
+        if found.touched and not batch.writes:
+            with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
+                self.database.engine.write(lambda: opened().touch(found.touched, now=now, tail=tail))
+        return batch.answers(found)
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """`batch`, awaited."""
+        batch, opened = await aside(self._batch, ops), self._opened()
+        now, tail = self.database.now(), self.database.tail
+        async with self._step(batch) as step:
+            if (embedder := embedder_of(self.database)) is not None and batch.asks:
+                await embedder.in_thread(self._embed, batch, opened(), now)
+            if batch.writes:
+                found = await self.database.engine.awrite(lambda: batch.run(opened(), now, tail=tail))
+            else:
+                found = await self.database.engine.aread(lambda: batch.read(opened(), now))
+            step.finish(lambda: batch.told(found))
+        if batch.writes and (embedder := embedder_of(self.database)) is not None:
+            embedder.wake()
+        if found.touched and not batch.writes:
+            with contextlib.suppress(DatabaseReadOnly, StepIsOver):
+                await self.database.engine.awrite(lambda: opened().touch(found.touched, now=now, tail=tail))
+        return await aside(batch.answers, found)
+
+    def _opened(self) -> Callable[[], Items]:
+        """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""
+        raise NotImplementedError
+
+    def _step(self, batch: Batch) -> Step:
+        name = f"memory.{self._part}.{batch.verb}"
+        run_type: RunType = "retriever" if batch.verb == store_operations.SEARCH else "chain"
+        return self.database.tracing.step(name, run_type=run_type, inputs=batch.asked)
+
+    def _batch(self, ops: Iterable[Op]) -> Batch:
+        return Batch(ops, self.ttl_config or {}, self._fields)
+
+    def _embed(self, batch: Batch, items: Items, now: int) -> None:
+        embedder = embedder_of(self.database)
+        if embedder is not None and batch.asks:
+            batch.embed(lambda look: embedder.near(inquiry(look.question, now), items.walls(look)))
+
+
+def _index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
+    """The configuration of the index, and the fields that it names."""
+    if index is None:
+        return None, None
+    if not isinstance(index, Mapping):
+        raise InvalidInput(f"index must be a dictionary such as {{'fields': ['text']}}, not {safe_repr(index)}.")
+    dims = index.get("dims")
+    if dims is not None and (isinstance(dims, bool) or not isinstance(dims, int) or dims < 1):
+        raise InvalidInput(f"index['dims'] must be a positive whole number, not {safe_repr(dims)}.")
+    fields = checked_fields("index['fields']", index.get("fields") or index.get("text_fields") or ["$"])
+    config: IndexConfig = {**index, "fields": list(fields or ("$",))}  # type: ignore[typeddict-item]
+    return config, fields
+
+
+def _embeddings(index: IndexConfig | None) -> Embeddings | None:
+    embed = None if index is None else index.get("embed")
+    if embed is None:
+        return None
+    if not isinstance(embed, str) and not callable(embed) and not isinstance(embed, Embeddings):
+        raise InvalidInput(
+            f"index['embed'] must be Embeddings, a function or 'provider:model', not {type(embed).__name__}."
+        )
+    if index is None or index.get("dims") is None:
+        raise InvalidInput("index['embed'] needs index['dims'], the numbers of a vector.")
+    return ensure_embeddings(embed)
+
+
+def _ttl(ttl: Any) -> TTLConfig | None:
+    if ttl is None:
+        return None
+    if not isinstance(ttl, Mapping):
+        raise InvalidInput(f"ttl must be a dictionary such as {{'default_ttl': 60}}, not {safe_repr(ttl)}.")
+    ttl_of(ttl.get("default_ttl"))
+    ttl_of(ttl.get("sweep_interval_minutes"))
+    return TTLConfig(**ttl)  # type: ignore[typeddict-item]
+
 
 SWEEP_MINUTES = 5.0
 """Between two sweeps, unless something else is asked for."""
@@ -184,3 +488,59 @@ class AgentMemoryStore(Closing, ItemStore):
 
 def _swept(count: int) -> dict[str, Any]:
     return {"deleted": count}
+
+
+class AgentMemoryThreadStore(ItemStore):
+    """LangGraph's store of long-term items, of the thread that is running.
+
+    Args:
+        memory: The `AgentMemory` whose checkpointer the graph has.
+        index: LangGraph's `IndexConfig`, see `AgentMemoryStore`.
+        ttl: LangGraph's `TTLConfig`, in minutes: "default_ttl" and "refresh_on_read". Nothing is swept, since past
+            checkpoints show what has expired since.
+        config: Whose items, see `at`. Default: those of the thread that is running when a method is called.
+
+    Attributes:
+        index_config: The configuration of the index, or None.
+        embeddings: The embeddings that it names, or None.
+
+    Raises:
+        InvalidInput: An argument is wrong. Each method raises it too where no thread is running.
+        StorageError: The database cannot be opened.
+    """
+
+    _part = "thread_store"
+
+    def __init__(
+        self, memory: Any, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None, config: Any = None
+    ) -> None:
+        super().__init__(memory, index, ttl)
+        self._given = config
+        if config is not None:
+            thread_point(runs_of(self.database), config)  # says at once what is wrong
+
+    def at(self, config: Any) -> Self:
+        """The same store at a checkpoint, or of a thread's newest one. It can only be read.
+
+        Args:
+            config: A config that names the thread, and maybe a checkpoint. That of a node, or its `Runtime`, means the
+                node; so does, in a node, one that names its thread and no checkpoint. There it can be written as well.
+
+        Raises:
+            InvalidInput: It names no thread.
+        """
+        return type(self)(self.database, index=self.index_config, ttl=self.ttl_config, config=config)
+
+    def __repr__(self) -> str:
+        return f"AgentMemoryThreadStore({safe_repr(self.database.engine.path)})"
+
+    def _opened(self) -> Callable[[], Items]:
+        if self._given is None:
+            configurable = (running_config() or {}).get("configurable")
+            if not isinstance(configurable, Mapping) or configurable.get("thread_id") is None:
+                raise InvalidInput(
+                    "The store of a thread is used in the nodes of a graph that runs with a thread_id; no thread is "
+                    "running here. To look at one from outside, use thread_store.at(config)."
+                )
+        point = thread_point(runs_of(self.database), self._given)
+        return lambda: RewoundItems(point)

@@ -30,7 +30,7 @@ from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records as compactions
-from langchain_agentmem.conversations import conversation_transfer, message_log
+from langchain_agentmem.conversations import conversation_part, message_log
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
 from langchain_agentmem.experiences import experience_rows as experiences
 from langchain_agentmem.experiences import experience_transfer
@@ -42,9 +42,9 @@ from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.rewinding.memory_import import Arrival
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Engine, Steps, job_queue, measuring, queries, query
-from langchain_agentmem.stores import byte_rows, item_transfer
+from langchain_agentmem.stores import byte_store, item_part
 from langchain_agentmem.stores import item_rows as items
-from langchain_agentmem.stores.item_rows import Place
+from langchain_agentmem.stores.item_rows import ItemPlace
 from langchain_agentmem.threads import thread_part
 from langchain_agentmem.threads.thread_lines import ThreadAt
 
@@ -221,7 +221,7 @@ def _contents() -> Steps[tuple[list[str], int]]:
 _LOOKS: Mapping[str, Callable[[], Steps[list[str]]]] = {
     "index": search_index.problems,
     "threads": partial(thread_part.problems, *range_of(())),
-    "blobs": partial(byte_rows.problems, *range_of(())),
+    "blobs": partial(byte_store.problems, *range_of(())),
     "items": partial(items.problems, *range_of(())),
     "jobs": job_queue.problems,
     "compactions": compactions.problems,
@@ -281,7 +281,7 @@ def erase(
     if name is not None:  # what was learned from it, wherever that lies
         yield from message_sources.forget(low, high, name)
     deleted = [] if conversation_id is not None else (yield from memories.delete(low, high, name))
-    values = 0 if name is not None else (yield from byte_rows.erase(low, high))
+    values = 0 if name is not None else (yield from byte_store.erase(low, high))
     kept = 0 if name is not None else (yield from items.erase(low, high))
     named = 0 if name is not None else (yield from remembered.erase(low, high))
     known = yield from experiences.erase(low, high, name)
@@ -320,7 +320,7 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
         _write_line(file, {"format": FORMAT, "version": VERSION})
         for branch in branches:
             at = message_log.Address(branch["path"], branch["name"])
-            entries = yield from conversation_transfer.dump(at)
+            entries = yield from conversation_part.dump(at)
             _write_line(file, {"record": "conversation", "namespace": namespace_of(at.path), "id": at.name})
             for entry in entries:
                 _write_line(file, {"record": "entry", **entry})
@@ -334,11 +334,11 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
                 _write_line(file, record)
                 checkpoints += record["record"] == "checkpoint"
         values = 0
-        for at_path, held in (yield from byte_rows.counts(low, high)):
+        for at_path, held in (yield from byte_store.counts(low, high)):
             values += held
             start: bytes | None = b""
             while start is not None:
-                records, start = yield from byte_rows.dump(at_path, start)
+                records, start = yield from byte_store.dump(at_path, start)
                 _write_line(file, {"record": "blobs", "namespace": namespace_of(at_path)})
                 for record in records:
                     _write_line(file, record)
@@ -387,13 +387,13 @@ def load(
         if head["record"] == "conversation":
             at = message_log.Address(path_of(head.get("namespace")), id_of(head.get("id"), "conversation"))
             said = [record for record in records if record["record"] == "entry"]
-            keys = yield from conversation_transfer.restore(at, said, now=now, tail=tail)
+            keys = yield from conversation_part.restore(at, said, now=now, tail=tail)
             yield from compactions.restore(at, [record for record in records if record["record"] == "compaction"])
             written.append((at, keys))
         elif head["record"] == "blobs":
-            values += yield from byte_rows.restore(path_of(head.get("namespace")), records)
+            values += yield from byte_store.restore(path_of(head.get("namespace")), records)
         elif head["record"] == "items":
-            kept += yield from item_transfer.restore(path_of(head.get("namespace")), records, now=now, tail=tail)
+            kept += yield from item_part.restore(path_of(head.get("namespace")), records, now=now, tail=tail)
         elif head["record"] in audit_transfer.HOLDS:
             trail += yield from coming.take(path_of(head.get("namespace")), records)
         elif head["record"] in experience_transfer.HOLDS:
@@ -426,9 +426,9 @@ def load(
 def _export_items(file: TextIO, low: str, high: str) -> Steps[int]:
     """Write every item, each page under the names of its namespaces, and say how many there were."""
     written = 0
-    after: Place | None = Place(low, "")
+    after: ItemPlace | None = ItemPlace(low, "")
     while after is not None:
-        records, after = yield from item_transfer.dump(after, high)
+        records, after = yield from item_part.dump(after, high)
         for namespace, group in groupby(records, lambda record: record["namespace"]):
             _write_line(file, {"record": "items", "namespace": namespace})
             for record in group:

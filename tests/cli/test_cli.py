@@ -23,7 +23,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, __version__
-from langchain_agentmem.checkpoints import saver_sources
+from langchain_agentmem.checkpoints import saver_import
 from tests.checkpoints.graphs import Line, at, id_in
 from tests.forking import COMMAND, Forks
 from tests.threads.filled import THREADS, everything, fill, go_on
@@ -301,7 +301,7 @@ class TestImportingCheckpoints:
     def test_a_long_thread_is_read_from_postgres_a_page_at_a_time(self, new_database, monkeypatch):
         """Copies of a thread share their ids, so a page may end among equal ones."""
         url, asked = new_database("postgres"), []
-        monkeypatch.setattr(saver_sources, "PAGE", 4)
+        monkeypatch.setattr(saver_import, "PAGE", 4)
         try:
             with PostgresSaver.from_conn_string(url) as saver:
                 saver.setup()
@@ -320,7 +320,7 @@ class TestImportingCheckpoints:
                 "list",
                 lambda *given, **options: asked.append(options["limit"]) or listing(*given, **options),
             )
-            with saver_sources.open_source(url) as source:
+            with saver_import.open_source(url) as source:
                 found = [(each.config["configurable"]["thread_id"], id_in(each.config)) for each in source.list(None)]
                 assert sorted(found) == expected
                 assert [each[1] for each in found] == sorted((each[1] for each in found), reverse=True)

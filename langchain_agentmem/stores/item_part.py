@@ -1,0 +1,220 @@
+"""Items as a search finds them: their texts for the index, and what a hit is to the user.
+
+Items as records, to leave one database and enter another.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langchain_agentmem.base.clock import is_time, moment
+from langchain_agentmem.base.encoding import read_plain, write_plain
+from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.rewinding.memory_rows import extra_of, kept_of, words_of
+from langchain_agentmem.rewinding.outlook import Outlook, sighted
+from langchain_agentmem.search.memory_search import Hit, Recollection
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.part import Found, Part
+from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.stores import item_rows, thread_items
+from langchain_agentmem.stores.item_rows import (
+    ItemDraft,
+    ItemPlace,
+    Times,
+    damaged,
+    found_by,
+    key_of,
+    noted,
+    passages,
+    read,
+    ttl_of,
+)
+
+
+def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
+    """The texts by which items are found, by their rows.
+
+    Args:
+        owners: The rows.
+    """
+    rows = yield query.item_texts(ids=json.dumps(list(owners)))
+    return {row["id"]: passages(row["value"], row["indexed"]) for row in rows}
+
+
+def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mapping[int, Recollection]]:
+    """What hits are to the user, by the numbers of their documents.
+
+    Args:
+        hits: Items that a search found. What was deleted meanwhile, or has expired, is left out.
+        now: When.
+        outlook: From where it looks. They are seen from everywhere.
+    """
+    del outlook
+    rows = yield query.items_by_id(ids=json.dumps([hit.owner for hit in hits]), now=now)
+    found = {row["id"]: row for row in rows}
+    return {
+        hit.document: Recollection(
+            kind=hit.kind,
+            id=row["key"],
+            text="\n".join(passages(row["value"], row["indexed"])),
+            score=hit.score,
+            namespace=namespace_of(row["path"]),
+            conversation_id=None,
+            created_at=moment(row["created_at"]),
+            value=read(bytes(row["value"]), row["path"], row["key"]),
+            why=hit.why,
+        )
+        for hit in hits
+        if (row := found.get(hit.owner)) is not None
+    }
+
+
+def rewound_texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
+    """The texts by which items of threads are found, by their rows.
+
+    Args:
+        owners: The rows.
+    """
+    found = yield query.memory_texts(ids=json.dumps(list(owners)))
+    extras = {row["id"]: extra_of(row) for row in found}
+    return {number: tuple(extra.get("named") or (extra["words"],)) for number, extra in extras.items()}
+
+
+def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
+    """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
+
+    Args:
+        hits: Items of threads that a search found.
+        now: When.
+        outlook: From where it looks.
+    """
+    there, sights = yield from sighted(hits, now, outlook)
+    seen = {}
+    for sight in sights:
+        if sight.view is not None and sight.numbers:
+            kept = [kept_of(there[number]) for number in sorted(sight.numbers)]
+            seen.update({each.number: each for each in (yield from thread_items.alive(sight.view, kept))})
+    return {
+        hit.document: Recollection(
+            kind="item",
+            id=thread_items.place_of(each).key,
+            text=words_of(each.body, each.extra),
+            score=hit.score,
+            namespace=namespace_of(there[hit.owner]["path"]),
+            conversation_id=there[hit.owner]["name"],
+            created_at=moment(each.created_at),
+            value=thread_items.value_of(each),
+            why=hit.why,
+        )
+        for hit in hits
+        if (each := seen.get(hit.owner)) is not None
+    }
+
+
+PART = Part(
+    found={
+        "item": (
+            Found(stored_as="item", texts=texts, recollections=recollections),
+            Found(stored_as="thread_item", texts=rewound_texts, recollections=rewound_recollections),
+        )
+    }
+)
+
+
+Record = Mapping[str, Any]
+
+
+class Page(NamedTuple):
+    """Some records, and after which item the next page begins; None after the last."""
+
+    records: list[dict[str, Any]]
+    after: ItemPlace | None
+
+
+def dump(after: ItemPlace, high: str) -> Steps[Page]:
+    """A page of items as records that JSON can hold, by namespace and key.
+
+    Args:
+        after: Where to begin: behind this item. For the first page, the first path and an empty key.
+        high: The path behind the last.
+
+    Raises:
+        DatabaseUnreadable: An item is damaged.
+    """
+    rows = yield query.items_within(path=after.path, key=after.key, high=high, limit=item_rows.PAGE)
+    following = ItemPlace(rows[-1]["path"], rows[-1]["key"]) if len(rows) == item_rows.PAGE else None
+    return Page([_told(row) for row in rows], following)
+
+
+def restore(path: str, records: Sequence[Record], *, now: int, tail: int) -> Steps[int]:
+    """Write records into a namespace, but where a key has an item already, and without what has expired since.
+
+    Args:
+        path: The path of the namespace.
+        records: What `dump` gave.
+        now: When.
+        tail: How many documents may wait for the search index.
+
+    Returns:
+        How many were added.
+
+    Raises:
+        InvalidInput: A record is damaged.
+    """
+    drafts = dict(_read(path, record) for record in records)
+    there = yield from item_rows.get(drafts, now=now)
+    new: dict[ItemPlace, ItemDraft | None] = {
+        at: draft
+        for at, draft in drafts.items()
+        if at not in there and (draft.times is None or draft.times.expires_at is None or draft.times.expires_at > now)
+    }
+    yield from item_rows.write(new, now=now, tail=tail)
+    return len(new)
+
+
+def _told(row: Row) -> dict[str, Any]:
+    value = bytes(row["value"])
+    if zlib.crc32(value) != row["checksum"]:
+        raise damaged(row["path"], row["key"])
+    return {
+        "record": "item",
+        "namespace": namespace_of(row["path"]),
+        "key": row["key"],
+        "value": read_plain(value),
+        "checksum": row["checksum"],
+        "created_at": row["created_at"],
+        "updated_at": row["updated_at"],
+        "ttl": row["ttl"],
+        "expires_at": row["expires_at"],
+        "found": row["document_id"] is not None,
+        "named": None if row["indexed"] is None else json.loads(row["indexed"]),
+    }
+
+
+def _read(path: str, record: Record) -> tuple[ItemPlace, ItemDraft]:
+    try:
+        at, named = ItemPlace(path, key_of(record["key"])), record["named"]
+        value = write_plain(record["value"])
+        read(value, *at)
+        end = record["expires_at"]
+        times = Times(_whole(record["created_at"]), _whole(record["updated_at"]), None if end is None else _whole(end))
+        ttl, found, intact = ttl_of(record["ttl"]), record["found"], zlib.crc32(value) == record["checksum"]
+        good = named is None or (isinstance(named, list) and all(isinstance(text, str) for text in named))
+    except (KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
+        raise InvalidInput(f"A record of an item is damaged: {safe_repr(error)}.") from error
+    if not good or not intact:
+        raise InvalidInput(f"The record of the item {safe_repr(at.key)} is damaged.")
+    indexed = None if named is None else noted(tuple(named))
+    text = found_by(value, indexed) if found else ""
+    return at, ItemDraft(value, ttl, text, None if named is None else tuple(named), times)
+
+
+def _whole(number: Any) -> int:
+    if not is_time(number):
+        raise TypeError(number)
+    return int(number)
