@@ -35,7 +35,7 @@ from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import WEIGHTS, Weights
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.stores.retriever import SearchRequest, checked_weights, sought
+from langchain_agentmem.stores.search_requests import SearchRequest, checked_weights, sought
 from langchain_agentmem.tracing import Content, Step, documents, given_only
 from langchain_agentmem.upkeep.maintenance import Maintenance
 

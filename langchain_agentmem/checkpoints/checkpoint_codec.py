@@ -3,14 +3,22 @@
 Between LangGraph's checkpoints and what the log of threads keeps.
 
 A checkpoint of another saver, stored as it is.
+
+Which classes a checkpointer imports to make what it reads, and what is said of those that it does not import.
+
+LangGraph's serializer writes an object as the name of its class with plain data. By default it imports whatever class
+is named when it reads, and logs each name once: who can write to the database can then have modules of this machine
+imported, and their classes called. A strict one imports only what LangGraph holds to be safe and what is allowed.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from hashlib import blake2b
-from types import TracebackType
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -18,6 +26,8 @@ import ormsgpack
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite, writes_sort_key
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langchain_agentmem.base import forks
@@ -31,7 +41,6 @@ from langchain_agentmem.base.namespaces import (
     resolve,
 )
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints import state_classes
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.threads import checkpoint_log
@@ -43,13 +52,55 @@ from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
 from langchain_agentmem.threads.value_store import Place, Shelved
 from langchain_agentmem.tracing.measures import Measures
 
-PAIR = 2
+logger = logging.getLogger(__name__)
+
+
+class _Reading(threading.local):
+    """Whether this thread makes what one of our checkpointers reads: events do not tell whose serializer they are of.
+
+    Attributes:
+        ours: Whether it does.
+    """
+
+    ours = False
+
+
+reading = _Reading()
+
+
+def serializer(*, strict: bool) -> JsonPlusSerializer:
+    """LangGraph's own serializer.
+
+    Args:
+        strict: Whether it imports only the classes that LangGraph holds to be safe. Default: LangGraph's, which is
+            strict where the environment variable LANGGRAPH_STRICT_MSGPACK says so.
+    """
+    return JsonPlusSerializer(allowed_msgpack_modules=None) if strict else JsonPlusSerializer()
+
+
+def _listen(event: SerdeEvent) -> None:
+    if event["kind"] == "msgpack_blocked" and reading.ours:
+        _tell(event["module"], event["name"])
+
+
+@lru_cache(1_000)
+def _tell(module: str, name: str) -> None:
+    """Say once how a class is allowed."""
+    logger.warning(
+        "Objects of the class %s.%s come back as plain data, since this checkpointer is strict. If it is yours, allow "
+        'it: saver.with_allowlist([("%s", "%s")])',
+        *(module, name, module, name),
+    )
+
+
+register_serde_event_listener(_listen)
 
 
 _PAIR = 2
 
 
-class readable:  # noqa: N801 - it reads as a function
+@contextmanager
+def readable(at: ThreadAt, name: str | None, *, decoding: bool = False) -> Iterator[None]:
     """A block in which damage becomes an error that names the thread and the checkpoint.
 
     Args:
@@ -57,49 +108,43 @@ class readable:  # noqa: N801 - it reads as a function
         name: The checkpoint's id; None for the newest.
         decoding: Whether the serializer is at work, all of whose errors are damage.
     """
-
-    def __init__(self, at: ThreadAt, name: str | None, *, decoding: bool = False) -> None:
-        self._at, self._name = at, name
-        self._decoding = decoding
-
-    def __enter__(self) -> None:
-        state_classes.reading.ours = self._decoding
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        state_classes.reading.ours = False
-        if isinstance(error, Exception if self._decoding else Damaged) and not isinstance(error, AgentMemoryError):
-            name = self._name or getattr(error, "checkpoint", None)
-            which = "newest checkpoint" if name is None else f"checkpoint {safe_repr(name)}"
-            raise CheckpointUnreadable(
-                f"The {which} of the thread {safe_repr(self._at.name)} cannot be read: it is damaged, or was "
-                f"written with another serializer ({type(error).__name__}: {error})."
-            ) from error
+    reading.ours = decoding
+    try:
+        yield
+    except AgentMemoryError:
+        raise
+    except Exception as error:
+        if not decoding and not isinstance(error, Damaged):
+            raise
+        name = name or getattr(error, "checkpoint", None)
+        which = "newest checkpoint" if name is None else f"checkpoint {safe_repr(name)}"
+        raise CheckpointUnreadable(
+            f"The {which} of the thread {safe_repr(at.name)} cannot be read: it is damaged, or was "
+            f"written with another serializer ({type(error).__name__}: {error})."
+        ) from error
+    finally:
+        reading.ours = False
 
 
-class storable:  # noqa: N801 - it reads as a function
+@contextmanager
+def storable(at: ThreadAt, what: str, name: str | None = None) -> Iterator[None]:
     """A block in which what the serializer refuses becomes an error that names the thread and the place.
 
     Args:
         at: The thread.
         what: What is being written.
+        name: Its name, if it has one.
     """
-
-    def __init__(self, at: ThreadAt, what: str) -> None:
-        self._at, self._what = at, what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, AgentMemoryError):
-            raise InvalidInput(
-                f"The {self._what} of the thread {safe_repr(self._at.name)} holds what cannot be stored "
-                f"({type(error).__name__}: {error})."
-            ) from error
+    try:
+        yield
+    except AgentMemoryError:
+        raise
+    except Exception as error:
+        place = what if name is None else f"{what} {safe_repr(name)}"
+        raise InvalidInput(
+            f"The {place} of the thread {safe_repr(at.name)} holds what cannot be stored "
+            f"({type(error).__name__}: {error})."
+        ) from error
 
 
 def address(config: RunnableConfig, *, whole_thread: bool = False) -> tuple[ThreadAt, Any, str | None]:
@@ -170,7 +215,7 @@ def pairs(writes: Any) -> list[tuple[Any, Any]]:
     """
     given = listed(writes, "write")
     for each in given:
-        if not isinstance(each, tuple | list) or len(each) != PAIR:
+        if not isinstance(each, tuple | list) or len(each) != _PAIR:
             raise InvalidInput(f"writes must be pairs of a channel and a value, not {safe_repr(each)}.")
     return given
 
@@ -235,7 +280,7 @@ class Coding:
             draft = Draft(serde, self._stamps, place, listing=listing)
             recipes = []
             for channel, value in values:
-                with storable(at, f"channel {safe_repr(channel)}"):
+                with storable(at, "channel", channel):
                     recipes.append(draft.recipe(value))
             return checkpoint_log.Planned(draft, rows, recipes)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
@@ -23,6 +23,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, value_of
 from langchain_agentmem.checkpoints.rewind_follower import CheckpointStep
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Run, Work
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.steps import Row
@@ -185,58 +186,37 @@ class CheckpointHistory:
     total: int
 
 
-class Asked(NamedTuple):
-    """What `history` is asked for."""
+def history_work(config: RunnableConfig, limit: int | None, serde: SerializerProtocol) -> Work[CheckpointHistory]:
+    """The checkpoints of a line without their values.
 
-    at: ThreadAt
-    ns: str
-    limit: int
-
-
-def asked(config: RunnableConfig, limit: int | None) -> Asked:
-    """What `history` is asked for, checked.
+    Args:
+        config: Which thread, and maybe which of its lines.
+        limit: Most; None for all.
+        serde: What their metadata is written with.
 
     Raises:
-        InvalidInput: The config names no thread, or the limit is no number.
+        InvalidInput: The config names no thread, its thread is in several namespaces, or the limit is no number.
+        CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
     """
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise InvalidInput(f"limit must be a whole number, 0 or more, not {safe_repr(limit)}.")
     at, ns, _ = address(config)
-    return Asked(at, ns, ALL if limit is None else limit)
 
+    def look() -> Steps[tuple[list[Row], int]]:
+        thread = yield from find(at, ns)
+        if thread is None or thread.line is None:
+            return [], 0
+        rows = yield query.line_history(line=thread.line, limit=ALL if limit is None else limit)
+        [counted] = yield query.count_line(line=thread.line)
+        return list(rows), counted["found"]
 
-def looking(wanted: Asked) -> Steps[tuple[list[Row], int]]:
-    """The rows of the checkpoints of a line, and how many there are.
-
-    Raises:
-        InvalidInput: The thread is in several namespaces.
-    """
-    thread = yield from find(wanted.at, wanted.ns)
-    if thread is None or thread.line is None:
-        return [], 0
-    rows = yield query.line_history(line=thread.line, limit=wanted.limit)
-    [counted] = yield query.count_line(line=thread.line)
-    return list(rows), counted["found"]
-
-
-def given(wanted: Asked) -> dict[str, Any]:
-    """What a trace shows of the call."""
-    return {"thread_id": wanted.at.name} | ({} if wanted.limit == ALL else {"limit": wanted.limit})
-
-
-def shown(found: tuple[list[Row], int]) -> dict[str, Any]:
-    """What it shows of the answer."""
-    return {"count": len(found[0]), "total": found[1]}
-
-
-def told(found: tuple[list[Row], int], wanted: Asked, serde: SerializerProtocol) -> CheckpointHistory:
-    """What was found, as values.
-
-    Raises:
-        CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
-    """
-    rows, total = found
-    return CheckpointHistory(checkpoints=tuple(_summary(row, wanted.at, serde) for row in rows), total=total)
+    rows, total = yield Run(
+        "thread.history",
+        look,
+        inputs=lambda: {"thread_id": at.name} | ({} if limit is None else {"limit": limit}),
+        outputs=lambda found: {"count": len(found[0]), "total": found[1]},
+    )
+    return CheckpointHistory(checkpoints=tuple(_summary(row, at, serde) for row in rows), total=total)
 
 
 def _summary(row: Row, at: ThreadAt, serde: SerializerProtocol) -> CheckpointSummary:

@@ -49,9 +49,9 @@ every other that really waits; `durability="sync"`, or nodes that return new obj
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -81,14 +81,15 @@ from langchain_agentmem.checkpoints.checkpoint_codec import (
     listed,
     pairs,
     readable,
+    serializer,
     storable,
     text_of,
 )
 from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory, Listing
 from langchain_agentmem.checkpoints.rewind_follower import CheckpointStep, CheckpointSteps, Rewinding, loop_of
 from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_checkpoints, import_checkpoints
-from langchain_agentmem.checkpoints.state_classes import serializer
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Work, aperform, both, perform
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.storage import Operation, Steps
@@ -99,6 +100,7 @@ from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
 from langchain_agentmem.threads.value_store import Shelved
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 Jobs: TypeAlias = list[Callable[[], bool]]
@@ -124,6 +126,27 @@ class Call(NamedTuple):
 Follower: TypeAlias = Callable[[Call], Steps[None]]
 """Takes further steps in the transaction of a call: what they write is stored with it, or neither is. The transactions
 of "get_tuple" and "list" only read."""
+
+
+def _in_thread(
+    method: Callable[Concatenate[AgentMemorySaver, P], T], *, write: bool
+) -> Callable[Concatenate[AgentMemorySaver, P], Coroutine[Any, Any, T]]:
+    """The awaited twin of a method: the same in a thread of the database.
+
+    Args:
+        method: The method; a subclass may have its own in its place.
+        write: Whether it writes.
+    """
+    name = method.__name__
+
+    @wraps(method)
+    async def call(self: AgentMemorySaver, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        done: T = await self.database.engine.in_thread(partial(getattr(self, name), *args, **kwargs), write=write)
+        return done
+
+    call.__name__, call.__doc__ = f"a{name}", f"`{name}`, awaited."
+    call.__qualname__ = f"AgentMemorySaver.a{name}"
+    return call
 
 
 class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
@@ -288,7 +311,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             for found in page:
                 yield found
 
-    def history(self, config: RunnableConfig, *, limit: int | None = None) -> CheckpointHistory:
+    def history_work(self, config: RunnableConfig, *, limit: int | None = None) -> Work[CheckpointHistory]:
         """The checkpoints of a thread without their values, which costs little however long its messages are.
 
         Args:
@@ -302,26 +325,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or the limit is no number.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        wanted = checkpoint_listing.asked(config, limit)
-        found = self.database.read(
-            "thread.history",
-            lambda: checkpoint_listing.looking(wanted),
-            lambda: checkpoint_listing.given(wanted),
-            checkpoint_listing.shown,
-        )
-        return checkpoint_listing.told(found, wanted, self.serde)
+        return checkpoint_listing.history_work(config, limit, self.serde)
 
-    async def ahistory(self, config: RunnableConfig, *, limit: int | None = None) -> CheckpointHistory:
-        """`history`, awaited."""
-        wanted = checkpoint_listing.asked(config, limit)
-        found = await self.database.aread(
-            "thread.history",
-            lambda: checkpoint_listing.looking(wanted),
-            lambda: checkpoint_listing.given(wanted),
-            checkpoint_listing.shown,
-        )
-        told: CheckpointHistory = await self._in_thread(checkpoint_listing.told, found, wanted, self.serde)
-        return told
+    history, ahistory = both(history_work)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -353,14 +359,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
                     found[channel]["seed"] = seed  # a channel that held nothing begins empty
         return found
 
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """`get_delta_channel_history`, awaited."""
-        found: Mapping[str, DeltaChannelHistory] = await self._in_thread(
-            partial(self.get_delta_channel_history, config=config, channels=channels)
-        )
-        return found
+    aget_delta_channel_history = _in_thread(get_delta_channel_history, write=False)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -508,9 +507,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             step.finish(lambda: {"threads": len(deleted)})
         self._coding.forget(deleted)
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        """`delete_thread`, awaited."""
-        await self._in_thread(self.delete_thread, thread_id, write=True)
+    adelete_thread = _in_thread(delete_thread, write=True)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints that some runs made, with what was written towards the next ones.
@@ -526,9 +523,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             removed = self._change(lambda: memories.delete_for_runs(runs, low, high), "delete_for_runs", run_ids=runs)
             step.finish(lambda: {"checkpoints": removed})
 
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """`delete_for_runs`, awaited."""
-        await self._in_thread(self.delete_for_runs, run_ids, write=True)
+    adelete_for_runs = _in_thread(delete_for_runs, write=True)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread whole; no content is copied.
@@ -550,9 +545,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             copied = self._change(steps, "copy_thread", **told)
             step.finish(lambda: {"checkpoints": copied})
 
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """`copy_thread`, awaited."""
-        await self._in_thread(self.copy_thread, source_thread_id, target_thread_id, write=True)
+    acopy_thread = _in_thread(copy_thread, write=True)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove old checkpoints, a batch at a time, and give their space back.
@@ -732,6 +725,12 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     def _follow(self, method: str, config: RunnableConfig | None, **arguments: Any) -> Steps[None]:
         for follower in self._followers:
             yield from follower(Call(method, config or running_config(), arguments))
+
+    def _do(self, work: Work[Any]) -> Any:
+        return perform(work, self.database)
+
+    async def _ado(self, work: Work[Any]) -> Any:
+        return await aperform(work, self.database)
 
     async def _in_thread(self, function: Any, *arguments: Any, write: bool = False) -> Any:
         return await self.database.engine.in_thread(function, *arguments, write=write)

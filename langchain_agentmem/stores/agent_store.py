@@ -61,166 +61,109 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Self
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import (
-    NOT_PROVIDED,
     BaseStore,
     IndexConfig,
-    Item,
-    NamespacePath,
-    NotProvided,
     Op,
     Result,
-    SearchItem,
     TTLConfig,
     ensure_embeddings,
 )
 
-from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.closing import Answer, Closing, Ready
 from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.base.sweeping import Ending, Sweeper
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
+from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.search.embedding import embed_with, embedder_of
 from langchain_agentmem.search.memory_search import inquiry
+from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database, database_of
-from langchain_agentmem.stores import item_rows, store_operations
+from langchain_agentmem.stores import item_rows
 from langchain_agentmem.stores.item_rows import PAGE, ttl_of
-from langchain_agentmem.stores.item_search import Items, SharedItems
-from langchain_agentmem.stores.store_operations import Batch, Fields, check_writable, checked_fields, path_of_items
-from langchain_agentmem.stores.thread_items import RewoundItems
-from langchain_agentmem.tracing import RunType, Step
+from langchain_agentmem.stores.item_search import SharedItems
+from langchain_agentmem.stores.store_operations import (
+    SEARCH,
+    Batch,
+    Fields,
+    Items,
+    Read,
+    check_writable,
+    checked_fields,
+    path_of_items,
+)
+from langchain_agentmem.stores.thread_items import ThreadItems
+from langchain_agentmem.tracing import RunType
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S", bound=BaseStore)
 
 
-class CheckedStore(BaseStore):
-    """A store whose methods tell in errors of ours what cannot be a namespace or a key."""
+def _checked(
+    check: Callable[..., object],
+    method: Callable[Concatenate[S, P], T],
+    amethod: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
+    """A method of LangGraph's and its awaited twin, given only what they can take.
 
-    def get(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
-        """See `BaseStore.get`."""
-        path_of_items(namespace)
-        return super().get(namespace, _key(key), refresh_ttl=refresh_ttl)
+    LangGraph makes operations of their arguments before a store sees them, and takes those for what they should be.
 
-    async def aget(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
-        """`get`, awaited."""
-        path_of_items(namespace)
-        return await super().aget(namespace, _key(key), refresh_ttl=refresh_ttl)
+    Args:
+        check: Is given the arguments first, and raises an error of ours for what cannot be a namespace or a key.
+        method: The method.
+        amethod: Its awaited twin.
+    """
 
-    def search(
-        self,
-        namespace_prefix: tuple[str, ...],
-        /,
-        *,
-        query: str | None = None,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
-        limit: int = 10,
-        offset: int = 0,
-        refresh_ttl: bool | None = None,
-    ) -> list[SearchItem]:
-        """See `BaseStore.search`."""
-        path_of_items(namespace_prefix)
-        return super().search(
-            namespace_prefix, query=query, filter=filter, limit=limit, offset=offset, refresh_ttl=refresh_ttl
-        )
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        check(*args, **kwargs)
+        return method(self, *args, **kwargs)
 
-    async def asearch(
-        self,
-        namespace_prefix: tuple[str, ...],
-        /,
-        *,
-        query: str | None = None,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
-        limit: int = 10,
-        offset: int = 0,
-        refresh_ttl: bool | None = None,
-    ) -> list[SearchItem]:
-        """`search`, awaited."""
-        path_of_items(namespace_prefix)
-        return await super().asearch(
-            namespace_prefix, query=query, filter=filter, limit=limit, offset=offset, refresh_ttl=refresh_ttl
-        )
+    @wraps(amethod)
+    async def acall(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        check(*args, **kwargs)
+        return await amethod(self, *args, **kwargs)
 
-    def put(
-        self,
-        namespace: tuple[str, ...],
-        key: str,
-        value: Mapping[str, Any],
-        index: Literal[False] | list[str] | None = None,
-        *,
-        ttl: float | NotProvided | None = NOT_PROVIDED,
-    ) -> None:
-        """See `BaseStore.put`."""
-        check_writable(namespace)
-        super().put(namespace, _key(key), value, index, ttl=ttl)
-
-    async def aput(
-        self,
-        namespace: tuple[str, ...],
-        key: str,
-        value: Mapping[str, Any],
-        index: Literal[False] | list[str] | None = None,
-        *,
-        ttl: float | NotProvided | None = NOT_PROVIDED,
-    ) -> None:
-        """`put`, awaited."""
-        check_writable(namespace)
-        await super().aput(namespace, _key(key), value, index, ttl=ttl)
-
-    def delete(self, namespace: tuple[str, ...], key: str) -> None:
-        """See `BaseStore.delete`."""
-        path_of_items(namespace)
-        super().delete(namespace, _key(key))
-
-    async def adelete(self, namespace: tuple[str, ...], key: str) -> None:
-        """`delete`, awaited."""
-        path_of_items(namespace)
-        await super().adelete(namespace, _key(key))
-
-    def list_namespaces(
-        self,
-        *,
-        prefix: NamespacePath | None = None,
-        suffix: NamespacePath | None = None,
-        max_depth: int | None = None,
-        limit: int = 100,
-        offset: int = 0,
-    ) -> list[tuple[str, ...]]:
-        """See `BaseStore.list_namespaces`."""
-        for path in (prefix, suffix):
-            path_of_items(() if path is None else path)
-        return super().list_namespaces(prefix=prefix, suffix=suffix, max_depth=max_depth, limit=limit, offset=offset)
-
-    async def alist_namespaces(
-        self,
-        *,
-        prefix: NamespacePath | None = None,
-        suffix: NamespacePath | None = None,
-        max_depth: int | None = None,
-        limit: int = 100,
-        offset: int = 0,
-    ) -> list[tuple[str, ...]]:
-        """`list_namespaces`, awaited."""
-        for path in (prefix, suffix):
-            path_of_items(() if path is None else path)
-        return await super().alist_namespaces(
-            prefix=prefix, suffix=suffix, max_depth=max_depth, limit=limit, offset=offset
-        )
+    return call, acall
 
 
-def _key(key: Any) -> str:
-    """The text that LangGraph takes anything for that is given as a key."""
+def _check_item(namespace: Any, key: Any, **_: Any) -> None:
+    path_of_items(namespace)
+    _check_key(key)
+
+
+def _check_put(namespace: Any, key: Any, *_: Any, **__: Any) -> None:
+    check_writable(namespace)
+    _check_key(key)
+
+
+def _check_search(namespace_prefix: Any, /, **_: Any) -> None:
+    path_of_items(namespace_prefix)
+
+
+def _check_listing(*, prefix: Any = None, suffix: Any = None, **_: Any) -> None:
+    for path in (prefix, suffix):
+        path_of_items(path or ())
+
+
+def _check_key(key: Any) -> None:
+    """LangGraph takes the text of anything for a key."""
     try:
-        return str(key)
+        str(key)
     except Exception as error:
         raise InvalidInput(f"{safe_repr(key)} cannot be the key of an item: it cannot be written as text.") from error
 
 
-class ItemStore(CheckedStore):
+class ItemStore(BaseStore):
     """A store of items.
 
     Args:
@@ -250,7 +193,13 @@ class ItemStore(CheckedStore):
         if self.embeddings is not None and self.index_config is not None:
             embed_with(self.database, self.embeddings, self.index_config["dims"])
 
-    def batch(self, ops: Iterable[Op]) -> list[Result]:
+    get, aget = _checked(_check_item, BaseStore.get, BaseStore.aget)
+    search, asearch = _checked(_check_search, BaseStore.search, BaseStore.asearch)
+    put, aput = _checked(_check_put, BaseStore.put, BaseStore.aput)
+    delete, adelete = _checked(_check_item, BaseStore.delete, BaseStore.adelete)
+    list_namespaces, alist_namespaces = _checked(_check_listing, BaseStore.list_namespaces, BaseStore.alist_namespaces)
+
+    def batch_work(self, ops: Iterable[Op]) -> Work[list[Result]]:
         """Run operations in one transaction.
 
         Args:
@@ -263,56 +212,54 @@ class ItemStore(CheckedStore):
             InvalidInput: An operation is wrong, or a value cannot be stored as JSON. Nothing was written.
             StorageError: The database failed. Nothing was written.
         """
-        batch, opened = self._batch(ops), self._opened()
-        now, tail = self.database.now(), self.database.tail
-        with self._step(batch) as step:
-            self._embed(batch, opened(), now)
+        batch, opened = Batch(ops, self.ttl_config or {}, self._fields), self._opened()
+        now, tail, engine = self.database.now(), self.database.tail, self.database.engine
+        embedder = embedder_of(self.database)
+
+        def read() -> Steps[Read]:
+            return batch.read(opened(), now)
+
+        def write() -> Steps[Read]:
+            return batch.run(opened(), now, tail=tail)
+
+        def touch() -> Steps[None]:
+            return opened().touch(found.touched, now=now, tail=tail)
+
+        def run() -> Work[Read]:
+            if embedder is not None and batch.asks:
+                embed = partial(self._embed, batch, opened(), now)
+                yield Do(embed, partial(embedder.in_thread, embed))
+            found: Read
             if batch.writes:
-                found = self.database.engine.write(lambda: batch.run(opened(), now, tail=tail))
+                found = yield Do(partial(engine.write, write), partial(engine.awrite, write))
             else:
-                found = self.database.engine.read(lambda: batch.read(opened(), now))
-            step.finish(lambda: batch.told(found))
-        if batch.writes and (embedder := embedder_of(self.database)) is not None:
+                found = yield Do(partial(engine.read, read), partial(engine.aread, read))
+            return found
+
+        run_type: RunType = "retriever" if batch.verb == SEARCH else "chain"
+        found: Read = yield Shown(f"{self._part}.{batch.verb}", run(), batch.asked, batch.told, run_type)
+        if batch.writes and embedder is not None:
             embedder.wake()
         if found.touched and not batch.writes:
             with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
-                self.database.engine.write(lambda: opened().touch(found.touched, now=now, tail=tail))
+                yield Do(partial(engine.write, touch), partial(engine.awrite, touch))
         return batch.answers(found)
 
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """`batch`, awaited."""
-        batch, opened = await aside(self._batch, ops), self._opened()
-        now, tail = self.database.now(), self.database.tail
-        async with self._step(batch) as step:
-            if (embedder := embedder_of(self.database)) is not None and batch.asks:
-                await embedder.in_thread(self._embed, batch, opened(), now)
-            if batch.writes:
-                found = await self.database.engine.awrite(lambda: batch.run(opened(), now, tail=tail))
-            else:
-                found = await self.database.engine.aread(lambda: batch.read(opened(), now))
-            step.finish(lambda: batch.told(found))
-        if batch.writes and (embedder := embedder_of(self.database)) is not None:
-            embedder.wake()
-        if found.touched and not batch.writes:
-            with contextlib.suppress(DatabaseReadOnly, StepIsOver):
-                await self.database.engine.awrite(lambda: opened().touch(found.touched, now=now, tail=tail))
-        return await aside(batch.answers, found)
+    batch, abatch = both(batch_work)
+
+    def _do(self, work: Work[Any]) -> Any:
+        return perform(work, self.database)
+
+    async def _ado(self, work: Work[Any]) -> Any:
+        return await aperform(work, self.database)
 
     def _opened(self) -> Callable[[], Items]:
         """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""
         raise NotImplementedError
 
-    def _step(self, batch: Batch) -> Step:
-        name = f"memory.{self._part}.{batch.verb}"
-        run_type: RunType = "retriever" if batch.verb == store_operations.SEARCH else "chain"
-        return self.database.tracing.step(name, run_type=run_type, inputs=batch.asked)
-
-    def _batch(self, ops: Iterable[Op]) -> Batch:
-        return Batch(ops, self.ttl_config or {}, self._fields)
-
     def _embed(self, batch: Batch, items: Items, now: int) -> None:
         embedder = embedder_of(self.database)
-        if embedder is not None and batch.asks:
+        if embedder is not None:
             batch.embed(lambda look: embedder.near(inquiry(look.question, now), items.walls(look)))
 
 
@@ -436,19 +383,11 @@ class AgentMemoryStore(Closing, ItemStore):
         Returns:
             How many items were deleted: a number that may be awaited.
         """
-        now, swept, count = self.database.now(), 0, PAGE
-        while count == PAGE:
-            count = self.database.write("store.sweep", lambda: item_rows.sweep(now=now), outputs=_swept)
-            swept += count
-        return Answer(swept)
+        return Answer(self._do(self._sweep_work()))
 
     async def asweep_ttl(self) -> int:
         """`sweep_ttl`, awaited."""
-        now, swept, count = self.database.now(), 0, PAGE
-        while count == PAGE:
-            count = await self.database.awrite("store.sweep", lambda: item_rows.sweep(now=now), outputs=_swept)
-            swept += count
-        return swept
+        return await self._ado(self._sweep_work())  # type: ignore[no-any-return]
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Ending:
         """Sweep in the background, until `stop_ttl_sweeper`, `close`, or the end of this store.
@@ -482,12 +421,15 @@ class AgentMemoryStore(Closing, ItemStore):
         """
         return Answer(self._sweeper is None or self._sweeper.stop(timeout))
 
+    def _sweep_work(self) -> Work[int]:
+        sweep, swept, count = partial(item_rows.sweep, now=self.database.now()), 0, PAGE
+        while count == PAGE:
+            count = yield Run("store.sweep", sweep, write=True, outputs=lambda count: {"deleted": count})
+            swept += count
+        return swept
+
     def _opened(self) -> Callable[[], Items]:
         return SharedItems
-
-
-def _swept(count: int) -> dict[str, Any]:
-    return {"deleted": count}
 
 
 class AgentMemoryThreadStore(ItemStore):
@@ -543,4 +485,4 @@ class AgentMemoryThreadStore(ItemStore):
                     "running here. To look at one from outside, use thread_store.at(config)."
                 )
         point = thread_point(runs_of(self.database), self._given)
-        return lambda: RewoundItems(point)
+        return lambda: ThreadItems(point)

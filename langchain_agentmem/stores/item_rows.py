@@ -34,40 +34,6 @@ from langchain_agentmem.storage.steps import Row
 KIND = "item"
 
 
-def index_places(path: str, documents: Sequence[Document]) -> Steps[search_index.Placed | None]:
-    """Places in the index for items of a namespace that are about to be written."""
-    if not documents:
-        return None
-    return (yield from search_index.places(search_index.Series(path, KIND), documents))
-
-
-def index_items(placed: search_index.Placed | None, owners: Sequence[int], *, tail: int) -> Steps[None]:
-    """Put items into the index, at the places that were made for them.
-
-    Args:
-        placed: What `index_places` gave.
-        owners: The rows of the items.
-        tail: How many may wait for the index, 0 for none.
-    """
-    if placed is not None:
-        yield from search_index.write(placed, owners, tail=tail)
-
-
-def reindex_item(number: int, old: str, owner: int, new: Document, *, tail: int) -> Steps[None]:
-    """Give an item in the index another text."""
-    yield from search_index.replace(number, old, owner, new, tail=tail)
-
-
-def unindex_items(documents: Iterable[tuple[int, str]]) -> Steps[None]:
-    """Take items out of the index: the number and the text of each."""
-    yield from search_index.remove(list(documents))
-
-
-def close_index(path: str) -> Steps[None]:
-    """Forget the place of a namespace's items in the index, when the last of them is gone."""
-    yield from search_index.close(path, KIND)
-
-
 LONGEST_KEY = 2_000
 """Bytes; PostgreSQL's indexes have no room for more."""
 LONGEST_TTL = 1e9
@@ -396,7 +362,7 @@ def _write(
     """Write the drafts of one namespace, and put them into the index."""
     entering = [key for key, draft in drafts if draft.text and _document(known.get(key)) is None]
     texts = {key: Document(draft.text, _times(draft, known.get(key), now).created_at) for key, draft in drafts}
-    placed = yield from index_places(path, [texts[key] for key in entering])
+    placed = yield from _places(path, [texts[key] for key in entering])
     if not known and placed is None:
         yield query.create_namespace(path=path)
     entered = dict(zip(entering, placed.numbers if placed else (), strict=True))
@@ -419,11 +385,16 @@ def _write(
     ids |= yield from _insert(path, fresh)
     if changed:
         yield query.update_item.many(changed) if len(changed) > 1 else query.update_item(**changed[0])
-    if leaving:
-        yield from unindex_items(leaving)
+    yield from search_index.remove(leaving)
     for number, old, owner, new in other:
-        yield from reindex_item(number, old, owner, new, tail=tail)
-    yield from index_items(placed, [ids[key] for key in entering], tail=tail)
+        yield from search_index.replace(number, old, owner, new, tail=tail)
+    if placed is not None:
+        yield from search_index.write(placed, [ids[key] for key in entering], tail=tail)
+
+
+def _places(path: str, documents: Sequence[Document]) -> Steps[search_index.Placed | None]:
+    """Places in the search index for items that enter it."""
+    return (yield from search_index.places(search_index.Series(path, KIND), documents)) if documents else None
 
 
 def _insert(path: str, rows: list[dict[str, Any]]) -> Steps[dict[str, int]]:
@@ -443,7 +414,7 @@ def _delete(rows: Sequence[Row]) -> Steps[None]:
         (row["document_id"], found_by(row["value"], row["indexed"])) for row in rows if row["document_id"] is not None
     ]
     if documents:
-        yield from unindex_items(documents)
+        yield from search_index.remove(documents)
     yield query.delete_item.many([{"id": row["id"]} for row in rows])
 
 
@@ -451,7 +422,7 @@ def _tidy(paths: Iterable[str]) -> Steps[None]:
     """Leave nothing of namespaces whose last item is gone."""
     for path in sorted(paths):
         if not (yield query.any_item(path=path)):
-            yield from close_index(path)
+            yield from search_index.close(path, KIND)
             yield query.delete_empty_namespaces(path=path)
 
 

@@ -22,19 +22,18 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from langchain_agentmem.base.encoding import under, write_plain
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search import memory_search as retrieval
-from langchain_agentmem.search.memory_search import Walls
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.stores import item_rows
-from langchain_agentmem.stores.item_rows import KIND, ItemDraft, ItemPlace, StoredItem, read, stored
+from langchain_agentmem.stores.item_rows import KIND, StoredItem, read, stored
 
 Compare = Callable[[Any, Any], bool]
 
@@ -209,13 +208,6 @@ class FoundItem(NamedTuple):
     score: float | None
 
 
-class Hit(NamedTuple):
-    """What the index knows: the row of an item, and how well it fits."""
-
-    id: int
-    score: float
-
-
 def find(look: Look, *, now: int) -> Steps[list[FoundItem]]:
     """The items that fit: the best first for a question, else the newest first and those of one time by their keys."""
     if look.limit == 0:
@@ -226,13 +218,6 @@ def find(look: Look, *, now: int) -> Steps[list[FoundItem]]:
         rows = yield from _newest(look, now, look.limit, look.offset, None)
         return [_found(row) for row in rows]
     return (yield from _fitting(look, look.wanted, now))
-
-
-def hits(look: Look, limit: int, now: int) -> Steps[list[Hit]]:
-    """The best items for words."""
-    asked = retrieval.inquiry(look.question, now)
-    found = yield from retrieval.search(asked, look.walls, limit=limit, dense=look.dense)
-    return [Hit(hit.owner, hit.score) for hit in found]
 
 
 def namespaces(
@@ -269,13 +254,14 @@ def namespaces(
 
 
 def _answers(look: Look, now: int) -> Steps[list[FoundItem]]:
+    asked = retrieval.inquiry(look.question, now)
     enough = look.offset + look.limit
     size = enough if look.wanted is None else max(FIRST_PAGE, 2 * enough)
     while True:
-        best = yield from hits(look, size, now)
-        rows = yield query.items_by_id(ids=json.dumps([hit.id for hit in best]), now=now)
+        best = yield from retrieval.search(asked, look.walls, limit=size, dense=look.dense)
+        rows = yield query.items_by_id(ids=json.dumps([hit.owner for hit in best]), now=now)
         known = {row["id"]: row for row in rows}
-        found = [_found(known[hit.id], hit.score) for hit in best if hit.id in known]
+        found = [_found(known[hit.owner], hit.score) for hit in best if hit.owner in known]
         if look.wanted is not None:
             wanted = look.wanted
             found = [each for each in found if fits(each.value, wanted)]
@@ -329,89 +315,20 @@ def _found(row: Row, score: float | None = None) -> FoundItem:
     return FoundItem(item, read(item.value, *item.at), score)
 
 
-class Items(Protocol):
-    """Where items are kept. One is made for each transaction; `now` is always when, in microseconds since 1970."""
-
-    def get(self, places: Iterable[ItemPlace], *, now: int) -> Steps[dict[ItemPlace, StoredItem]]:
-        """The items at some places, but for those that are not there or have expired."""
-        ...
-
-    def find(self, look: Look, *, now: int) -> Steps[list[FoundItem]]:
-        """The items that fit: the best first for a question, else the newest first and those of one time by key."""
-        ...
-
-    def namespaces(
-        self,
-        low: str,
-        high: str,
-        fits: Callable[[Namespace], bool],
-        *,
-        depth: int | None,
-        limit: int,
-        offset: int,
-        now: int,
-    ) -> Steps[list[Namespace]]:
-        """The namespaces that hold items, in order: see `search.namespaces`."""
-        ...
-
-    def touch(self, items: Iterable[StoredItem], *, now: int, tail: int) -> Steps[None]:
-        """Put off the end of items that were read."""
-        ...
-
-    def lock(self, places: Iterable[ItemPlace]) -> Steps[None]:
-        """What is read from now on at places that will be written stays as it is read until then."""
-        ...
-
-    def write(self, changes: Mapping[ItemPlace, ItemDraft | None], *, now: int, tail: int) -> Steps[None]:
-        """Write items, or delete them where there is no draft."""
-        ...
-
-    def walls(self, look: Look) -> Walls:
-        """Where the index is asked for the words that are looked for."""
-        ...
-
-
 class SharedItems:
-    """Items that belong to no thread."""
+    """Items that belong to no thread, as a batch of operations sees them."""
 
-    def __init__(self) -> None:
-        self._locked: item_rows.Locked | None = None
-
-    def get(self, places: Iterable[ItemPlace], *, now: int) -> Steps[dict[ItemPlace, StoredItem]]:
-        """The items at some places, but for those that are not there or have expired."""
-        return (yield from item_rows.get(places, now=now))
-
-    def find(self, look: Look, *, now: int) -> Steps[list[FoundItem]]:
-        """The items that fit."""
-        return (yield from find(look, now=now))
-
-    def namespaces(
-        self,
-        low: str,
-        high: str,
-        fits: Callable[[Namespace], bool],
-        *,
-        depth: int | None,
-        limit: int,
-        offset: int,
-        now: int,
-    ) -> Steps[list[Namespace]]:
-        """The namespaces that hold items, in order."""
-        return (yield from namespaces(low, high, fits, depth=depth, limit=limit, offset=offset, now=now))
+    get = staticmethod(item_rows.get)
+    find = staticmethod(find)
+    namespaces = staticmethod(namespaces)
+    lock = staticmethod(item_rows.lock)
+    write = staticmethod(item_rows.write)
 
     def touch(self, items: Iterable[StoredItem], *, now: int, tail: int) -> Steps[None]:
         """Put off the end of items that were read."""
         del tail  # their texts stay as they are
         yield from item_rows.touch(items, now=now)
 
-    def lock(self, places: Iterable[ItemPlace]) -> Steps[None]:
-        """What is read from now on at places that will be written stays as it is read until then."""
-        self._locked = yield from item_rows.lock(places)
-
-    def write(self, changes: Mapping[ItemPlace, ItemDraft | None], *, now: int, tail: int) -> Steps[None]:
-        """Write items, or delete them where there is no draft."""
-        yield from item_rows.write(changes, self._locked, now=now, tail=tail)
-
-    def walls(self, look: Look) -> Walls:
+    def walls(self, look: Look) -> retrieval.Walls:
         """The namespaces that are looked in."""
         return look.walls

@@ -41,9 +41,9 @@ What `memory.search` is asked for, checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -52,88 +52,14 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import merge_configs, patch_config
 from pydantic import Field, ValidationError
 
-from langchain_agentmem.base.clock import time_given
-from langchain_agentmem.base.namespaces import config_given, id_of, range_of, resolve
+from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import Message
-from langchain_agentmem.messages.message import column_role
-from langchain_agentmem.rewinding.outlook import outlook_of
-from langchain_agentmem.search.finding import Search
-from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
+from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.part import all_parts
-
-MOST_HITS = 10_000
-
-
-class SearchRequest(NamedTuple):
-    """What a search was asked for. The fields are arguments of `AgentMemory.search`, as they were given."""
-
-    query: str
-    namespace: Sequence[str] | None = None
-    limit: int = 10
-    kinds: Sequence[str] | None = None
-    conversation_id: str | None = None
-    roles: Sequence[str] | None = None
-    before: datetime | None = None
-    after: datetime | None = None
-
-
-def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] | None, weights: Weights) -> Search:
-    """What to look for and where.
-
-    Args:
-        database: Where.
-        asked: What was asked for.
-        config: The run on whose behalf to look. Default: the one this is called in.
-        weights: How much each signal counts.
-
-    Raises:
-        InvalidInput: An argument is wrong.
-    """
-    query, namespace, limit, kinds, conversation_id, roles, before, after = asked
-    if not isinstance(query, str):
-        raise InvalidInput(f"A query is text, not {type(query).__name__}.")
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
-        raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {safe_repr(limit)}.")
-    if unknown := [kind for kind in _texts_given("kinds", kinds) or () if kind not in all_parts().kinds]:
-        raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
-    walls = Walls(
-        *range_of(resolve(namespace, config)),
-        kinds=all_parts().stored_as(_texts_given("kinds", kinds)),
-        conversations=None if conversation_id is None else (id_of(conversation_id, "conversation"),),
-        roles=None if roles is None else tuple(str(column_role(role)) for role in _texts_given("roles", roles) or ()),
-        before=_micros("before", before),
-        after=_micros("after", after),
-    )
-    return Search(inquiry(query, database.now()), walls, limit, checked_weights(weights), outlook_of(database, config))
-
-
-def checked_weights(weights: Any) -> Weights:
-    """Weights that a user gave.
-
-    Raises:
-        InvalidInput: They are something else.
-    """
-    if not isinstance(weights, Weights):
-        raise InvalidInput(f"weights must be Weights, not {type(weights).__name__}.")
-    return weights
-
-
-def _texts_given(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
-    if values is None:
-        return None
-    found = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else (None,)
-    if not all(isinstance(value, str) for value in found):
-        raise InvalidInput(f"{name} must be a list of strings, not {safe_repr(values)}.")
-    return tuple(str(value) for value in found)
-
-
-def _micros(name: str, time: datetime | None) -> int | None:
-    return None if time is None else time_given(time, name)
-
+from langchain_agentmem.stores.search_requests import SearchRequest, sought
 
 _LANGCHAINS = {"verbose", "run_id"}
 """Arguments of LangChain's, which mean nothing here."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from langgraph.store.base import (
     GetOp,
@@ -49,7 +49,8 @@ from langchain_agentmem.stores.item_rows import (
     whole_text,
     written,
 )
-from langchain_agentmem.stores.item_search import FoundItem, Items, Look, checked
+from langchain_agentmem.stores.item_search import FoundItem, Look, SharedItems, checked
+from langchain_agentmem.stores.thread_items import ThreadItems
 from langchain_agentmem.tracing import brief
 
 SEARCH = "search"
@@ -148,6 +149,8 @@ MOST = 2**31
 """Results that may be asked for, or left out."""
 
 Fields = tuple[str, ...]
+Items: TypeAlias = SharedItems | ThreadItems
+"""Where items are kept. One is made for each transaction."""
 
 
 class InvalidNamespace(InvalidInput, InvalidNamespaceError):
@@ -254,10 +257,10 @@ class Batch:
             now: When.
             tail: How many documents may wait for the search index.
         """
-        yield from items.lock(self._changes)
+        locked: Any = yield from items.lock(self._changes)
         found = yield from self.read(items, now)
         yield from items.touch(found.touched, now=now, tail=tail)
-        yield from items.write(self._changes, now=now, tail=tail)
+        yield from items.write(self._changes, locked, now=now, tail=tail)
         return found
 
     def answers(self, found: Read) -> list[Result]:

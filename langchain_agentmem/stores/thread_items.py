@@ -35,7 +35,7 @@ WORTHWHILE = 100
 """A reading is noted if it puts the end of an item off by more than the hundredth part of its time to live."""
 
 
-class RewoundItems:
+class ThreadItems:
     """The items that a task of a thread sees, or a checkpoint shows. Made for one transaction, within which it stays.
 
     Args:
@@ -101,17 +101,20 @@ class RewoundItems:
             yield from self._write(place, drafts, now, tail)
 
     def lock(self, places: Iterable[ItemPlace]) -> Steps[None]:
-        """Nothing to do: what others write meanwhile is not seen in this step."""
+        """Do nothing: what others write meanwhile is not seen in this step."""
         del places
         yield from ()
 
-    def write(self, changes: Mapping[ItemPlace, ItemDraft | None], *, now: int, tail: int) -> Steps[None]:
+    def write(
+        self, changes: Mapping[ItemPlace, ItemDraft | None], locked: None = None, *, now: int, tail: int
+    ) -> Steps[None]:
         """Write items, or delete them where there is no draft.
 
         Raises:
             InvalidInput: This is no task.
             StepIsOver: Another attempt of the task has taken its place.
         """
+        del locked  # nothing is
         view, place = yield from self._point.open(now)
         names = {name_of(at): at for at in changes}
         there = yield from memory_rows.named(view, KIND, names)
