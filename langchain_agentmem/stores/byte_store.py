@@ -29,17 +29,18 @@ import os
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 from langchain_core.stores import BaseStore
 
-from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage import Operation, Steps, queries, query
-from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of
+from langchain_agentmem.language_models.model_calls import Run, Work, aperform, both, perform
+from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage.database import Database, HasDatabase, database_of
 from langchain_agentmem.storage.queries import digest
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.tracing import Thunk, brief
@@ -331,7 +332,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def mget(self, keys: Sequence[str]) -> list[bytes | None]:
+    def mget_work(self, keys: Sequence[str]) -> Work[list[bytes | None]]:
         """The values of keys, as of one moment.
 
         Args:
@@ -344,12 +345,12 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             InvalidInput: A key is not a string.
         """
         wanted = _keys(keys)
-        return self._database.read("bytes.get", self._getting(wanted), self._shown(wanted), _found)
+        found: list[bytes | None] = yield Run(
+            "bytes.get", partial(get, self._path, wanted), inputs=self._shown(wanted), outputs=_found
+        )
+        return found
 
-    async def amget(self, keys: Sequence[str]) -> list[bytes | None]:
-        """`mget`, awaited."""
-        wanted = await aside(_keys, keys)
-        return await self._database.aread("bytes.get", self._getting(wanted), self._shown(wanted), _found)
+    mget, amget = both(mget_work)
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
         """The keys, in the order of their code points, a page at a time.
@@ -371,7 +372,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def mset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
+    def mset_work(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> Work[None]:
         """Keep values, in the place of what their keys had: all of them or, after an error, none.
 
         Args:
@@ -381,15 +382,14 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             InvalidInput: A key is not a string, or a value is not `bytes`.
             StorageError: The database failed. Nothing was written.
         """
-        values = _pairs(key_value_pairs)
-        self._database.write("bytes.set", self._putting(values), self._shown(values), _written(values))
+        values, now = _pairs(key_value_pairs), self._database.now()
+        written = {"written": len(values), "bytes": sum(map(len, values.values()))}
+        make = partial(put, self._path, values, now=now)
+        yield Run("bytes.set", make, write=True, inputs=self._shown(values), outputs=lambda _: written)
 
-    async def amset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
-        """`mset`, awaited."""
-        values = await aside(_pairs, key_value_pairs)
-        await self._database.awrite("bytes.set", self._putting(values), self._shown(values), _written(values))
+    mset, amset = both(mset_work)
 
-    def mdelete(self, keys: Sequence[str]) -> None:
+    def mdelete_work(self, keys: Sequence[str]) -> Work[None]:
         """Delete keys with their values, in one transaction. Those that are not there are ignored.
 
         Args:
@@ -400,51 +400,41 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             StorageError: The database failed. Nothing was deleted.
         """
         given = _keys(keys)
-        self._database.write("bytes.delete", self._removing(given), self._shown(given), _removed(given))
+        make = partial(remove, self._path, given)
+        yield Run("bytes.delete", make, write=True, inputs=self._shown(given), outputs=lambda _: {"count": len(given)})
 
-    async def amdelete(self, keys: Sequence[str]) -> None:
-        """`mdelete`, awaited."""
-        given = await aside(_keys, keys)
-        await self._database.awrite("bytes.delete", self._removing(given), self._shown(given), _removed(given))
+    mdelete, amdelete = both(mdelete_work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
+    def _do(self, work: Work[Any]) -> Any:
+        return perform(work, self._database)
+
+    async def _ado(self, work: Work[Any]) -> Any:
+        return await aperform(work, self._database)
+
+    def _page(self, prefix: str, start: bytes | None) -> Work[Page]:
+        inputs = {"namespace": list(self.namespace), "prefix": brief(prefix)}
+        found: Page = yield Run(
+            "bytes.list", partial(page, self._path, prefix, start), inputs=lambda: inputs, outputs=_listed
+        )
+        return found
+
     def _yielded(self, prefix: str) -> Iterator[str]:
-        start: bytes | None = None
-        while True:
-            page = self._database.read("bytes.list", self._listing(prefix, start), self._looking(prefix), _listed)
-            yield from page.keys
-            if (start := page.next) is None:
-                return
+        start: bytes | None = b""
+        while start is not None:
+            keys, start = self._do(self._page(prefix, start or None))
+            yield from keys
 
     async def _ayielded(self, prefix: str) -> AsyncIterator[str]:
-        start: bytes | None = None
-        while True:
-            make, inputs = self._listing(prefix, start), self._looking(prefix)
-            page = await self._database.aread("bytes.list", make, inputs, _listed)
-            for key in page.keys:
+        start: bytes | None = b""
+        while start is not None:
+            keys, start = await self._ado(self._page(prefix, start or None))
+            for key in keys:
                 yield key
-            if (start := page.next) is None:
-                return
-
-    def _listing(self, prefix: str, start: bytes | None) -> Operation[Page]:
-        return lambda: page(self._path, prefix, start)
-
-    def _getting(self, keys: list[str]) -> Operation[list[bytes | None]]:
-        return lambda: get(self._path, keys)
-
-    def _putting(self, values: dict[str, bytes]) -> Operation[None]:
-        now = self._database.now()
-        return lambda: put(self._path, values, now=now)
-
-    def _removing(self, keys: list[str]) -> Operation[None]:
-        return lambda: remove(self._path, keys)
 
     def _shown(self, keys: Collection[str]) -> Thunk:
         return lambda: {"namespace": list(self.namespace), "count": len(keys), "keys": _shown_keys(keys)}
-
-    def _looking(self, prefix: str) -> Thunk:
-        return lambda: {"namespace": list(self.namespace), "prefix": brief(prefix)}
 
 
 def _shown_keys(keys: Iterable[str]) -> list[str]:
@@ -454,14 +444,6 @@ def _shown_keys(keys: Iterable[str]) -> list[str]:
 def _found(values: Sequence[bytes | None]) -> dict[str, Any]:
     there = [value for value in values if value is not None]
     return {"found": len(there), "missing": len(values) - len(there), "bytes": sum(map(len, there))}
-
-
-def _written(values: Mapping[str, bytes]) -> Outputs:
-    return lambda _: {"written": len(values), "bytes": sum(map(len, values.values()))}
-
-
-def _removed(keys: Collection[str]) -> Outputs:
-    return lambda _: {"count": len(keys)}
 
 
 def _listed(page: Page) -> dict[str, Any]:
