@@ -480,7 +480,7 @@ def _place(url: str) -> Iterator[Finding]:
             yield Finding("file", "problem", problem, "Check the path; the first opening makes a database.")
         return
     try:
-        from langchain_agentmem.storage.storage_health import server  # noqa: PLC0415 - an extra
+        from langchain_agentmem.storage.postgres_health import server  # noqa: PLC0415 - an extra
 
         yield from server(name)
     except MissingExtra as error:
