@@ -17,7 +17,7 @@
     langchain_agentmem.stores.retriever             finding what was said, and why it was found
     langchain_agentmem.checkpoints.checkpoint_saver           the checkpoints of LangGraph's threads
     langchain_agentmem.stores.agent_store                 long-term items, LangGraph's store
-    langchain_agentmem.stores.agent_thread_store          the same, rewound with the thread
+    langchain_agentmem.stores.agent_store          the same, rewound with the thread
     langchain_agentmem.stores.byte_store                 bytes by key
     langchain_agentmem.compaction                   contexts that fit, and nothing lost
     langchain_agentmem.layers.layered_memory                core, recall and archival memory, with branches
@@ -111,8 +111,7 @@ if TYPE_CHECKING:
     )
     from langchain_agentmem.rewinding.branch_merge import BranchDiff, BranchTree
     from langchain_agentmem.search.memory_search import Recollection
-    from langchain_agentmem.stores.agent_store import AgentMemoryStore
-    from langchain_agentmem.stores.agent_thread_store import AgentMemoryThreadStore
+    from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore
     from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
     from langchain_agentmem.stores.retriever import AgentMemoryRetriever
 
@@ -125,7 +124,7 @@ _HOMES = {
     "AgentMemoryRetriever": "stores.retriever",
     "AgentMemorySaver": "checkpoints.checkpoint_saver",
     "AgentMemoryStore": "stores.agent_store",
-    "AgentMemoryThreadStore": "stores.agent_thread_store",
+    "AgentMemoryThreadStore": "stores.agent_store",
     "Alias": "facts.fact",
     "ArchivalMemory": "layers.archival_memory",
     "Attachment": "messages.role_rounds",

@@ -35,7 +35,7 @@ from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import WEIGHTS, Weights
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.stores.search_requests import Asked, checked_weights, sought
+from langchain_agentmem.stores.search_requests import SearchRequest, checked_weights, sought
 from langchain_agentmem.tracing import Content, Step, documents, given_only
 from langchain_agentmem.upkeep.maintenance import Maintenance
 
@@ -61,8 +61,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.layers.layered_memory import LayeredMemory
     from langchain_agentmem.layers.layers_config import LayersConfig
     from langchain_agentmem.rewinding.thread_memory import ThreadPoint
-    from langchain_agentmem.stores.agent_store import AgentMemoryStore
-    from langchain_agentmem.stores.agent_thread_store import AgentMemoryThreadStore
+    from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore
     from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
     from langchain_agentmem.stores.retriever import AgentMemoryRetriever
 
@@ -391,7 +390,7 @@ class AgentMemory(Maintenance, Closing):
         `builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)`, or use it in nodes beside
         `memory.store`. `memory.thread_store.at(config)` looks at a checkpoint from outside.
         """
-        from langchain_agentmem.stores.agent_thread_store import AgentMemoryThreadStore  # noqa: PLC0415 - it loads LangGraph
+        from langchain_agentmem.stores.agent_store import AgentMemoryThreadStore  # noqa: PLC0415 - it loads LangGraph
 
         return AgentMemoryThreadStore(self, index=self._index)
 
@@ -523,7 +522,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        asked = Asked(query, namespace, limit, kinds, conversation_id, roles, before, after)
+        asked = SearchRequest(query, namespace, limit, kinds, conversation_id, roles, before, after)
         with self._searching(asked, config) as step:
             given = sought(self.database, asked, config, self.weights if weights is None else weights)
             found = given.find(self.database)
@@ -545,7 +544,7 @@ class AgentMemory(Maintenance, Closing):
         weights: Weights | None = None,
     ) -> list[Recollection]:
         """`search`, awaited."""
-        asked = Asked(query, namespace, limit, kinds, conversation_id, roles, before, after)
+        asked = SearchRequest(query, namespace, limit, kinds, conversation_id, roles, before, after)
         async with self._searching(asked, config) as step:
             weighed = self.weights if weights is None else weights
             given = await aside(sought, self.database, asked, config, weighed)
@@ -569,7 +568,7 @@ class AgentMemory(Maintenance, Closing):
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _searching(self, asked: Asked, config: RunnableConfig | None) -> Step:
+    def _searching(self, asked: SearchRequest, config: RunnableConfig | None) -> Step:
         """The step of a search."""
         configurable_of(config)  # a step takes it for a config
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from langchain_agentmem.audit import audit_source
-from langchain_agentmem.conversations import message_source
+from langchain_agentmem.conversations import conversation_part
 from langchain_agentmem.experiences import experience_transfer
 from langchain_agentmem.facts import fact_source
 from langchain_agentmem.layers import layer_part
 from langchain_agentmem.rewinding import memory_import
 from langchain_agentmem.search import search_index
-from langchain_agentmem.stores import item_source
+from langchain_agentmem.stores import item_part
 from langchain_agentmem.threads import thread_part
 
 PARTS = (
     audit_source.PART,  # erased first, since who adds to the trail holds its end before anything else
-    message_source.PART,
+    conversation_part.PART,
     thread_part.PART,  # exported before what the threads remember
-    item_source.PART,
+    item_part.PART,
     experience_transfer.PART,
     memory_import.PART,
     fact_source.PART,

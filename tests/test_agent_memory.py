@@ -15,7 +15,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory, ConversationMemory, InvalidInput, SessionMemory
 from langchain_agentmem.errors import MemoryClosed, StorageError
-from langchain_agentmem.storage.database import Parts
+from langchain_agentmem.storage.database import InUse
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -175,7 +175,10 @@ def test_parts_can_be_gone_through_while_others_are_made():
     class Part:
         pass
 
-    parts, made, interval = Parts(*(first := [Part() for _ in range(500)])), [], sys.getswitchinterval()
+    parts, first, made, interval = InUse(), [Part() for _ in range(500)], [], sys.getswitchinterval()
+    for each in first:
+        parts.add(each)
+    del each
     ended = threading.Event()
 
     def make():

@@ -1,26 +1,233 @@
-"""Between LangGraph's checkpoints and what the log of threads keeps."""
+"""What a config names, and errors that name it too.
+
+Between LangGraph's checkpoints and what the log of threads keeps.
+
+A checkpoint of another saver, stored as it is.
+
+Which classes a checkpointer imports to make what it reads, and what is said of those that it does not import.
+
+LangGraph's serializer writes an object as the name of its class with plain data. By default it imports whatever class
+is named when it reads, and logs each name once: who can write to the database can then have modules of this machine
+imported, and their classes called. A strict one imports only what LangGraph holds to be safe and what is allowed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from hashlib import blake2b
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import ormsgpack
-from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite, writes_sort_key
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langchain_agentmem.base import forks
+from langchain_agentmem.base.namespaces import (
+    CONFIG_KEY,
+    config_given,
+    configurable_of,
+    id_of,
+    namespace_of,
+    path_of,
+    resolve,
+)
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints.configs import config_of, readable, storable, text_of
+from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
+from langchain_agentmem.storage import Steps
 from langchain_agentmem.threads import checkpoint_log
-from langchain_agentmem.threads.checkpoint_head import fold, unfold, versions_of, written
+from langchain_agentmem.threads.checkpoint_head import fold, short, unfold, versions_of, with_texts, written
 from langchain_agentmem.threads.checkpoint_log import Saved
-from langchain_agentmem.threads.thread_lines import Deleted, Thread, ThreadAt
+from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread, ThreadAt, has
 from langchain_agentmem.threads.value_codec import Draft, Prototypes, Reading, Stamps, collecting_later
-from langchain_agentmem.threads.value_recipe import guarded, opened
+from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
 from langchain_agentmem.threads.value_store import Place, Shelved
 from langchain_agentmem.tracing.measures import Measures
+
+logger = logging.getLogger(__name__)
+
+
+class _Reading(threading.local):
+    """Whether this thread makes what one of our checkpointers reads: events do not tell whose serializer they are of.
+
+    Attributes:
+        ours: Whether it does.
+    """
+
+    ours = False
+
+
+reading = _Reading()
+
+
+def serializer(*, strict: bool) -> JsonPlusSerializer:
+    """LangGraph's own serializer.
+
+    Args:
+        strict: Whether it imports only the classes that LangGraph holds to be safe. Default: LangGraph's, which is
+            strict where the environment variable LANGGRAPH_STRICT_MSGPACK says so.
+    """
+    return JsonPlusSerializer(allowed_msgpack_modules=None) if strict else JsonPlusSerializer()
+
+
+def _listen(event: SerdeEvent) -> None:
+    if event["kind"] == "msgpack_blocked" and reading.ours:
+        _tell(event["module"], event["name"])
+
+
+@lru_cache(1_000)
+def _tell(module: str, name: str) -> None:
+    """Say once how a class is allowed."""
+    logger.warning(
+        "Objects of the class %s.%s come back as plain data, since this checkpointer is strict. If it is yours, allow "
+        'it: saver.with_allowlist([("%s", "%s")])',
+        *(module, name, module, name),
+    )
+
+
+register_serde_event_listener(_listen)
+
+
+_PAIR = 2
+
+
+@contextmanager
+def readable(at: ThreadAt, name: str | None, *, decoding: bool = False) -> Iterator[None]:
+    """A block in which damage becomes an error that names the thread and the checkpoint.
+
+    Args:
+        at: The thread.
+        name: The checkpoint's id; None for the newest.
+        decoding: Whether the serializer is at work, all of whose errors are damage.
+    """
+    reading.ours = decoding
+    try:
+        yield
+    except AgentMemoryError:
+        raise
+    except Exception as error:
+        if not decoding and not isinstance(error, Damaged):
+            raise
+        name = name or getattr(error, "checkpoint", None)
+        which = "newest checkpoint" if name is None else f"checkpoint {safe_repr(name)}"
+        raise CheckpointUnreadable(
+            f"The {which} of the thread {safe_repr(at.name)} cannot be read: it is damaged, or was "
+            f"written with another serializer ({type(error).__name__}: {error})."
+        ) from error
+    finally:
+        reading.ours = False
+
+
+@contextmanager
+def storable(at: ThreadAt, what: str, name: str | None = None) -> Iterator[None]:
+    """A block in which what the serializer refuses becomes an error that names the thread and the place.
+
+    Args:
+        at: The thread.
+        what: What is being written.
+        name: Its name, if it has one.
+    """
+    try:
+        yield
+    except AgentMemoryError:
+        raise
+    except Exception as error:
+        place = what if name is None else f"{what} {safe_repr(name)}"
+        raise InvalidInput(
+            f"The {place} of the thread {safe_repr(at.name)} holds what cannot be stored "
+            f"({type(error).__name__}: {error})."
+        ) from error
+
+
+def address(config: RunnableConfig, *, whole_thread: bool = False) -> tuple[ThreadAt, Any, str | None]:
+    """The thread, line and checkpoint that a config names.
+
+    Args:
+        config: The config.
+        whole_thread: Where no line is named, none is meant; else the thread's own.
+
+    Raises:
+        InvalidInput: It names no thread, or something that cannot be an id.
+    """
+    configurable = configurable_of(config_given(config))
+    if "thread_id" not in configurable:
+        raise InvalidInput('A checkpointer needs config["configurable"]["thread_id"].')
+    at = ThreadAt(path_of(resolve(None, config)), id_of(configurable["thread_id"], "thread"))
+    ns = configurable.get("checkpoint_ns")
+    if ns is None and not whole_thread:
+        ns = OWN_LINE
+    name = configurable.get("checkpoint_id")
+    name = None if name is None else text_of(name, "checkpoint", empty=True)
+    return at, ns if ns is None else text_of(ns, "subgraph", empty=True), name or None
+
+
+def text_of(value: Any, what: str, *, empty: bool = False) -> str:
+    """Check an id that LangGraph made.
+
+    Raises:
+        InvalidInput: It is no text, or one that no database can keep.
+    """
+    if isinstance(value, UUID):
+        value = str(value)
+    if not isinstance(value, str) or "\0" in value or not (value or empty):
+        raise InvalidInput(f"{safe_repr(value)} cannot be the id of a {what}.")
+    return value
+
+
+def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
+    """Check what a checkpointer is to put.
+
+    Raises:
+        InvalidInput: It is no checkpoint, or what goes with it is no dictionary.
+    """
+    for what, given in (("checkpoint", checkpoint), ("metadata", metadata), ("new_versions", new_versions)):
+        if not isinstance(given, Mapping):
+            raise InvalidInput(f"{what} must be a dictionary, not {safe_repr(given)}.")
+    text_of(checkpoint.get("id"), "checkpoint")
+    for what in ("channel_values", "channel_versions"):
+        if not isinstance(checkpoint.get(what), Mapping):
+            raise InvalidInput(f"A checkpoint has a dictionary of {what}, not {safe_repr(checkpoint.get(what))}.")
+
+
+def listed(values: Any, what: str) -> list[Any]:
+    """Check that several of something are given.
+
+    Raises:
+        InvalidInput: It is no list, or a single text, each letter of which would be taken for one of them.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidInput(f"Give a list of {what}s, not {safe_repr(values)}.")
+    return list(values)
+
+
+def pairs(writes: Any) -> list[tuple[Any, Any]]:
+    """Check what a task wrote.
+
+    Raises:
+        InvalidInput: It is no list of channels with values.
+    """
+    given = listed(writes, "write")
+    for each in given:
+        if not isinstance(each, tuple | list) or len(each) != _PAIR:
+            raise InvalidInput(f"writes must be pairs of a channel and a value, not {safe_repr(each)}.")
+    return given
+
+
+def config_of(thread_id: Any, path: str, ns: str, name: str) -> RunnableConfig:
+    """The config that names a checkpoint, and the namespace of its thread."""
+    configurable = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": name}
+    if path:
+        configurable[CONFIG_KEY] = namespace_of(path)
+    return {"configurable": configurable}
+
 
 KNOWN_PLACES = 1_024
 KNOWN = "messages known to be stored"
@@ -74,7 +281,7 @@ class Coding:
             draft = Draft(serde, self._stamps, place, listing=listing)
             recipes = []
             for channel, value in values:
-                with storable(at, f"channel {safe_repr(channel)}"):
+                with storable(at, "channel", channel):
                     recipes.append(draft.recipe(value))
             return checkpoint_log.Planned(draft, rows, recipes)
 
@@ -204,3 +411,100 @@ def _has_deltas(metadata: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
         or metadata.get("step") == -2  # noqa: PLR2004 - LangGraph's mark of a stub
         or any(type(value) is _DeltaSnapshot for value in values.values())
     )
+
+
+class Adoption:
+    """A checkpoint of another saver with what was written towards the next one, taken apart.
+
+    Args:
+        coding: Takes values apart.
+        serde: Our serializer.
+        found: The checkpoint, as the other saver gives it.
+
+    Attributes:
+        at: The thread.
+        name: The checkpoint's id.
+        checkpoint: The checkpoint, with versions as ours are.
+        metadata: Its metadata.
+
+    Raises:
+        InvalidInput: It cannot be stored.
+    """
+
+    def __init__(self, coding: Coding, serde: SerializerProtocol, found: CheckpointTuple) -> None:
+        self.at, self._ns, name = address(found.config)
+        self.name = str(name)
+        self.metadata: dict[str, Any] = dict(found.metadata)
+        self.checkpoint = with_texts(dict(found.checkpoint), partial(_digest_of, serde))
+        self._parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
+        self._coding, self._serde = coding, serde
+        self._writes = [
+            coding.plan(serde, self.at, [_row(task, channel, place, order)], [(channel, value)], listing=False)
+            for order, (place, (task, channel, value)) in enumerate(_placed(found.pending_writes or ()))
+        ]
+        self._put: Callable[[int], Steps[Any]] | None = None
+
+    def is_known(self) -> Steps[bool]:
+        """Whether the checkpoint is here already."""
+        return (yield from has(self.at, self._ns, self.name))
+
+    def prepare(self, *, known: bool) -> bool:
+        """Take the values apart, outside the transaction, where they are needed.
+
+        Args:
+            known: Whether the checkpoint is here already.
+
+        Returns:
+            Whether there may be anything to store.
+        """
+        if not known:
+            self._put = self._putting()
+        return bool(self._writes) or not known
+
+    def steps(self, now: int) -> Steps[bool]:
+        """Store what is not here yet.
+
+        Args:
+            now: When.
+
+        Returns:
+            Whether the checkpoint is new.
+        """
+        new = self._put is not None and not (yield from self.is_known())
+        if self._put is not None and new:
+            yield from self._put(now)
+        for plan in self._writes:  # also for a checkpoint that is known: there may be more of them now
+            yield from checkpoint_log.put_writes(self.at, self._ns, self.name, plan, now=now, exact=True)
+        return new
+
+    def _putting(self) -> Callable[[int], Steps[Any]]:
+        versions, given = self.checkpoint["channel_versions"], self.checkpoint["channel_values"]
+        values = {text_of(each, "channel"): given[each] for each in given if each in versions}
+        stored = self._coding.folded(self._serde, self.at, self.checkpoint, self.metadata, self._parent, values)
+        rows: Rows = [{"channel": each, "version": short(versions[each])} for each in values]
+        plan = self._coding.plan(self._serde, self.at, rows, list(values.items()), listing=True)
+        return lambda now: checkpoint_log.put(self.at, self._ns, stored, plan, retention=None, now=now, exact=True)
+
+
+def _digest_of(serde: SerializerProtocol, value: Any) -> str:
+    kind, data = serde.dumps_typed(value)
+    return blake2b(kind.encode() + data, digest_size=6).hexdigest()
+
+
+def _placed(writes: Iterable[PendingWrite]) -> Iterator[tuple[int, PendingWrite]]:
+    """Writes of another saver, each with its place among those of its task."""
+    counts: dict[str, int] = {}
+    for write in writes:
+        place = counts.get(write[0], 0)
+        counts[write[0]] = place + 1
+        yield WRITES_IDX_MAP.get(write[1], place), write
+
+
+def _row(task: str, channel: str, place: int, order: int) -> dict[str, object]:
+    """Other savers do not tell the paths of tasks, so the order in which they give the writes takes their place."""
+    return {
+        "task": text_of(task, "task"),
+        "place": place,
+        "path": f"{order:08}",
+        "channel": text_of(channel, "channel"),
+    }

@@ -1,8 +1,13 @@
-"""What `list` of the checkpointer gives: checkpoints, newest first, a page at a time."""
+"""What `list` of the checkpointer gives: checkpoints, newest first, a page at a time.
+
+The checkpoints of a thread without their values: what `history` of the checkpointer gives.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -10,18 +15,21 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from langchain_agentmem.base.argument_checks import ALL
+from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import under
 from langchain_agentmem.base.namespaces import config_given, configurable_of, range_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints.checkpoint_codec import Coding, value_of
-from langchain_agentmem.checkpoints.checkpoint_traces import CheckpointStep
-from langchain_agentmem.checkpoints.configs import address, readable
+from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, value_of
+from langchain_agentmem.checkpoints.rewind_follower import CheckpointStep
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.language_models.model_calls import Run, Work
+from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_log import Key, Saved
-from langchain_agentmem.threads.thread_lines import ThreadAt
+from langchain_agentmem.threads.thread_lines import ThreadAt, find
 from langchain_agentmem.tracing import Thunk
 
 FIRST_KEYS, MOST_KEYS = 500, 8_000
@@ -144,3 +152,82 @@ class Listing:
             )
             for key, saved in found
         ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointSummary:
+    """A checkpoint without its values.
+
+    Attributes:
+        checkpoint_id: Its id.
+        parent_id: That of the checkpoint before it; None for the first.
+        step: LangGraph's number of the step, -1 for the first input; None if nothing says so.
+        source: What made it: "input", "loop", "update" or "fork"; None if nothing says so.
+        created_at: When it was stored, in UTC.
+    """
+
+    checkpoint_id: str
+    parent_id: str | None
+    step: int | None
+    source: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointHistory:
+    """The checkpoints of a thread.
+
+    Attributes:
+        checkpoints: The newest first; those of forks among them, as their times are.
+        total: How many there are without a limit.
+    """
+
+    checkpoints: tuple[CheckpointSummary, ...]
+    total: int
+
+
+def history_work(config: RunnableConfig, limit: int | None, serde: SerializerProtocol) -> Work[CheckpointHistory]:
+    """The checkpoints of a line without their values.
+
+    Args:
+        config: Which thread, and maybe which of its lines.
+        limit: Most; None for all.
+        serde: What their metadata is written with.
+
+    Raises:
+        InvalidInput: The config names no thread, its thread is in several namespaces, or the limit is no number.
+        CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
+    """
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InvalidInput(f"limit must be a whole number, 0 or more, not {safe_repr(limit)}.")
+    at, ns, _ = address(config)
+
+    def look() -> Steps[tuple[list[Row], int]]:
+        thread = yield from find(at, ns)
+        if thread is None or thread.line is None:
+            return [], 0
+        rows = yield query.line_history(line=thread.line, limit=ALL if limit is None else limit)
+        [counted] = yield query.count_line(line=thread.line)
+        return list(rows), counted["found"]
+
+    rows, total = yield Run(
+        "thread.history",
+        look,
+        inputs=lambda: {"thread_id": at.name} | ({} if limit is None else {"limit": limit}),
+        outputs=lambda found: {"count": len(found[0]), "total": found[1]},
+    )
+    return CheckpointHistory(checkpoints=tuple(_summary(row, at, serde) for row in rows), total=total)
+
+
+def _summary(row: Row, at: ThreadAt, serde: SerializerProtocol) -> CheckpointSummary:
+    with readable(at, row["name"], decoding=True):
+        metadata: Any = value_of(serde, bytes(row["metadata"]))
+    known = metadata if isinstance(metadata, Mapping) else {}
+    step, source = known.get("step"), known.get("source")
+    return CheckpointSummary(
+        checkpoint_id=row["name"],
+        parent_id=row["parent"],
+        step=step if isinstance(step, int) else None,
+        source=source if isinstance(source, str) else None,
+        created_at=moment(row["created_at"]),
+    )

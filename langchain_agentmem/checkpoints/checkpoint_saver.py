@@ -49,9 +49,9 @@ every other that really waits; `durability="sync"`, or nodes that return new obj
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -69,27 +69,27 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_agentmem.base.closing import Closing, Ready
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints import checkpoint_traces, state_history
-from langchain_agentmem.checkpoints.adopting import Adoption
-from langchain_agentmem.checkpoints.checkpoint_codec import Coding, Rows, in_order
-from langchain_agentmem.checkpoints.checkpoint_listing import Listing
-from langchain_agentmem.checkpoints.checkpoint_traces import CheckpointStep, CheckpointSteps
-from langchain_agentmem.checkpoints.configs import (
+from langchain_agentmem.checkpoints import checkpoint_listing, rewind_follower
+from langchain_agentmem.checkpoints.checkpoint_codec import (
+    Adoption,
+    Coding,
+    Rows,
     address,
     check_checkpoint,
     config_of,
+    in_order,
     listed,
     pairs,
     readable,
+    serializer,
     storable,
     text_of,
 )
-from langchain_agentmem.checkpoints.graph_loops import loop_of
-from langchain_agentmem.checkpoints.rewind_follower import Rewinding
+from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory, Listing
+from langchain_agentmem.checkpoints.rewind_follower import CheckpointStep, CheckpointSteps, Rewinding, loop_of
 from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_checkpoints, import_checkpoints
-from langchain_agentmem.checkpoints.state_classes import serializer
-from langchain_agentmem.checkpoints.state_history import CheckpointHistory
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Work, aperform, both, perform
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.storage import Operation, Steps
@@ -100,6 +100,7 @@ from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
 from langchain_agentmem.threads.value_store import Shelved
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 Jobs: TypeAlias = list[Callable[[], bool]]
@@ -125,6 +126,27 @@ class Call(NamedTuple):
 Follower: TypeAlias = Callable[[Call], Steps[None]]
 """Takes further steps in the transaction of a call: what they write is stored with it, or neither is. The transactions
 of "get_tuple" and "list" only read."""
+
+
+def _in_thread(
+    method: Callable[Concatenate[AgentMemorySaver, P], T], *, write: bool
+) -> Callable[Concatenate[AgentMemorySaver, P], Coroutine[Any, Any, T]]:
+    """The awaited twin of a method: the same in a thread of the database.
+
+    Args:
+        method: The method; a subclass may have its own in its place.
+        write: Whether it writes.
+    """
+    name = method.__name__
+
+    @wraps(method)
+    async def call(self: AgentMemorySaver, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        done: T = await self.database.engine.in_thread(partial(getattr(self, name), *args, **kwargs), write=write)
+        return done
+
+    call.__name__, call.__doc__ = f"a{name}", f"`{name}`, awaited."
+    call.__qualname__ = f"AgentMemorySaver.a{name}"
+    return call
 
 
 class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
@@ -225,14 +247,14 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """
         with self._steps.step("get", self._steps.around(config), dict) as step:
             found = self._get(config, loop_of(config))
-            step.finish(lambda: checkpoint_traces.found(found))
+            step.finish(lambda: rewind_follower.found(found))
         return found
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple`, awaited."""
         async with self._steps.step("get", self._steps.around(config), dict) as step:
             found: CheckpointTuple | None = await self._in_thread(self._get, config, loop_of(config))
-            step.finish(lambda: checkpoint_traces.found(found))
+            step.finish(lambda: rewind_follower.found(found))
         return found
 
     def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
@@ -289,7 +311,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             for found in page:
                 yield found
 
-    def history(self, config: RunnableConfig, *, limit: int | None = None) -> CheckpointHistory:
+    def history_work(self, config: RunnableConfig, *, limit: int | None = None) -> Work[CheckpointHistory]:
         """The checkpoints of a thread without their values, which costs little however long its messages are.
 
         Args:
@@ -303,26 +325,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or the limit is no number.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        wanted = state_history.asked(config, limit)
-        found = self.database.read(
-            "thread.history",
-            lambda: state_history.looking(wanted),
-            lambda: state_history.given(wanted),
-            state_history.shown,
-        )
-        return state_history.told(found, wanted, self.serde)
+        return checkpoint_listing.history_work(config, limit, self.serde)
 
-    async def ahistory(self, config: RunnableConfig, *, limit: int | None = None) -> CheckpointHistory:
-        """`history`, awaited."""
-        wanted = state_history.asked(config, limit)
-        found = await self.database.aread(
-            "thread.history",
-            lambda: state_history.looking(wanted),
-            lambda: state_history.given(wanted),
-            state_history.shown,
-        )
-        told: CheckpointHistory = await self._in_thread(state_history.told, found, wanted, self.serde)
-        return told
+    history, ahistory = both(history_work)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -354,14 +359,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
                     found[channel]["seed"] = seed  # a channel that held nothing begins empty
         return found
 
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """`get_delta_channel_history`, awaited."""
-        found: Mapping[str, DeltaChannelHistory] = await self._in_thread(
-            partial(self.get_delta_channel_history, config=config, channels=channels)
-        )
-        return found
+    aget_delta_channel_history = _in_thread(get_delta_channel_history, write=False)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -509,9 +507,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             step.finish(lambda: {"threads": len(deleted)})
         self._coding.forget(deleted)
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        """`delete_thread`, awaited."""
-        await self._in_thread(self.delete_thread, thread_id, write=True)
+    adelete_thread = _in_thread(delete_thread, write=True)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints that some runs made, with what was written towards the next ones.
@@ -527,9 +523,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             removed = self._change(lambda: memories.delete_for_runs(runs, low, high), "delete_for_runs", run_ids=runs)
             step.finish(lambda: {"checkpoints": removed})
 
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """`delete_for_runs`, awaited."""
-        await self._in_thread(self.delete_for_runs, run_ids, write=True)
+    adelete_for_runs = _in_thread(delete_for_runs, write=True)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread whole; no content is copied.
@@ -551,9 +545,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             copied = self._change(steps, "copy_thread", **told)
             step.finish(lambda: {"checkpoints": copied})
 
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """`copy_thread`, awaited."""
-        await self._in_thread(self.copy_thread, source_thread_id, target_thread_id, write=True)
+    acopy_thread = _in_thread(copy_thread, write=True)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove old checkpoints, a batch at a time, and give their space back.
@@ -733,6 +725,12 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     def _follow(self, method: str, config: RunnableConfig | None, **arguments: Any) -> Steps[None]:
         for follower in self._followers:
             yield from follower(Call(method, config or running_config(), arguments))
+
+    def _do(self, work: Work[Any]) -> Any:
+        return perform(work, self.database)
+
+    async def _ado(self, work: Work[Any]) -> Any:
+        return await aperform(work, self.database)
 
     async def _in_thread(self, function: Any, *arguments: Any, write: bool = False) -> Any:
         return await self.database.engine.in_thread(function, *arguments, write=write)

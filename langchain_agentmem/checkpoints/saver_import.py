@@ -1,18 +1,31 @@
-"""Every thread of another saver, one checkpoint at a time."""
+"""Every thread of another saver, one checkpoint at a time.
+
+What the stock savers wrote, opened to be imported.
+
+Nothing is written there, and no class is imported but those that LangGraph holds to be safe and those that are allowed
+by name. An object of any other class would come as plain data, so it is refused instead.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints.configs import listed
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.checkpoints.checkpoint_codec import listed
+from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.storage import is_postgres, name_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +110,181 @@ def _configs(thread_ids: Sequence[str] | None) -> Iterator[RunnableConfig | None
         return
     for thread_id in listed(thread_ids, "thread"):
         yield {"configurable": {"thread_id": thread_id}}
+
+
+PAGE = 100
+"""Checkpoints that are asked of a PostgresSaver at once: it keeps all that it was asked for in memory."""
+
+_SERIALIZER_LOG = "langgraph.checkpoint.serde.jsonplus"
+
+
+@contextlib.contextmanager
+def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[BaseCheckpointSaver[Any]]:
+    """Open what a stock saver wrote, to be read.
+
+    Args:
+        source: The file of a SqliteSaver, or the URL or connection string of a PostgresSaver.
+        allow: Classes to import, as "module.Class".
+
+    Raises:
+        InvalidInput: There is no such file or server, or it holds no checkpoints of that saver; or there is no such
+            class. While it is read: a checkpoint cannot be read, or holds objects of another class.
+        MissingExtra: The saver's package is not installed.
+    """
+    serde = JsonPlusSerializer(allowed_msgpack_modules=[_class_named(name) for name in allow] or None)
+    postgres = is_postgres(name_of(source))
+    name = f"the PostgreSQL database {safe_repr(_address_of(source))}" if postgres else safe_repr(source)
+    with contextlib.ExitStack() as stack, _refusals() as refused:
+        with _told(name):  # it fails here rather than when something was made of it
+            saver = stack.enter_context(_postgres(source, serde) if postgres else _sqlite(source, serde))
+        refused.clear()
+        yield _Source(saver, name, refused, PAGE if postgres else None, stack)
+
+
+class _Source(BaseCheckpointSaver[Any]):
+    """A saver to list the checkpoints of, whose errors are ours."""
+
+    def __init__(
+        self,
+        saver: BaseCheckpointSaver[Any],
+        name: str,
+        refused: set[str],
+        page: int | None,
+        closing: contextlib.ExitStack,
+    ) -> None:
+        super().__init__(serde=saver.serde)
+        self._closing = closing  # a listing that is left early must end before its database closes
+        self._saver = saver
+        self._name = name
+        self._refused = refused
+        self._page = page
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        if self._page is None or filter or before or limit is not None:
+            found = self._saver.list(config, filter=filter, before=before, limit=limit)
+        else:
+            found = self._paged(config, self._page)
+        self._closing.callback(getattr(found, "close", bool))
+        with _told(self._name):
+            for each in found:
+                if self._refused:
+                    thread, classes = each.config["configurable"]["thread_id"], sorted(self._refused)
+                    raise InvalidInput(
+                        f"The thread {safe_repr(thread)} holds objects of the class {classes[0]}, which would "
+                        "come as plain data. If you trust what the database says, add: --allow "
+                        f"{' --allow '.join(classes)}"
+                    )
+                yield each
+
+    def _paged(self, config: RunnableConfig | None, size: int) -> Iterator[CheckpointTuple]:
+        """Ids come once in a thread, but copies of a thread share them, so the last one is asked for again."""
+        edge: RunnableConfig | None = None
+        known: set[tuple[Any, ...]] = set()
+        while True:
+            page = [*self._saver.list(config, before=edge, limit=size + len(known))]
+            fresh = [each for each in page if _key(each) not in known]
+            yield from fresh
+            if not fresh:
+                return
+            last = page[-1].checkpoint["id"]
+            known = {_key(each) for each in page if each.checkpoint["id"] == last}
+            edge = {"configurable": {"checkpoint_id": f"{last}~"}}
+
+
+def _key(found: CheckpointTuple) -> tuple[Any, ...]:
+    configurable = found.config["configurable"]
+    return configurable["thread_id"], configurable["checkpoint_ns"], configurable["checkpoint_id"]
+
+
+@contextlib.contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Whatever a saver of others raises becomes an error of ours."""
+    try:
+        yield
+    except (InvalidInput, MissingExtra):
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"No checkpoints of a stock saver can be read from {name} ({type(error).__name__}: {error})."
+        ) from error
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[set[str]]:
+    """The names of the classes that the serializer would not import meanwhile."""
+    refused: set[str] = set()
+
+    def listen(event: SerdeEvent) -> None:
+        if event["kind"].endswith("blocked"):
+            refused.add(f"{event['module']}.{event['name']}")
+
+    def unsaid(record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith("Blocked deserialization")  # it is an error here, told once
+
+    log = logging.getLogger(_SERIALIZER_LOG)
+    log.addFilter(unsaid)
+    stop = register_serde_event_listener(listen)
+    try:
+        yield refused
+    finally:
+        stop()
+        log.removeFilter(unsaid)
+
+
+def _class_named(name: str) -> tuple[str, str]:
+    module, _, last = name.rpartition(".")
+    try:
+        getattr(importlib.import_module(module), last)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInput(
+            f"There is no class {safe_repr(name)} to allow: give it as module.Class, where Python finds it, "
+            f"with PYTHONPATH for instance ({error})."
+        ) from error
+    return module, last
+
+
+@contextlib.contextmanager
+def _sqlite(path: str, serde: JsonPlusSerializer) -> Iterator[BaseCheckpointSaver[Any]]:
+    try:
+        from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtra("Importing from a SqliteSaver", "import") from error
+    if not Path(path).is_file():
+        raise InvalidInput(f"There is no file at {safe_repr(path)}.")
+    with SqliteSaver.from_conn_string(path) as saver:
+        saver.serde = serde
+        saver.is_setup = True  # it would make its tables in whatever file it was given
+        try:
+            next(saver.list(None, limit=1), None)
+        except Exception as error:
+            if "task_path" not in str(error):
+                raise
+            saver._has_task_path = False  # noqa: SLF001 - tables of an old version, which it would have altered
+        yield saver
+
+
+def _address_of(url: str) -> str:
+    try:
+        from langchain_agentmem.storage.postgres import address_of  # noqa: PLC0415 - an extra
+    except MissingExtra as error:
+        raise MissingExtra("Importing from a PostgresSaver", "import") from error
+    return address_of(url)
+
+
+@contextlib.contextmanager
+def _postgres(url: str, serde: JsonPlusSerializer) -> Iterator[BaseCheckpointSaver[Any]]:
+    try:
+        from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtra("Importing from a PostgresSaver", "import") from error
+    with PostgresSaver.from_conn_string(url) as saver:
+        saver.serde = serde
+        next(saver.list(None, limit=1), None)
+        yield saver

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from langchain_agentmem.errors import AgentMemoryError, MissingExtra, StorageError
 
-TOLD_TO_PROGRAMMERS = ("langchain_agentmem.checkpoints.state_classes", "langgraph.checkpoint.serde.jsonplus")
+TOLD_TO_PROGRAMMERS = ("langchain_agentmem.checkpoints.checkpoint_codec", "langgraph.checkpoint.serde.jsonplus")
 """Who logs which classes are not imported: what is shown here needs none."""
 REFUSED, UNREADABLE, INTERRUPTED = 2, 3, 130
 

@@ -280,7 +280,7 @@ def import_checkpoints(
 
     Threads come with their whole history. Run again, it goes on where it was.
     """
-    from langchain_agentmem.checkpoints.saver_sources import open_source  # noqa: PLC0415 - it loads LangGraph
+    from langchain_agentmem.checkpoints.saver_import import open_source  # noqa: PLC0415 - it loads LangGraph
 
     kept = "What was copied is kept: run it again to go on."
     with (

@@ -21,7 +21,7 @@ from langchain_agentmem.base.namespaces import id_of, path_of, resolve
 from langchain_agentmem.compaction.places import place_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import Record, load
-from langchain_agentmem.conversations.log_traces import MOST
+from langchain_agentmem.conversations.log_entries import MOST_TRACED
 from langchain_agentmem.messages import Message, decode_body
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import database_of
@@ -91,7 +91,7 @@ def expanded(found: Sequence[Said] | None) -> dict[str, Any]:
     return {
         "status": "no such id" if found is None else "found",
         "count": len(said),
-        "ids": [each.message.message_id for each in said[:MOST]],
+        "ids": [each.message.message_id for each in said[:MOST_TRACED]],
         "characters": sum(len(each.message.text) for each in said),
     }
 

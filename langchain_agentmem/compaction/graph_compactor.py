@@ -46,8 +46,7 @@ from langchain_agentmem.compaction.situation import (
 )
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.compaction_records import Header, Record
-from langchain_agentmem.conversations.log_entries import entry_of
-from langchain_agentmem.conversations.log_traces import MOST
+from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.background_work import Ahead
 from langchain_agentmem.language_models.model_calls import Run, Shown, Work
@@ -276,7 +275,7 @@ class Compactor:
                 "compaction.record",
                 self._recording(history, at, new),
                 inputs=lambda: {**place_of(at), "messages": len(new)},
-                outputs=lambda keys: {"count": len(keys), "ids": keys[:MOST]},
+                outputs=lambda keys: {"count": len(keys), "ids": keys[:MOST_TRACED]},
             )
         self._recorded.pop(at, None)
         self._recorded[at] = _Recorded(conversation, history)

@@ -35,7 +35,6 @@ from langchain_agentmem.compaction.places import place_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import Record, load
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
-from langchain_agentmem.conversations.persistence import LogCall
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, perform, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
@@ -52,7 +51,7 @@ from langchain_agentmem.messages.history_shape import calls_of
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.messages.summary import MARK as SUMMARY
 from langchain_agentmem.messages.synthetic_messages import MADE, is_filler, is_made
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, HasDatabase
 
 logger = logging.getLogger(__name__)
@@ -216,7 +215,7 @@ class ManagedConversationMemory(ConversationMemory):
 
     async def aget_cache_stats(self) -> dict[str, Any]:
         """`get_cache_stats`, awaited."""
-        return await apart(partial(self._cached, await self._aread(self._counting())))
+        return await apart(partial(self._cached, await self._ado(self._count_work())))
 
     # -- compacting --------------------------------------------------------------------------------------------
 
@@ -445,12 +444,11 @@ class ManagedConversationMemory(ConversationMemory):
     def _counter_of(self, counter: Any) -> TokenCounter:
         return self._compactor.counter if counter is None else super()._counter_of(counter)
 
-    def _adding(self, said: Sequence[message_log.Entry]) -> LogCall[message_log.Appended]:
+    def _add(self, said: Sequence[message_log.Entry]) -> Operation[message_log.Appended]:
         """What a compaction made of messages is not said again by somebody who was shown it and hands it back."""
         made = {entry.key: message for entry in said if (message := _made_in(entry)) is not None}
-        call = super()._adding(said)
         if not made:
-            return call
+            return super()._add(said)
 
         def steps() -> Steps[message_log.Appended]:
             fresh: list[message_log.Entry] = []
@@ -460,21 +458,14 @@ class ManagedConversationMemory(ConversationMemory):
                     fresh.append(entry)
             return (yield from self._append(fresh)())
 
-        return call._replace(make=steps)
+        return steps
 
-    def _store(self, entries: Sequence[message_log.Entry]) -> None:
-        super()._store(entries)
+    def _store_work(self, entries: Sequence[message_log.Entry]) -> Work[None]:
+        yield from super()._store_work(entries)
         self._invalidated("add")
         if "add" in self.config.trigger_events:
             with _passed_over():
-                perform(self._compacting("add"), self._database)
-
-    async def _astore(self, entries: Sequence[message_log.Entry]) -> None:
-        await super()._astore(entries)
-        self._invalidated("add")
-        if "add" in self.config.trigger_events:
-            with _passed_over():
-                await aperform(self._compacting("add"), self._database)
+                yield from self._compacting("add")
 
     def _announce_removal(self, keys: Sequence[str]) -> None:
         super()._announce_removal(keys)

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -39,18 +39,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
-from langchain_agentmem.conversations import log_traces, message_log, message_queries
-from langchain_agentmem.conversations.log_entries import brings_memory, entry_of, message_of
-from langchain_agentmem.conversations.persistence import LogCall, Saved, checked_retention
+from langchain_agentmem.conversations import log_entries, message_log, message_queries
+from langchain_agentmem.conversations.log_entries import brings_memory, entry_of, message_of, trace_inputs
+from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
+from langchain_agentmem.language_models.model_calls import Do, Shown, Work, both
 from langchain_agentmem.messages import ImageFiles, Message, decode_body
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps
-from langchain_agentmem.storage.database import Database, HasDatabase, database_of
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of
+from langchain_agentmem.tracing import Thunk, brief
 
 if TYPE_CHECKING:
     from langchain_agentmem.language_models.tokens import TokenCounter
@@ -70,7 +70,7 @@ class MessageVersion(NamedTuple):
     written_at: datetime
 
 
-class ConversationMemory(Saved, BaseChatMessageHistory):
+class ConversationMemory(LogMemory, BaseChatMessageHistory):
     """A conversation in the database (documents 001 and 003), and a LangChain chat history.
 
     Args:
@@ -110,7 +110,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     # -- adding ------------------------------------------------------------------------------------------------
 
-    def add(
+    def add_work(
         self,
         message: Message | BaseMessage | Mapping[str, Any] | None = None,
         *,
@@ -121,7 +121,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         agent_calls: Sequence[Any] | None = None,
         images: Sequence[str] | None = None,
         tool_call_id: str | None = None,
-    ) -> str:
+    ) -> Work[str]:
         """Add one message (documents 001 and 003).
 
         Args:
@@ -151,37 +151,12 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
             images=images,
             tool_call_id=tool_call_id,
         )
-        self._store([entry])
+        yield from self._store_work([entry])
         return entry.key
 
-    async def aadd(
-        self,
-        message: Message | BaseMessage | Mapping[str, Any] | None = None,
-        *,
-        role: str | None = None,
-        content: Any = None,
-        name: str | None = None,
-        tool_calls: Sequence[Any] | None = None,
-        agent_calls: Sequence[Any] | None = None,
-        images: Sequence[str] | None = None,
-        tool_call_id: str | None = None,
-    ) -> str:
-        """`add`, awaited."""
-        entry = await aside(
-            self._given,
-            message,
-            role=role,
-            content=content,
-            name=name,
-            tool_calls=tool_calls,
-            agent_calls=agent_calls,
-            images=images,
-            tool_call_id=tool_call_id,
-        )
-        await self._astore([entry])
-        return entry.key
+    add, aadd = both(add_work)
 
-    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+    def add_messages_work(self, messages: Sequence[BaseMessage]) -> Work[None]:
         """Add messages in one transaction: all of them or none.
 
         A message's own time may be given as `additional_kwargs["created_at"]`, a datetime or ISO text.
@@ -189,11 +164,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: A message is malformed, or its id is taken by other content.
         """
-        self._store(self._entries(messages))
+        if not isinstance(messages, Iterable):
+            raise MessageError(f"Messages come as a list, not as {type(messages).__name__}.")
+        yield from self._store_work([self._given(_not_none(message)) for message in messages])
 
-    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """`add_messages`, awaited."""
-        await self._astore(await aside(self._entries, messages))
+    add_messages, aadd_messages = both(add_messages_work)
 
     async def aadd_message(self, message: BaseMessage) -> None:
         """`add_message`, awaited."""
@@ -217,7 +192,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
     # -- changing ----------------------------------------------------------------------------------------------
 
-    def update(self, message_id: str, **changes: Any) -> None:
+    def update_work(self, /, message_id: str, **changes: Any) -> Work[None]:
         """Change a message; the version before is kept, see `history_of`.
 
         Args:
@@ -227,13 +202,18 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a change is malformed.
         """
-        self._announce_update(self._write(self._updating(message_id, changes)))
+        make = message_queries.change(self._at, message_id, changes, **self._now())
 
-    async def aupdate(self, message_id: str, **changes: Any) -> None:
-        """`update`, awaited."""
-        self._announce_update(await self._awrite(await aside(self._updating, message_id, changes)))
+        def inputs() -> dict[str, Any]:
+            return {"message_id": message_id, "changes": log_entries.trace_fields(changes)}
 
-    def replace_memory(self, idx: int, message: Message | BaseMessage | None = None, **fields: Any) -> None:
+        self._announce_update((yield from self._run("update", make, inputs, log_entries.trace_changed, write=True)))
+
+    update, aupdate = both(update_work)
+
+    def replace_memory_work(
+        self, /, idx: int, message: Message | BaseMessage | None = None, **fields: Any
+    ) -> Work[None]:
         """Put other content in the place of the message at an index; its id stays (document 003).
 
         Args:
@@ -244,33 +224,29 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: There is no such index, or neither message nor role is given.
         """
-        self._announce_update(self._write(self._replacing(idx, message, fields)))
+        new, _ = message_of(message, new_id=self._database.new_id, **fields)
+        make = message_queries.replace(self._at, idx, new, **self._now())
 
-    async def areplace_memory(self, idx: int, message: Message | BaseMessage | None = None, **fields: Any) -> None:
-        """`replace_memory`, awaited."""
-        self._announce_update(await self._awrite(await aside(self._replacing, idx, message, fields)))
+        def inputs() -> dict[str, Any]:
+            return {"index": idx, "role": new.role, "text": brief(new.text)}
+
+        self._announce_update((yield from self._run("replace", make, inputs, log_entries.trace_changed, write=True)))
+
+    replace_memory, areplace_memory = both(replace_memory_work)
 
     # -- removing ----------------------------------------------------------------------------------------------
 
-    def remove_by_id(self, message_id: str) -> bool:
+    def remove_by_id_work(self, message_id: str) -> Work[bool]:
         """Remove a message and its earlier versions. Returns whether it was there.
 
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        removed = self._write(self._removing(message_queries.remove(self._at, message_id), message_id=message_id))
-        self._announce_removal(removed)
-        return bool(removed)
+        return bool((yield from self._remove(message_queries.remove(self._at, message_id), message_id=message_id)))
 
-    async def aremove_by_id(self, message_id: str) -> bool:
-        """`remove_by_id`, awaited."""
-        removed = await self._awrite(
-            self._removing(message_queries.remove(self._at, message_id), message_id=message_id)
-        )
-        self._announce_removal(removed)
-        return bool(removed)
+    remove_by_id, aremove_by_id = both(remove_by_id_work)
 
-    def delete_memory(self, idx: int) -> None:
+    def delete_memory_work(self, idx: int) -> Work[None]:
         """Remove the message at an index (document 003).
 
         Args:
@@ -279,33 +255,33 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: There is no such index.
         """
-        self._announce_removal(self._write(self._removing(message_queries.delete(self._at, idx), index=idx)))
+        yield from self._remove(message_queries.delete(self._at, idx), index=idx)
 
-    async def adelete_memory(self, idx: int) -> None:
-        """`delete_memory`, awaited."""
-        self._announce_removal(await self._awrite(self._removing(message_queries.delete(self._at, idx), index=idx)))
+    delete_memory, adelete_memory = both(delete_memory_work)
 
-    def reset_memory(self) -> None:
+    def reset_memory_work(self) -> Work[None]:
         """Remove everything but the description, which stays as system message (documents 001 and 003)."""
-        self._write(self._resetting())
+        description, now = self._own_description, self._now()
+
+        def reset() -> Steps[int]:
+            removed = yield from message_log.clear(self._at, keep_description=True)
+            if description is not None:  # one that came late had no place before what was said already
+                yield from message_log.describe(self._at, description, **now)
+            return removed
+
+        yield from self._run("reset", reset, outputs=log_entries.trace_cleared, write=True)
         self._announce_reset()
 
-    async def areset_memory(self) -> None:
-        """`reset_memory`, awaited."""
-        await self._awrite(self._resetting())
-        self._announce_reset()
+    reset_memory, areset_memory = both(reset_memory_work)
 
-    def clear(self) -> None:
+    def clear_work(self) -> Work[None]:
         """Remove everything, the description too. Rounds and posts of the session of this id go with it."""
-        super()._write(self._clearing())
+        clear = partial(message_log.clear, self._at, keep_description=False)
+        yield from super()._run("clear", clear, outputs=log_entries.trace_cleared, write=True)
         self._description = None
         self._announce_reset()
 
-    async def aclear(self) -> None:
-        """`clear`, awaited."""
-        await super()._awrite(self._clearing())
-        self._description = None
-        self._announce_reset()
+    clear, aclear = both(clear_work)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -325,19 +301,13 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
     @property
     def raw_messages(self) -> list[BaseMessage]:
         """Everything ever said, as LangChain messages, whatever `messages` shows of it; a new list each time."""
-        images = ImageFiles()
-        found = self._read(self._messages(images))
-        self._announce_unread(images)
-        return found
+        return self._do(self._messages_work())  # type: ignore[no-any-return]
 
     async def araw_messages(self) -> list[BaseMessage]:
         """`raw_messages`, awaited."""
-        images = ImageFiles()
-        found = await self._aread(self._messages(images))
-        self._announce_unread(images)
-        return found
+        return await self._ado(self._messages_work())  # type: ignore[no-any-return]
 
-    def retrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
+    def retrieve_all_work(self, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
         """Every message in order, as dictionaries that a provider accepts.
 
         Image files are read into them, as into `messages`.
@@ -345,11 +315,9 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Args:
             include_ids: Whether to add `message_id`, which providers refuse. Default: no.
         """
-        return self._told(self._all, include_ids)
+        return (yield from self._dicts(partial(message_log.messages, self._at), include_ids))
 
-    async def aretrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
-        """`retrieve_all`, awaited."""
-        return await self._atold(self._all, include_ids)
+    retrieve_all, aretrieve_all = both(retrieve_all_work)
 
     def get_messages(self) -> list[dict[str, Any]]:
         """Give the messages for a model: the same as `retrieve_all` (document 003)."""
@@ -359,7 +327,7 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         """`get_messages`, awaited; the name `aget_messages` is LangChain's."""
         return await self.aretrieve_all()
 
-    def retrieve_recent(self, n: int = 1, *, include_ids: bool = False) -> list[dict[str, Any]]:
+    def retrieve_recent_work(self, n: int = 1, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
         """The last messages, oldest first.
 
         Args:
@@ -369,27 +337,25 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: `n` is negative or not a whole number.
         """
-        return self._told(message_queries.recent(self._at, n), include_ids, n=n)
+        return (yield from self._dicts(message_queries.recent(self._at, n), include_ids, n=n))
 
-    async def aretrieve_recent(self, n: int = 1, *, include_ids: bool = False) -> list[dict[str, Any]]:
-        """`retrieve_recent`, awaited."""
-        return await self._atold(message_queries.recent(self._at, n), include_ids, n=n)
+    retrieve_recent, aretrieve_recent = both(retrieve_recent_work)
 
-    def retrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
+    def retrieve_by_id_work(self, message_id: str, *, include_ids: bool = False) -> Work[dict[str, Any] | None]:
         """One message by its id, or None (document 003).
 
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        found = self._told(message_queries.by_id(self._at, message_id), include_ids, message_id=message_id)
+        find = message_queries.by_id(self._at, message_id)
+        found = yield from self._dicts(find, include_ids, message_id=message_id)
         return found[0] if found else None
 
-    async def aretrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
-        """`retrieve_by_id`, awaited."""
-        found = await self._atold(message_queries.by_id(self._at, message_id), include_ids, message_id=message_id)
-        return found[0] if found else None
+    retrieve_by_id, aretrieve_by_id = both(retrieve_by_id_work)
 
-    def retrieve_by_role(self, role: str, n: int | None = None, *, include_ids: bool = False) -> list[dict[str, Any]]:
+    def retrieve_by_role_work(
+        self, role: str, n: int | None = None, *, include_ids: bool = False
+    ) -> Work[list[dict[str, Any]]]:
         """The messages of one role, oldest first.
 
         Args:
@@ -400,15 +366,11 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: The role is empty, or `n` is negative.
         """
-        return self._told(message_queries.of_role(self._at, role, n), include_ids, role=role, n=n)
+        return (yield from self._dicts(message_queries.of_role(self._at, role, n), include_ids, role=role, n=n))
 
-    async def aretrieve_by_role(
-        self, role: str, n: int | None = None, *, include_ids: bool = False
-    ) -> list[dict[str, Any]]:
-        """`retrieve_by_role`, awaited."""
-        return await self._atold(message_queries.of_role(self._at, role, n), include_ids, role=role, n=n)
+    retrieve_by_role, aretrieve_by_role = both(retrieve_by_role_work)
 
-    def around(self, message_id: str | None = None, *, before: int = 10, after: int = 10) -> list[Message]:
+    def around_work(self, message_id: str | None = None, *, before: int = 10, after: int = 10) -> Work[list[Message]]:
         """A message and its neighbours, in the order they were said: where a search found something, or the end.
 
         Args:
@@ -422,31 +384,33 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a number is negative.
         """
-        return self._read(self._neighbours(message_id, before, after))
+        find = message_queries.around(self._at, message_id, before, after)
+        inputs = trace_inputs(message_id=message_id, before=before, after=after)
+        return (yield from self._run("retrieve", find, inputs, log_entries.trace_values))
 
-    async def aaround(self, message_id: str | None = None, *, before: int = 10, after: int = 10) -> list[Message]:
-        """`around`, awaited."""
-        return await self._aread(self._neighbours(message_id, before, after))
+    around, aaround = both(around_work)
 
-    def history_of(self, message_id: str) -> list[MessageVersion]:
+    def history_of_work(self, message_id: str) -> Work[list[MessageVersion]]:
         """Every version of a message, oldest first; the last one is what the conversation shows.
 
         Raises:
             MessageError: No message has this id.
         """
-        return _versions(self._read(self._history(message_id)))
+        find = message_queries.versions(self._at, message_id)
+        rows = yield from self._run("history", find, trace_inputs(message_id=message_id))
+        return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in rows]
 
-    async def ahistory_of(self, message_id: str) -> list[MessageVersion]:
-        """`history_of`, awaited."""
-        return await aside(_versions, await self._aread(self._history(message_id)))
+    history_of, ahistory_of = both(history_of_work)
 
     def __len__(self) -> int:
-        return self._read(self._counting())
+        return self._do(self._count_work())  # type: ignore[no-any-return]
 
     def __bool__(self) -> bool:
         return True  # a conversation without messages is still a conversation
 
-    def count_tokens(self, counter: Any = None, *, tools: Sequence[Any] | None = None, system: Any = None) -> int:
+    def count_tokens_work(
+        self, counter: Any = None, *, tools: Sequence[Any] | None = None, system: Any = None
+    ) -> Work[int]:
         """How many tokens the whole conversation takes in a prompt.
 
         Counts are kept with the messages, so that only new messages are counted. Those of a counter of your own are
@@ -458,60 +422,44 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
             tools: Tool schemas that go with the prompt.
             system: A system prompt that goes with it.
         """
-        counting, kept_as = self._counted_by(counter)
-        with self._database.tracing.step("memory.conversation.count_tokens", inputs=self._given_to()) as step:
-            rows = self._read(_unshown("count", lambda: message_log.counted(self._at, kept_as)))
-            total, new = message_queries.count_tokens(counting, rows)
-            if new and kept_as:
-                with suppress(DatabaseReadOnly):  # it is counted all the same
-                    self._write(_unshown("count", lambda: message_log.keep_token_counts(kept_as, new)))
-            tokens = _with(counting, total, tools=tools, system=system)
-            step.finish(lambda: {"messages": len(rows), "tokens": tokens})
-        return tokens
+        counting, kept_as = yield from self._in_thread(partial(self._counted_by, counter))
+        work = self._counting(counting, kept_as, partial(_with, counting, tools=tools, system=system))
+        counted = yield Shown(
+            "conversation.count_tokens",
+            work,
+            self._given_to(),
+            lambda counted: {"messages": counted[0], "tokens": counted[1]},
+        )
+        return int(counted[1])
 
-    async def acount_tokens(
-        self, counter: Any = None, *, tools: Sequence[Any] | None = None, system: Any = None
-    ) -> int:
-        """`count_tokens`, awaited."""
-        in_thread = self._database.engine.in_thread  # counting is work, and a counter may be a model far away
-        counting, kept_as = await in_thread(self._counted_by, counter, write=False)
-        total: int
-        async with self._database.tracing.step("memory.conversation.count_tokens", inputs=self._given_to()) as step:
-            rows = await self._aread(_unshown("count", lambda: message_log.counted(self._at, kept_as)))
-            total, new = await in_thread(message_queries.count_tokens, counting, rows, write=False)
-            if new and kept_as:
-                with suppress(DatabaseReadOnly):  # it is counted all the same
-                    await self._awrite(_unshown("count", lambda: message_log.keep_token_counts(kept_as, new)))
-            whole = partial(_with, counting, total, tools=tools, system=system)
-            tokens: int = await in_thread(whole, write=False)
-            step.finish(lambda: {"messages": len(rows), "tokens": tokens})
-        return tokens
+    count_tokens, acount_tokens = both(count_tokens_work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _read(self, call: LogCall[T]) -> T:
-        if self._description is not None:
-            self._description = self._database.engine.read(partial(self._undescribed, self._description))
-        return super()._read(call) if self._description is None else self._write(call)
-
-    async def _aread(self, call: LogCall[T]) -> T:
-        if self._description is not None:
-            self._description = await self._database.engine.aread(partial(self._undescribed, self._description))
-        return await (super()._aread(call) if self._description is None else self._awrite(call))
+    def _run(
+        self,
+        verb: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        write: bool = False,
+        shown: bool = True,
+    ) -> Work[T]:
+        """Run an operation; the description is written before it, if it is not there yet."""
+        if not write and self._description is not None:
+            engine, look = self._database.engine, partial(self._undescribed, self._description)
+            self._description = yield Do(partial(engine.read, look), partial(engine.aread, look))
+            write = self._description is not None
+        if not write:
+            return (yield from super()._run(verb, make, inputs, outputs, shown=shown))
+        value = yield from super()._run(verb, self._begun(make), inputs, outputs, write=True, shown=shown)
+        self._description = None
+        return value
 
     def _undescribed(self, description: message_log.Entry) -> Steps[message_log.Entry | None]:
         """The description, if it has to be written: a reader does not wait for a writer to find that it is there."""
         return None if (yield from message_log.is_described(self._at, description)) else description
-
-    def _write(self, call: LogCall[T]) -> T:
-        value = super()._write(call._replace(make=self._begun(call.make)))
-        self._description = None
-        return value
-
-    async def _awrite(self, call: LogCall[T]) -> T:
-        value = await super()._awrite(call._replace(make=self._begun(call.make)))
-        self._description = None
-        return value
 
     def _begun(self, make: Operation[T]) -> Operation[T]:
         """The operation, after the description where that is not written yet."""
@@ -525,73 +473,53 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
 
         return steps
 
-    def _resetting(self) -> LogCall[int]:
-        description, now = self._own_description, self._now()
+    def _add(self, said: Sequence[message_log.Entry]) -> Operation[message_log.Appended]:
+        """The operation that adds messages."""
+        return self._append(said)
 
-        def steps() -> Steps[int]:
-            removed = yield from message_log.clear(self._at, keep_description=True)
-            if description is not None:  # one that came late had no place before what was said already
-                yield from message_log.describe(self._at, description, **now)
-            return removed
-
-        return LogCall("reset", steps, outputs=log_traces.cleared)
-
-    def _clearing(self) -> LogCall[int]:
-        return LogCall(
-            "clear", partial(message_log.clear, self._at, keep_description=False), outputs=log_traces.cleared
-        )
-
-    def _adding(self, said: Sequence[message_log.Entry]) -> LogCall[message_log.Appended]:
-        return LogCall("add", self._append(said), lambda: log_traces.entries(said), log_traces.appended)
-
-    def _store(self, entries: Sequence[message_log.Entry]) -> None:
+    def _store_work(self, entries: Sequence[message_log.Entry]) -> Work[None]:
         """Whatever adds messages comes through here. What `inject` brought into a context is not stored again."""
-        if said := _said(entries):
-            self._announce(self._write(self._adding(said)))
+        if said := [entry for entry in entries if not brings_memory(entry)]:
+            inputs, outputs = partial(log_entries.trace_entries, said), log_entries.trace_appended
+            self._announce((yield from self._run("add", self._add(said), inputs, outputs, write=True)))
 
-    async def _astore(self, entries: Sequence[message_log.Entry]) -> None:
-        if said := await aside(_said, entries):
-            self._announce(await self._awrite(await aside(self._adding, said)))
+    def _remove(self, make: Operation[list[str]], **which: Any) -> Work[list[str]]:
+        removed = yield from self._run("remove", make, trace_inputs(**which), log_entries.trace_removed, write=True)
+        self._announce_removal(removed)
+        return removed
 
-    def _all(self) -> Steps[list[message_log.Stored]]:
-        return message_log.messages(self._at)
+    def _messages_work(self) -> Work[list[BaseMessage]]:
+        images = ImageFiles()
+        make = message_queries.as_langchain(partial(message_log.messages, self._at), images)
+        found = yield from self._run("retrieve", make, outputs=log_entries.trace_messages)
+        self._announce_unread(images)
+        return found
 
-    def _messages(self, images: ImageFiles) -> LogCall[list[BaseMessage]]:
-        return LogCall("retrieve", message_queries.as_langchain(self._all, images), outputs=log_traces.messages)
-
-    def _told(
+    def _dicts(
         self,
-        found: Operation[list[message_log.Stored]],
+        find: Operation[list[message_log.Stored]],
         include_ids: bool,  # noqa: FBT001 - passed on
         **asked: Any,
-    ) -> list[dict[str, Any]]:
+    ) -> Work[list[dict[str, Any]]]:
         """What an operation finds, as dictionaries for a provider."""
         images = ImageFiles()
-        dicts = self._read(_dicts(found, images, include_ids, asked))
+        make = message_queries.as_dicts(find, images, include_ids=include_ids)
+        dicts = yield from self._run("retrieve", make, trace_inputs(**asked), log_entries.trace_dicts)
         self._announce_unread(images)
         return dicts
 
-    async def _atold(
-        self,
-        found: Operation[list[message_log.Stored]],
-        include_ids: bool,  # noqa: FBT001 - passed on
-        **asked: Any,
-    ) -> list[dict[str, Any]]:
-        images = ImageFiles()
-        dicts = await self._aread(_dicts(found, images, include_ids, asked))
-        self._announce_unread(images)
-        return dicts
+    def _count_work(self) -> Work[int]:
+        return (yield from self._run("count", partial(message_log.count, self._at), shown=False))
 
-    def _neighbours(self, message_id: str | None, before: int, after: int) -> LogCall[list[Message]]:
-        inputs = log_traces.with_values(message_id=message_id, before=before, after=after)
-        return LogCall(
-            "retrieve", message_queries.around(self._at, message_id, before, after), inputs, log_traces.values
-        )
-
-    def _history(self, message_id: str) -> LogCall[list[message_log.Stored]]:
-        return LogCall(
-            "history", message_queries.versions(self._at, message_id), log_traces.with_values(message_id=message_id)
-        )
+    def _counting(self, counting: TokenCounter, kept_as: str, whole: Callable[[int], int]) -> Work[tuple[int, int]]:
+        """How many messages there are, and their tokens with what goes around them, which `whole` counts."""
+        rows = yield from self._run("count", partial(message_log.counted, self._at, kept_as), shown=False)
+        total, new = yield from self._in_thread(partial(message_queries.count_tokens, counting, rows))
+        if new and kept_as:
+            with suppress(DatabaseReadOnly):  # it is counted all the same
+                keep = partial(message_log.keep_token_counts, kept_as, new)
+                yield from self._run("count", keep, write=True, shown=False)
+        return len(rows), (yield from self._in_thread(partial(whole, total)))
 
     def _counter_of(self, counter: Any) -> TokenCounter:
         """What counts the tokens of this conversation where a caller gave this."""
@@ -604,38 +532,10 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         counting = self._counter_of(counter)
         return counting, counting.kept_as or ""
 
-    def _counting(self) -> LogCall[int]:
-        return _unshown("count", partial(message_log.count, self._at))
-
-    def _updating(self, message_id: str, changes: Mapping[str, Any]) -> LogCall[str | None]:
-        def inputs() -> dict[str, Any]:
-            return {"message_id": message_id, "changes": log_traces.fields(changes)}
-
-        make = message_queries.change(self._at, message_id, changes, **self._now())
-        return LogCall("update", make, inputs, log_traces.changed)
-
-    def _replacing(self, idx: int, message: Any, fields: Mapping[str, Any]) -> LogCall[str | None]:
-        new, _ = message_of(message, new_id=self._database.new_id, **fields)
-
-        def inputs() -> dict[str, Any]:
-            return {"index": idx, "role": new.role, "text": brief(new.text)}
-
-        return LogCall(
-            "replace", message_queries.replace(self._at, idx, new, **self._now()), inputs, log_traces.changed
-        )
-
-    def _removing(self, make: Operation[list[str]], **which: Any) -> LogCall[list[str]]:
-        return LogCall("remove", make, log_traces.with_values(**which), log_traces.removed)
-
     def _given(self, message: Any, **fields: Any) -> message_log.Entry:
         given = {name: value for name, value in fields.items() if value is not None}
         made, new_key = message_of(message, new_id=self._database.new_id, **given)
         return entry_of(made, self._database.now(), new_key=new_key)
-
-    def _entries(self, messages: Iterable[BaseMessage]) -> list[message_log.Entry]:
-        if not isinstance(messages, Iterable):
-            raise MessageError(f"Messages come as a list, not as {type(messages).__name__}.")
-        return [self._given(_not_none(message)) for message in messages]
 
     def _described(self, description: str) -> message_log.Entry:
         if not isinstance(description, str):
@@ -643,32 +543,10 @@ class ConversationMemory(Saved, BaseChatMessageHistory):
         return self._given(None, role="system", content=description)._replace(kind=message_log.DESCRIPTION)
 
 
-def _unshown(verb: str, make: Operation[T]) -> LogCall[T]:
-    return LogCall(verb, make, shown=False)
-
-
-def _dicts(
-    found: Operation[list[message_log.Stored]],
-    images: ImageFiles,
-    include_ids: bool,  # noqa: FBT001 - passed on
-    asked: Mapping[str, Any],
-) -> LogCall[list[dict[str, Any]]]:
-    make = message_queries.as_dicts(found, images, include_ids=include_ids)
-    return LogCall("retrieve", make, log_traces.with_values(**asked), log_traces.dicts)
-
-
-def _said(entries: Sequence[message_log.Entry]) -> list[message_log.Entry]:
-    return [entry for entry in entries if not brings_memory(entry)]
-
-
 def _not_none(message: Any) -> Any:
     if message is None:
         raise MessageError("A message is a Message or a LangChain message, not None.")
     return message
-
-
-def _versions(rows: Sequence[message_log.Stored]) -> list[MessageVersion]:
-    return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in rows]
 
 
 def _with(counting: TokenCounter, messages: int, **around: Any) -> int:

@@ -1,9 +1,15 @@
-"""A message as an entry of the log: its bytes, its text for the index, and the columns it is filtered by."""
+"""A message as an entry of the log: its bytes, its text for the index, and the columns it is filtered by.
+
+Rounds and posts, made of what the log holds (document 000).
+
+What traces show of a log: who said what, in short, and the ids of what was written.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage
@@ -17,7 +23,8 @@ from langchain_agentmem.errors import MessageError
 from langchain_agentmem.messages import Message, decode_body, encode_body, from_langchain, message_time, to_langchain
 from langchain_agentmem.messages.injected import MARK, is_injected
 from langchain_agentmem.messages.message import LANGCHAIN_ROLES, plain
-from langchain_agentmem.messages.role_rounds import AttachmentType
+from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
+from langchain_agentmem.tracing import Thunk, brief
 
 _IMAGE = AttachmentType.image_url.value
 
@@ -173,3 +180,184 @@ def _said_at(message: Message) -> int | None:
     except OverflowError as error:
         raise MessageError(f"created_at lies outside the years 1 to 9999 in UTC: {safe_repr(told)}.") from error
     return micros(told)
+
+
+USER, ASSISTANT = "User", "Assistant"
+
+TEMPORAL_START, TEMPORAL_END = "{{DELIMITER_START_TEMPORAL}}", "{{DELIMITER_END_TEMPORAL}}"
+_TEMPORAL = re.compile(re.escape(TEMPORAL_START) + ".*?" + re.escape(TEMPORAL_END), re.DOTALL)
+
+
+def temporal(text: str) -> str:
+    """Mark text that only the round it is said in should show (document 000).
+
+    `get_role_rounds` leaves it out of all rounds but the last. Marks are obeyed in posts of agents only: what a
+    user writes is never cut.
+    """
+    return f"{TEMPORAL_START}{text}{TEMPORAL_END}"
+
+
+def assembled(rounds: Sequence[message_log.Stored], messages: Sequence[message_log.Stored]) -> list[Round]:
+    """Rounds with their posts. Messages that belong to no round make rounds of their own, one for each question.
+
+    Args:
+        rounds: The rounds of a conversation.
+        messages: Its messages.
+    """
+    made: dict[str, Round] = {}
+    began: dict[str, tuple[int, int]] = {}
+    posts: dict[str, list[Post]] = {}
+    for order, row in enumerate(rounds):
+        fields = encoding.decode(row.body)
+        made[row.key] = Round.create(fields["user_query"], id=row.key, state=fields["state"])
+        began[row.key] = (row.slot, order)
+    loose = ""
+    for order, row in enumerate(messages):
+        if row.kind == message_log.DESCRIPTION:
+            continue
+        post = _as_post(row)
+        if row.round_key in made:
+            posts.setdefault(row.round_key, []).append(post)
+            continue
+        asks = row.role == "user"  # by whatever name the user goes
+        if not loose or asks:
+            loose = f"round-{row.key}"
+            query = post.message if asks else ""
+            made[loose] = Round.create(query, id=loose, state="created" if asks else "finished")
+            began[loose] = (row.slot, order)
+        elif made[loose].state == "created":
+            made[loose] = Round.create(made[loose].user_query, id=loose, state="finished")  # it has an answer
+        posts.setdefault(loose, []).append(post)
+    in_order = sorted(made, key=began.__getitem__)
+    return [made[key].with_post(*posts.get(key, ())) for key in in_order]
+
+
+def _as_post(row: message_log.Stored) -> Post:
+    message = decode_body(row.body, row.key)
+    is_user = message.role == "user"
+    attachments = () if row.attachments is None else encoding.decode(row.attachments)
+    kept = [value for each in attachments if (value := Attachment.from_dict(each)) is not None]
+    return Post.create(
+        message.text,
+        message.name or (USER if is_user else ASSISTANT),
+        row.recipient or (ASSISTANT if is_user else USER),
+        id=row.key,
+    ).with_attachment(*kept)
+
+
+def role_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -> list[Round]:
+    """The rounds as one role sees them, see `SessionMemory.get_role_rounds`."""
+    kept = [each for each in rounds if include_failures or each.state != "failed"]
+    return [
+        Round.create(each.user_query, id=each.id, state=each.state).with_post(
+            *(
+                _without_marks(post, keep_text=each is kept[-1])
+                for post in each.post_list
+                if role in (post.send_from, post.send_to)
+            )
+        )
+        for each in kept
+    ]
+
+
+def shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemoryEntry]:
+    """What roles share in these rounds under one type, see `SessionMemory.get_shared_memory_entries`."""
+    newest: dict[str, SharedMemoryEntry] = {}
+    for each in rounds:
+        for post in each.post_list:
+            for attachment in post.get_attachment(AttachmentType.shared_memory_entry):
+                entry = attachment.extra
+                if not isinstance(entry, SharedMemoryEntry) or entry.type != entry_type:
+                    continue
+                if entry.scope == "conversation" or each is rounds[-1]:
+                    newest.pop(post.send_from, None)  # a newer entry also moves to the end
+                    newest[post.send_from] = entry
+    return list(newest.values())
+
+
+def _without_marks(post: Post, *, keep_text: bool) -> Post:
+    if post.send_from == USER or TEMPORAL_START not in post.message:
+        return post
+    text = post.message
+    text = text.replace(TEMPORAL_START, "").replace(TEMPORAL_END, "") if keep_text else _TEMPORAL.sub("", text)
+    return Post.create(text, post.send_from, post.send_to, id=post.id).with_attachment(*post.attachment_list)
+
+
+MOST_TRACED = 20
+"""Messages and ids that are shown of many."""
+
+
+def trace_entries(given: Sequence[message_log.Entry]) -> dict[str, Any]:
+    """Entries that are to be written."""
+    shown = [{"id": each.key, "role": each.role, "text": brief(each.text)} for each in given[:MOST_TRACED]]
+    return {"count": len(given), "messages": shown}
+
+
+def trace_appended(added: message_log.Appended) -> dict[str, Any]:
+    """What was new of them, and which messages had to go for it."""
+    told = {"count": len(added.keys), "ids": added.keys[:MOST_TRACED]}
+    return {**told, **trace_removed(added.dropped)} if added.dropped else told
+
+
+def trace_removed(keys: Sequence[str]) -> dict[str, Any]:
+    """Messages that are gone."""
+    return {"removed": len(keys), "removed_ids": list(keys[:MOST_TRACED])}
+
+
+def trace_cleared(count: int) -> dict[str, Any]:
+    """How much is gone of a conversation, versions included."""
+    return {"removed": count}
+
+
+def trace_changed(key: str | None) -> dict[str, Any]:
+    """A message that was to be changed."""
+    return {"changed": key is not None, "message_id": key}
+
+
+def trace_dicts(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Messages as a provider takes them: the newest of them."""
+    return {"count": len(found), "messages": [_trace_dict(each) for each in found[-MOST_TRACED:]]}
+
+
+def trace_messages(found: Sequence[BaseMessage]) -> dict[str, Any]:
+    """LangChain messages: the newest of them."""
+    shown = [{"id": each.id, "type": each.type, "text": brief(str(each.text))} for each in found[-MOST_TRACED:]]
+    return {"count": len(found), "messages": shown}
+
+
+def trace_values(found: Sequence[Message]) -> dict[str, Any]:
+    """Messages as values: the newest of them."""
+    shown = [{"id": each.message_id, "role": each.role, "text": brief(each.text)} for each in found[-MOST_TRACED:]]
+    return {"count": len(found), "messages": shown}
+
+
+def trace_rounds(found: tuple[Sequence[message_log.Stored], Sequence[message_log.Stored]]) -> dict[str, Any]:
+    """The rounds and messages of a session."""
+    return {"rounds": len(found[0]), "messages": len(found[1])}
+
+
+def trace_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a message, in short."""
+    return {
+        name: value if value is None or isinstance(value, bool | int | float) else brief(str(value))
+        for name, value in given.items()
+    }
+
+
+def trace_inputs(**given: Any) -> Thunk:
+    """Those of these inputs that were given, in short."""
+    return lambda: trace_fields({name: value for name, value in given.items() if value is not None})
+
+
+def _trace_dict(each: Mapping[str, Any]) -> dict[str, Any]:
+    content, calls = each.get("content"), each.get("tool_calls")
+    told: dict[str, Any] = {"id": each["message_id"]} if "message_id" in each else {}
+    told |= {"role": each.get("role"), "text": brief(_content_text(content))}
+    return {**told, "tool_calls": len(calls)} if calls else told
+
+
+def _content_text(content: Any) -> str:
+    if isinstance(content, str) or content is None:
+        return content or ""
+    blocks: Iterable[Any] = content if isinstance(content, list) else ()
+    return " ".join(str(block.get("text", "")) if isinstance(block, Mapping) else str(block) for block in blocks)

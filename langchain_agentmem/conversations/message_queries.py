@@ -2,25 +2,28 @@
 
 Operations on the messages of one conversation, on top of the log's. Arguments are checked when an operation is
 asked for, so that what is wrong raises before anything is written.
+
+Which conversations there are, the one that was spoken in last first.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.log_entries import edited, new_version, shown_message
-from langchain_agentmem.errors import MessageError
+from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages import ImageFiles, Message, decode_body, named_part, to_langchain
 from langchain_agentmem.messages.message import column_role
-from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.storage import Operation, Steps, query
 
 if TYPE_CHECKING:
     from langchain_agentmem.language_models.tokens import TokenCounter
@@ -248,3 +251,60 @@ def _counted(n: int) -> int:
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
         raise MessageError(f"n must be a whole number of 0 or more, not {safe_repr(n)}.")
     return min(n, message_log.ALL)
+
+
+class Listed(NamedTuple):
+    """A conversation, without what was said in it.
+
+    Attributes:
+        conversation_id: Its id.
+        namespace: Whose it is.
+        messages: How many messages it has.
+        first_at: When its first message was said, in UTC.
+        last_at: When its last message was said.
+    """
+
+    conversation_id: str
+    namespace: Namespace
+    messages: int
+    first_at: datetime
+    last_at: datetime
+
+
+def conversations(namespace: Namespace, limit: int, offset: int) -> Operation[list[Listed]]:
+    """The conversations of a namespace and of all below it.
+
+    Raises:
+        InvalidInput: A number is none, or negative.
+    """
+    low, high = range_of(namespace)
+    most, skipped = _count_given("limit", limit), _count_given("offset", offset)
+
+    def steps() -> Steps[list[Listed]]:
+        rows = yield query.newest_conversations(
+            low=low, high=high, kind=message_log.CONVERSATION, limit=most, offset=skipped
+        )
+        return [_listed(row) for row in rows]
+
+    return steps
+
+
+def conversations_shown(found: list[Listed]) -> dict[str, Any]:
+    """What a trace shows of a list."""
+    return {"count": len(found), "conversations": [each.conversation_id for each in found[:20]]}
+
+
+def _listed(row: Any) -> Listed:
+    return Listed(
+        conversation_id=row["name"],
+        namespace=namespace_of(row["path"]),
+        messages=row["messages"],
+        first_at=moment(row["first_at"]),
+        last_at=moment(row["last_at"]),
+    )
+
+
+def _count_given(name: str, number: Any) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise InvalidInput(f"{name} must be a whole number of 0 or more, not {safe_repr(number)}.")
+    return min(number, message_log.ALL)

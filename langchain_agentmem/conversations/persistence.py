@@ -11,9 +11,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.events import (
     Event,
     EventContext,
@@ -25,8 +24,10 @@ from langchain_agentmem.base.events import (
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import conversation_transfer, log_traces, message_log
+from langchain_agentmem.conversations import conversation_part, message_log
+from langchain_agentmem.conversations.log_entries import trace_inputs
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Do, Run, Work, aperform, both, perform
 from langchain_agentmem.messages import ImageFiles
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps
@@ -34,13 +35,12 @@ from langchain_agentmem.storage.database import Database, Outputs
 from langchain_agentmem.tracing import Thunk
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 FORMAT = "langchain-agentmem/memory"
 VERSION = 1
 
 
-class Told:
+class EventSource:
     """A memory that tells an event bus what happens, and that may be asked to compact itself (document 003)."""
 
     _database: Database
@@ -88,36 +88,18 @@ class Told:
         """`compact_for_payload_error`, awaited."""
         return self.compact_for_payload_error(runtime)
 
-    def _tell(self, event: Callable[[str], Event]) -> None:
-        """Tell hooks and the event bus. `event` is given the agent's name, empty where there is none."""
+    def _tell(self, event: Event | Callable[[str], Event]) -> None:
+        """Tell hooks and the event bus. A function is given the agent's name, empty where there is none."""
         context = self._event_context
         if context is None and not self._database.hooks:
             return
-        told = event(context.agent_name if context else "")
+        told = event(context.agent_name if context else "") if callable(event) else event
         self._database.hooks.emit(told)
         if context is not None:
             context.emit(told)
 
 
-class LogCall(NamedTuple, Generic[T_co]):
-    """An operation on a log, and how a trace shows it.
-
-    Attributes:
-        verb: What the step is called after the part of memory, "add".
-        make: Makes the operation.
-        inputs: What is shown of it, beside whose log it is about. Default: nothing.
-        outputs: What is shown of its value. Default: how much that is.
-        shown: Whether it is a step. If not, it is a detail of another, and only measured.
-    """
-
-    verb: str
-    make: Operation[T_co]
-    inputs: Thunk | None = None
-    outputs: Outputs | None = None
-    shown: bool = True
-
-
-class Saved(Told):
+class LogMemory(EventSource):
     """A memory that goes to a file and comes back (document 003)."""
 
     memory_type: str
@@ -134,7 +116,9 @@ class Saved(Told):
         """Whose memory it is."""
         return namespace_of(self._at.path)
 
-    def save_to_file(self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None) -> None:
+    def save_to_file_work(
+        self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
+    ) -> Work[None]:
         """Write this memory to a JSON file, whole or not at all.
 
         Args:
@@ -144,18 +128,13 @@ class Saved(Told):
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        records = self._read(self._saving(path))
-        write_document(path, document_of(self.memory_type, records, additional_state))
+        records = yield from self._run("save", self._dump, trace_inputs(path=path))
+        document = document_of(self.memory_type, records, additional_state)
+        yield from self._in_thread(partial(write_document, path, document))
 
-    async def asave_to_file(
-        self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
-    ) -> None:
-        """`save_to_file`, awaited."""
-        records = await self._aread(self._saving(path))
-        document = await aside(document_of, self.memory_type, records, additional_state)
-        await self._database.engine.in_thread(write_document, path, document, write=False)
+    save_to_file, asave_to_file = both(save_to_file_work)
 
-    def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    def load_from_file_work(self, path: str | os.PathLike[str]) -> Work[dict[str, Any] | None]:
         """Take the place of what this memory holds with what a file holds.
 
         Args:
@@ -167,32 +146,46 @@ class Saved(Told):
         Raises:
             InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
         """
-        document = read_document(path, *self._readable)
-        self._loaded(self._database.write(*self._step(self._loading(document, path))))
+        document = yield from self._in_thread(partial(read_document, path, *self._readable))
+        now = self._now()
+
+        def load() -> Steps[list[str]]:
+            yield from self._log.clear(self._at, keep_description=False)
+            return (yield from conversation_part.restore(self._at, document["entries"], into=self._log, **now))
+
+        keys: list[str] = yield Run(f"{self._part}.load", load, True, self._given_to(trace_inputs(path=path)))  # noqa: FBT003
+        self._description = self._own_description = None  # the file's counts now
+        self._announce(message_log.Appended(list(dict.fromkeys(keys)), []))
         return additional_in(document)
 
-    async def aload_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
-        """`load_from_file`, awaited."""
-        document = await self._database.engine.in_thread(read_document, path, *self._readable, write=False)
-        self._loaded(await self._database.awrite(*self._step(await aside(self._loading, document, path))))
-        return additional_in(document)
+    load_from_file, aload_from_file = both(load_from_file_work)
 
     # -- what the views of a log share -------------------------------------------------------------------------
 
-    def _read(self, call: LogCall[T]) -> T:
-        return self._database.read(*self._step(call), shown=call.shown)
+    def _do(self, work: Work[Any]) -> Any:
+        return perform(work, self._database)
 
-    async def _aread(self, call: LogCall[T]) -> T:
-        return await self._database.aread(*self._step(call), shown=call.shown)
+    async def _ado(self, work: Work[Any]) -> Any:
+        return await aperform(work, self._database)
 
-    def _write(self, call: LogCall[T]) -> T:
-        return self._database.write(*self._step(call), shown=call.shown)
+    def _run(
+        self,
+        verb: str,
+        make: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        write: bool = False,
+        shown: bool = True,
+    ) -> Work[T]:
+        """Run an operation on the log as the step `<part>.<verb>`; the arguments are those of a `Run`."""
+        value: T = yield Run(f"{self._part}.{verb}", make, write, self._given_to(inputs), outputs, shown)
+        return value
 
-    async def _awrite(self, call: LogCall[T]) -> T:
-        return await self._database.awrite(*self._step(call), shown=call.shown)
-
-    def _step(self, call: LogCall[T]) -> tuple[str, Operation[T], Thunk, Outputs | None]:
-        return f"{self._part}.{call.verb}", call.make, self._given_to(call.inputs), call.outputs
+    def _in_thread(self, function: Callable[[], T]) -> Work[T]:
+        """Call a function that reads files, or computes for long, off the event loop."""
+        value: T = yield Do(function, partial(self._database.engine.in_thread, function, write=False))
+        return value
 
     def _given_to(self, more: Thunk | None = None) -> Thunk:
         """What a trace shows of a call: whose log it is about, and what else it was given."""
@@ -228,35 +221,13 @@ class Saved(Told):
 
     def _announce_unread(self, images: ImageFiles) -> None:
         for event in images.events(**self._whose()):
-            self._tell(partial(_told, event))
+            self._tell(event)
 
     def _whose(self) -> dict[str, Any]:
         return {"namespace": self.namespace, "conversation_id": self._at.name}
 
-    def _saving(self, path: str | os.PathLike[str]) -> LogCall[list[dict[str, Any]]]:
-        return LogCall("save", self._dumping, log_traces.with_values(path=path))
-
-    def _dumping(self) -> Steps[list[dict[str, Any]]]:
-        return (yield from conversation_transfer.dump(self._at))
-
-    def _loading(self, document: Mapping[str, Any], path: str | os.PathLike[str]) -> LogCall[list[str]]:
-        now = self._now()
-
-        def steps() -> Steps[list[str]]:
-            yield from self._log.clear(self._at, keep_description=False)
-            return (yield from conversation_transfer.restore(self._at, document["entries"], into=self._log, **now))
-
-        return LogCall("load", steps, log_traces.with_values(path=path))
-
-    def _loaded(self, keys: Sequence[str]) -> None:
-        self._description = self._own_description = None  # the file's counts now
-        self._announce(message_log.Appended(list(dict.fromkeys(keys)), []))
-
-
-def _told(event: Event, agent_name: str) -> Event:
-    """An event that is the same whoever is told of it."""
-    del agent_name
-    return event
+    def _dump(self) -> Steps[list[dict[str, Any]]]:
+        return (yield from conversation_part.dump(self._at))
 
 
 def checked_retention(retention: Any) -> Retention | None:
@@ -268,14 +239,6 @@ def checked_retention(retention: Any) -> Retention | None:
     if retention is not None and not isinstance(retention, Retention):
         raise InvalidInput(f"retention must be a Retention or None, not {safe_repr(retention)}.")
     return None if retention is None or retention.off else retention
-
-
-def _stated(additional_state: Any) -> dict[str, Any] | None:
-    if additional_state is None:
-        return None
-    if not isinstance(additional_state, Mapping):
-        raise InvalidInput(f"The additional state is a dictionary, not {type(additional_state).__name__}.")
-    return dict(additional_state)
 
 
 def document_of(
@@ -291,12 +254,14 @@ def document_of(
     Raises:
         InvalidInput: The additional state is no dictionary.
     """
+    if additional_state is not None and not isinstance(additional_state, Mapping):
+        raise InvalidInput(f"The additional state is a dictionary, not {type(additional_state).__name__}.")
     return {
         "format": FORMAT,
         "version": VERSION,
         "memory_type": memory_type,
         "entries": records,
-        "additional_state": _stated(additional_state),
+        "additional_state": None if additional_state is None else dict(additional_state),
     }
 
 

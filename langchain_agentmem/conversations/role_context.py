@@ -18,7 +18,7 @@ from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import Record, headers, keep, load
-from langchain_agentmem.conversations.round_entries import assembled, role_rounds
+from langchain_agentmem.conversations.log_entries import assembled, role_rounds
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import ImageFiles, PartOf
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Portable, Post, Round

@@ -30,23 +30,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.base import encoding
-from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import log_traces, message_log, message_queries
-from langchain_agentmem.conversations.log_entries import entry_of
-from langchain_agentmem.conversations.persistence import LogCall, Saved, checked_retention
+from langchain_agentmem.conversations import log_entries, message_log, message_queries
+from langchain_agentmem.conversations.log_entries import (
+    ASSISTANT,
+    USER,
+    assembled,
+    entry_of,
+    role_rounds,
+    shared_entries,
+    trace_inputs,
+)
+from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.conversations.role_context import CompactedMessage, Seen, seen_by
-from langchain_agentmem.conversations.round_entries import ASSISTANT, USER, assembled, role_rounds, shared_entries
 from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
 from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.language_models.model_calls import Do, Work, both
 from langchain_agentmem.messages import ImageFiles, Message
 from langchain_agentmem.messages.role_rounds import (
     Attachment,
@@ -64,7 +72,7 @@ from langchain_agentmem.storage.database import Database, HasDatabase, database_
 from langchain_agentmem.tracing import Thunk, brief
 
 
-class SessionMemory(Saved):
+class SessionMemory(LogMemory):
     """Rounds and posts of one session (document 000).
 
     With the config of a node it is the session of the node's thread, which is rewound with the thread: a checkpoint
@@ -120,7 +128,7 @@ class SessionMemory(Saved):
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def create_round(self, user_query: str) -> Round:
+    def create_round_work(self, user_query: str) -> Work[Round]:
         """Begin a round.
 
         Args:
@@ -130,18 +138,14 @@ class SessionMemory(Saved):
             The round, in state "created" and without posts.
         """
         new = Round.create(user_query)
-        self._write(self._beginning(new))
-        self._rounds_changed()
+        entry = self._round_entry(new)
+        yield from self._run("create_round", self._append([entry]), _begins(new), _begun, write=True)
+        yield Do(self._notify_watchers, self._anotify_watchers)
         return new
 
-    async def acreate_round(self, user_query: str) -> Round:
-        """`create_round`, awaited."""
-        new = await aside(Round.create, user_query)
-        await self._awrite(await aside(self._beginning, new))
-        self._rounds_changed()
-        return new
+    create_round, acreate_round = both(create_round_work)
 
-    def add_post(
+    def add_post_work(
         self,
         round_id: str,
         post: Post | None = None,
@@ -150,7 +154,7 @@ class SessionMemory(Saved):
         send_to: str | None = None,
         message: str | None = None,
         attachments: Iterable[Attachment] = (),
-    ) -> Post:
+    ) -> Work[Post]:
         """Add a post to a round.
 
         Args:
@@ -169,78 +173,65 @@ class SessionMemory(Saved):
                 other content.
         """
         given = _post(post, send_from, send_to, message, attachments)
-        self._announce(self._write(self._posting(round_id, given)))
+        append = self._append([self._post_entry(given, round_id)])
+
+        def add() -> Steps[message_log.Appended]:
+            yield from self._require_round(round_id)
+            return (yield from append())
+
+        self._announce(
+            (yield from self._run("add_post", add, _posts(round_id, given), log_entries.trace_appended, write=True))
+        )
         return given
 
-    async def aadd_post(
-        self,
-        round_id: str,
-        post: Post | None = None,
-        *,
-        send_from: str | None = None,
-        send_to: str | None = None,
-        message: str | None = None,
-        attachments: Iterable[Attachment] = (),
-    ) -> Post:
-        """`add_post`, awaited."""
-        given = await aside(_post, post, send_from, send_to, message, attachments)
-        self._announce(await self._awrite(await aside(self._posting, round_id, given)))
-        return given
+    add_post, aadd_post = both(add_post_work)
 
-    def finish_round(self, round_id: str) -> None:
+    def finish_round_work(self, round_id: str) -> Work[None]:
         """Set a round to "finished".
 
         Raises:
             MessageError: There is no such round.
         """
-        self._write(self._stating("finish_round", round_id, "finished"))
+        yield from self._set_state("finish_round", round_id, "finished")
 
-    async def afinish_round(self, round_id: str) -> None:
-        """`finish_round`, awaited."""
-        await self._awrite(self._stating("finish_round", round_id, "finished"))
+    finish_round, afinish_round = both(finish_round_work)
 
-    def fail_round(self, round_id: str) -> None:
+    def fail_round_work(self, round_id: str) -> Work[None]:
         """Set a round to "failed": `get_role_rounds` leaves it out unless it is asked for.
 
         Raises:
             MessageError: There is no such round.
         """
-        self._write(self._stating("fail_round", round_id, "failed"))
+        yield from self._set_state("fail_round", round_id, "failed")
 
-    async def afail_round(self, round_id: str) -> None:
-        """`fail_round`, awaited."""
-        await self._awrite(self._stating("fail_round", round_id, "failed"))
+    fail_round, afail_round = both(fail_round_work)
 
-    def reset_memory(self) -> None:
+    def reset_memory_work(self) -> Work[None]:
         """Remove every round and message but the conversation's description."""
-        self._write(self._resetting())
+        clear = partial(self._log.clear, self._at, keep_description=True)
+        yield from self._run("reset", clear, outputs=log_entries.trace_cleared, write=True)
         self._announce_reset()
 
-    async def areset_memory(self) -> None:
-        """`reset_memory`, awaited."""
-        await self._awrite(self._resetting())
-        self._announce_reset()
+    reset_memory, areset_memory = both(reset_memory_work)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def to_conversation(self) -> Conversation:
+    def to_conversation_work(self) -> Work[Conversation]:
         """The whole session as a value: every round with its posts, in order."""
-        return Conversation.create(self._rounds(), id=self.session_id)
+        return Conversation.create((yield from self._rounds()), id=self.session_id)
 
-    async def ato_conversation(self) -> Conversation:
-        """`to_conversation`, awaited."""
-        return await aside(Conversation.create, await self._arounds(), id=self.session_id)
+    to_conversation, ato_conversation = both(to_conversation_work)
 
     @property
     def rounds(self) -> list[Round]:
         """Every round with its posts, in order."""
-        return self._rounds()
+        return self._do(self._rounds())  # type: ignore[no-any-return]
 
     async def arounds(self) -> list[Round]:
         """`rounds`, awaited."""
-        return await self._arounds()
+        return await self._ado(self._rounds())  # type: ignore[no-any-return]
 
-    def get_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
+    def get_role_rounds_work(self, role: str, include_failure_rounds: bool = False) -> Work[list[Round]]:  # noqa: FBT001, FBT002
         """The rounds as one role sees them (document 000).
 
         Every round is there, so that rounds have the same place for all roles; of its posts, those that the role
@@ -250,17 +241,15 @@ class SessionMemory(Saved):
             role: The role.
             include_failure_rounds: Whether failed rounds are given too. Default: no.
         """
-        return role_rounds(self._rounds(role=role), role, include_failures=include_failure_rounds)
+        return role_rounds((yield from self._rounds(role=role)), role, include_failures=include_failure_rounds)
 
-    async def aget_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
-        """`get_role_rounds`, awaited."""
-        return await aside(role_rounds, await self._arounds(role=role), role, include_failures=include_failure_rounds)
+    get_role_rounds, aget_role_rounds = both(get_role_rounds_work)
 
-    def get_role_rounds_with_compaction(
+    def get_role_rounds_with_compaction_work(
         self,
         role: str,
         include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
-    ) -> tuple[list[Round], CompactedMessage | None]:
+    ) -> Work[tuple[list[Round], CompactedMessage | None]]:
         """The rounds as one role sees them, without those that a summary stands for, and the summary (document 000).
 
         In document 000's system the caller slices the rounds by the summary's `end_index`, which goes wrong where
@@ -275,15 +264,21 @@ class SessionMemory(Saved):
         Returns:
             The rounds, and the summary or None.
         """
-        return self._context(self._read(self._seeing(role, include_failure_rounds)))
+        _check_role(role)
 
-    async def aget_role_rounds_with_compaction(
-        self,
-        role: str,
-        include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
-    ) -> tuple[list[Round], CompactedMessage | None]:
-        """`get_role_rounds_with_compaction`, awaited."""
-        return await aside(self._context, await self._aread(self._seeing(role, include_failure_rounds)))
+        def whole() -> Steps[Seen]:
+            rounds = assembled(*(yield from self._log.rounds(self._at)))
+            return Seen(role_rounds(rounds, role, include_failures=include_failure_rounds), None, {})
+
+        def part() -> Steps[Seen]:
+            return seen_by(self._at, role, include_failures=include_failure_rounds)
+
+        seen = yield from self._run("read", whole if self.follows_thread else part, trace_inputs(role=role), _seen)
+        if seen.record is not None:
+            self._database.measures.shortened(seen.record.saved)
+        return seen.rest, seen.compacted
+
+    get_role_rounds_with_compaction, aget_role_rounds_with_compaction = both(get_role_rounds_with_compaction_work)
 
     def watch_rounds(self, notify: Callable[[], None]) -> Callable[[], None]:
         """Have a function called after each round that this object begins.
@@ -304,7 +299,7 @@ class SessionMemory(Saved):
 
         return unwatch
 
-    def get_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
+    def get_shared_memory_entries_work(self, entry_type: str) -> Work[list[SharedMemoryEntry]]:
         """What roles share under one type (document 000).
 
         An entry of scope "conversation" counts in every round, one of scope "round" only while its round is the
@@ -313,13 +308,11 @@ class SessionMemory(Saved):
         Args:
             entry_type: "plan", "experience_sub_path", or any other.
         """
-        return shared_entries(self._rounds(type=entry_type), entry_type)
+        return shared_entries((yield from self._rounds(type=entry_type)), entry_type)
 
-    async def aget_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
-        """`get_shared_memory_entries`, awaited."""
-        return await aside(shared_entries, await self._arounds(type=entry_type), entry_type)
+    get_shared_memory_entries, aget_shared_memory_entries = both(get_shared_memory_entries_work)
 
-    def messages_for(self, role: str) -> list[BaseMessage]:
+    def messages_for_work(self, role: str) -> Work[list[BaseMessage]]:
         """The session from one role's point of view, as LangChain messages.
 
         Its own posts are AI messages, posts to it human ones with the sender's name; posts between others are not
@@ -331,23 +324,16 @@ class SessionMemory(Saved):
             role: The role.
         """
         images = ImageFiles()
-        messages = _messages_for(*self._read(self._reading(role=role)), role, images)
+        found = yield from self._read(role=role)
+        messages = yield from self._in_thread(partial(_messages_for, *found, role, images))
         self._announce_unread(images)
         return messages
 
-    async def amessages_for(self, role: str) -> list[BaseMessage]:
-        """`messages_for`, awaited."""
-        images = ImageFiles()
-        found = await self._aread(self._reading(role=role))
-        messages: list[BaseMessage] = await self._database.engine.in_thread(
-            _messages_for, *found, role, images, write=False
-        )
-        self._announce_unread(images)
-        return messages
+    messages_for, amessages_for = both(messages_for_work)
 
     # -- files -------------------------------------------------------------------------------------------------
 
-    def export(self, path: str | os.PathLike[str] | None = None) -> str:
+    def export_work(self, path: str | os.PathLike[str] | None = None) -> Work[str]:
         """Write the session as YAML (document 000), which holds texts and attachments.
 
         What else a plain message has, such as images and tool calls, `save_to_file` keeps.
@@ -361,15 +347,12 @@ class SessionMemory(Saved):
         Raises:
             InvalidInput: The file cannot be written.
         """
-        return _exported(self.to_conversation(), path)
+        whole = Conversation.create((yield from self._rounds()), id=self.session_id)
+        return (yield from self._in_thread(partial(_exported, whole, path)))
 
-    async def aexport(self, path: str | os.PathLike[str] | None = None) -> str:
-        """`export`, awaited."""
-        whole = await self.ato_conversation()
-        text: str = await self._database.engine.in_thread(_exported, whole, path, write=False)
-        return text
+    export, aexport = both(export_work)
 
-    def import_(self, source: str | os.PathLike[str] | Conversation) -> Conversation:
+    def import__work(self, source: str | os.PathLike[str] | Conversation) -> Work[Conversation]:
         """Add the rounds of a YAML text, a YAML file or a conversation to this session.
 
         Ids are kept; what is here already under the same id and content stays as it is.
@@ -385,15 +368,24 @@ class SessionMemory(Saved):
             InvalidInput: The source is no conversation.
             MessageError: An id is taken by other content. Nothing was added.
         """
-        given = _conversation(source)
-        self._announce(self._write(self._importing(given)))
+        given = yield from self._in_thread(partial(_conversation, source))
+        now, retention = self._now(), self._retention
+        entries = [
+            (each, [self._round_entry(each), *(self._post_entry(post, each.id) for post in each.post_list)])
+            for each in given.rounds
+        ]
+
+        def add() -> Steps[message_log.Appended]:
+            # A round made of plain messages is here already, though in another form.
+            here = {each.id: each for each in assembled(*(yield from self._log.rounds(self._at)))}
+            fresh = [entry for each, own in entries if here.get(each.id) != each for entry in own]
+            return (yield from self._log.append(self._at, fresh, retention=retention, **now))
+
+        inputs = trace_inputs(rounds=len(given.rounds))
+        self._announce((yield from self._run("import", add, inputs, log_entries.trace_appended, write=True)))
         return given
 
-    async def aimport_(self, source: str | os.PathLike[str] | Conversation) -> Conversation:
-        """`import_`, awaited."""
-        given: Conversation = await self._database.engine.in_thread(_conversation, source, write=False)
-        self._announce(await self._awrite(await aside(self._importing, given)))
-        return given
+    import_, aimport_ = both(import__work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
@@ -407,8 +399,8 @@ class SessionMemory(Saved):
             raise InvalidInput("The session of a thread keeps what its checkpoints show: leave retention= out.")
         return message_log.Address(point.path, point.name), ThreadLog(point, self._database)
 
-    def _dumping(self) -> Steps[list[dict[str, Any]]]:
-        return (yield from self._log.dump() if isinstance(self._log, ThreadLog) else super()._dumping())
+    def _dump(self) -> Steps[list[dict[str, Any]]]:
+        return (yield from self._log.dump() if isinstance(self._log, ThreadLog) else super()._dump())
 
     def _given_to(self, more: Thunk | None = None) -> Thunk:
         shown = super()._given_to(more)
@@ -416,68 +408,21 @@ class SessionMemory(Saved):
             return shown
         return lambda: {"thread_id" if name == "conversation_id" else name: value for name, value in shown().items()}
 
-    def _reading(self, **asked: str) -> LogCall[tuple[list[message_log.Stored], list[message_log.Stored]]]:
+    def _read(self, **asked: str) -> Work[tuple[list[message_log.Stored], list[message_log.Stored]]]:
         if "role" in asked:
             _check_role(asked["role"])
-        return LogCall("read", lambda: self._log.rounds(self._at), log_traces.with_values(**asked), log_traces.rounds)
+        read = partial(self._log.rounds, self._at)
+        return (yield from self._run("read", read, trace_inputs(**asked), log_entries.trace_rounds))
 
-    def _rounds(self, **asked: str) -> list[Round]:
-        return assembled(*self._read(self._reading(**asked)))
+    def _rounds(self, **asked: str) -> Work[list[Round]]:
+        return assembled(*(yield from self._read(**asked)))
 
-    async def _arounds(self, **asked: str) -> list[Round]:
-        return await aside(assembled, *await self._aread(self._reading(**asked)))
-
-    def _seeing(self, role: str, include_failures: bool) -> LogCall[Seen]:  # noqa: FBT001
-        _check_role(role)
-
-        def whole() -> Steps[Seen]:
-            rounds = assembled(*(yield from self._log.rounds(self._at)))
-            return Seen(role_rounds(rounds, role, include_failures=include_failures), None, {})
-
-        def seen() -> Steps[Seen]:
-            return seen_by(self._at, role, include_failures=include_failures)
-
-        return LogCall("read", whole if self.follows_thread else seen, log_traces.with_values(role=role), _seen)
-
-    def _context(self, seen: Seen) -> tuple[list[Round], CompactedMessage | None]:
-        if seen.record is not None:
-            self._database.measures.shortened(seen.record.saved)
-        return _sliced(seen)
-
-    def _rounds_changed(self) -> None:
+    def _notify_watchers(self) -> None:
         for notify in self._watchers.values():
             notify()
 
-    def _beginning(self, new: Round) -> LogCall[message_log.Appended]:
-        return LogCall("create_round", self._append([self._round_entry(new)]), _begins(new), _begun)
-
-    def _posting(self, round_id: str, post: Post) -> LogCall[message_log.Appended]:
-        entry = self._post_entry(post, round_id)
-        append = self._append([entry])
-
-        def steps() -> Steps[message_log.Appended]:
-            yield from self._require_round(round_id)
-            return (yield from append())
-
-        return LogCall("add_post", steps, _posts(round_id, post), log_traces.appended)
-
-    def _resetting(self) -> LogCall[int]:
-        return LogCall("reset", lambda: self._log.clear(self._at, keep_description=True), outputs=log_traces.cleared)
-
-    def _importing(self, given: Conversation) -> LogCall[message_log.Appended]:
-        now, retention = self._now(), self._retention
-        entries = [
-            (each, [self._round_entry(each), *(self._post_entry(post, each.id) for post in each.post_list)])
-            for each in given.rounds
-        ]
-
-        def steps() -> Steps[message_log.Appended]:
-            # A round made of plain messages is here already, though in another form.
-            here = {each.id: each for each in assembled(*(yield from self._log.rounds(self._at)))}
-            fresh = [entry for each, own in entries if here.get(each.id) != each for entry in own]
-            return (yield from self._log.append(self._at, fresh, retention=retention, **now))
-
-        return LogCall("import", steps, log_traces.with_values(rounds=len(given.rounds)), log_traces.appended)
+    async def _anotify_watchers(self) -> None:
+        self._notify_watchers()  # on the event loop, however large the query is
 
     def _require_round(self, round_id: str) -> Steps[message_log.Stored]:
         row = yield from self._log.get(self._at, id_of(round_id, "round", MessageError))
@@ -488,18 +433,19 @@ class SessionMemory(Saved):
             )
         return row
 
-    def _stating(self, verb: str, round_id: str, state: str) -> LogCall[bool]:
+    def _set_state(self, verb: str, round_id: str, state: str) -> Work[None]:
         now = self._now()
 
-        def steps() -> Steps[bool]:
+        def change() -> Steps[bool]:
             row = yield from self._require_round(round_id)
             body = encoding.encode(encoding.decode(row.body) | {"state": state})
-            return (yield from self._log.update(self._at, row.key, lambda _: _round_like(row, body), **now))
+            entry = message_log.Entry(row.key, body, "", row.created_at, kind=message_log.ROUND)
+            return (yield from self._log.update(self._at, row.key, lambda _: entry, **now))
 
         def outputs(changed: bool) -> dict[str, Any]:  # noqa: FBT001 - what the operation gives
             return {"status": state, "changed": changed}
 
-        return LogCall(verb, steps, log_traces.with_values(round_id=round_id), outputs)
+        yield from self._run(verb, change, trace_inputs(round_id=round_id), outputs, write=True)
 
     def _round_entry(self, given: Round) -> message_log.Entry:
         body = encoding.encode({"user_query": given.user_query, "state": given.state})
@@ -537,11 +483,11 @@ def _post(
         return post
     if post is not None:
         raise MessageError(f"A post is a Post, not {type(post).__name__}.")
-    if not send_from or not send_to:
+    if not isinstance(send_from, str) or not isinstance(send_to, str) or not send_from or not send_to:
         raise MessageError("A post needs a sender and a recipient: give post=, or send_from= and send_to=.")
     if attachments is not None and not isinstance(attachments, Iterable):
         raise MessageError(f"Attachments come as a list, not as {type(attachments).__name__}.")
-    return Post.create(message, send_from, send_to, attachments or ())
+    return Post.create(message, send_from, send_to, () if attachments is None else attachments)
 
 
 def _conversation(source: str | os.PathLike[str] | Conversation) -> Conversation:
@@ -609,10 +555,6 @@ def _check_role(given: Any) -> None:
         raise MessageError(f"A role must be a text, not {safe_repr(given)}.")
 
 
-def _sliced(seen: Seen) -> tuple[list[Round], CompactedMessage | None]:
-    return seen.rest, seen.compacted
-
-
 def _messages_for(
     rounds: Sequence[message_log.Stored], messages: Sequence[message_log.Stored], role: str, images: ImageFiles
 ) -> list[BaseMessage]:
@@ -637,7 +579,3 @@ def _messages_for(
                 )
             )
     return found
-
-
-def _round_like(row: message_log.Stored, body: bytes) -> message_log.Entry:
-    return message_log.Entry(row.key, body, "", row.created_at, kind=message_log.ROUND)

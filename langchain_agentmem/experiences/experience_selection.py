@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import path_of, range_of, resolve
-from langchain_agentmem.conversations.round_entries import role_rounds, shared_entries
+from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.experiences import experience_rows, situation

@@ -18,7 +18,7 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import message_of
-from langchain_agentmem.conversations.persistence import Told
+from langchain_agentmem.conversations.persistence import EventSource
 from langchain_agentmem.errors import InvalidInput, MemoryClosed
 from langchain_agentmem.facts import fact_commands, fact_traces, source_texts
 from langchain_agentmem.facts.fact import ExtractionFailure, Fact, FactsConfig
@@ -46,7 +46,7 @@ KIND = "facts"
 """The kind of the jobs by which one process at a time extracts facts."""
 
 
-class LearningFacts(Told):
+class LearningFacts(EventSource):
     """Where facts are kept, and how they are extracted from what waits; see `KGMemory`."""
 
     def __init__(

@@ -18,6 +18,7 @@ import math
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from langchain_agentmem.base import forks
@@ -539,4 +540,6 @@ def _schema_text(tool: Any) -> str:
 
         return _json(convert_to_openai_tool(tool))
     except Exception:  # noqa: BLE001 - a provider's own tool, which LangChain does not know
-        return _json(tool) if isinstance(tool, Mapping) else repr(tool)
+        with suppress(Exception):  # of a value that cannot be written, its kind counts
+            return _json(tool) if isinstance(tool, Mapping) else repr(tool)
+        return safe_repr(tool)

@@ -71,7 +71,8 @@ def merging(
     Raises:
         InvalidInput: The one is no child of the other, or an argument is wrong.
     """
-    if prefer not in ("parent", "child"):
+    chosen: Any = prefer if isinstance(prefer, str) else None
+    if chosen not in ("parent", "child"):
         raise InvalidInput(f'prefer must be "parent" or "child", not {safe_repr(prefer)}.')
     named_branch(ground.point)
     named_branch(child)
@@ -86,8 +87,8 @@ def merging(
             )
         facts = PromotedFacts([], [], [], [], [])
         if keys is None:
-            facts = yield from promoting(change, base, theirs, prefer, ground.database.new_id)
-        return (yield from _merge(core, change, base, theirs, keys, prefer, facts))
+            facts = yield from promoting(change, base, theirs, chosen, ground.database.new_id)
+        return (yield from _merge(core, change, base, theirs, keys, chosen, facts))
 
     return (
         yield from changing(

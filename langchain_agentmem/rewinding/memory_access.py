@@ -146,7 +146,9 @@ def looking(
         if newest is not None:
             view = yield from point.view(now, newest)
             value: Any = yield from look(view)
-            if view.descends and (len(view.line) < newest or len(value) >= newest):
+            # Of a view that is whole, another look in this transaction may be of a later moment: a checkpoint that was
+            # put meanwhile is known, and not seen.
+            if not view.cut or (view.descends and len(value) >= newest):
                 return cast("T", value)
         view = yield from point.view(now)
         return (yield from look(view))

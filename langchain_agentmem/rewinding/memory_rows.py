@@ -50,12 +50,14 @@ class View(NamedTuple):
         groups: What has no place yet: groups with the last row that counts.
         at: The time by which expiry is judged, in microseconds since 1970.
         descends: Whether each branch was forked from the next one, so that everything on it is newer.
+        cut: Whether the line may go on, and was followed only so far as was asked for.
     """
 
     line: tuple[tuple[int, int], ...]
     groups: tuple[tuple[int, int], ...]
     at: int
     descends: bool = False
+    cut: bool = False
 
     def parameters(self) -> dict[str, str]:
         """As queries want it."""

@@ -29,25 +29,276 @@ Items are found by their words without any model; they expire when they are told
 
 `AgentMemory("agent.db").store` is the same store, for `builder.compile(store=memory.store)`, and `memory.search`
 finds its items beside messages. `store.start_ttl_sweeper()` frees the room of what has expired.
+
+`AgentMemoryThreadStore`: LangGraph's store of long-term items, for one thread, and rewound with it.
+
+    graph = builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)
+
+    def node(state, runtime):
+        runtime.store.put(("plan",), "step", {"text": "Buy a ticket to Lisbon."})
+
+It is used in the nodes of a graph, and belongs to the thread that runs there: another thread sees nothing of it. A
+checkpoint shows the items as they were, so who goes back to one, edits what was said there and goes on, finds nothing
+of what came after; and a node that is executed again puts once. The graph needs this memory's checkpointer.
+
+    store = memory.thread_store.at(config)   # from outside, to look at a checkpoint: read-only
+
+What LangGraph's contract says, it does as `AgentMemoryStore` does. Two things differ. Parallel nodes do not see what
+the others put before the step is over. And time stands still in a step: whether something has expired is judged by the
+time of the checkpoint, so that a past one shows what it showed then.
+
+`get` and a search for words cost the same however many items a thread has. A search without words and a list of
+namespaces read all items of the thread: it is made for hundreds of them, or a few thousand.
+
+What LangGraph's stores of this memory have in common: how they are configured, and how a batch is run.
+
+LangGraph's methods of a store, given only what they can take.
+
+LangGraph makes operations of their arguments before a store sees them, and takes those for what they should be.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from langgraph.store.base import IndexConfig, TTLConfig
+from langchain_core.embeddings import Embeddings
+from langgraph.store.base import (
+    BaseStore,
+    IndexConfig,
+    Op,
+    Result,
+    TTLConfig,
+    ensure_embeddings,
+)
 
 from langchain_agentmem.base.closing import Answer, Closing, Ready
+from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.base.sweeping import Ending, Sweeper
-from langchain_agentmem.storage.database import Database
+from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
+from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
+from langchain_agentmem.rewinding.graph_runs import runs_of
+from langchain_agentmem.rewinding.thread_memory import thread_point
+from langchain_agentmem.search.embedding import embed_with, embedder_of
+from langchain_agentmem.search.memory_search import inquiry
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage.database import Database, database_of
 from langchain_agentmem.stores import item_rows
-from langchain_agentmem.stores.item_rows import PAGE
-from langchain_agentmem.stores.item_values import ttl_of
-from langchain_agentmem.stores.serving import ItemStore
-from langchain_agentmem.stores.shared_items import Items, SharedItems
+from langchain_agentmem.stores.item_rows import PAGE, ttl_of
+from langchain_agentmem.stores.item_search import SharedItems
+from langchain_agentmem.stores.store_operations import (
+    SEARCH,
+    Batch,
+    Fields,
+    Items,
+    Read,
+    check_writable,
+    checked_fields,
+    path_of_items,
+)
+from langchain_agentmem.stores.thread_items import ThreadItems
+from langchain_agentmem.tracing import RunType
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S", bound=BaseStore)
+
+
+def _checked(
+    check: Callable[..., object],
+    method: Callable[Concatenate[S, P], T],
+    amethod: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
+    """A method of LangGraph's and its awaited twin, given only what they can take.
+
+    LangGraph makes operations of their arguments before a store sees them, and takes those for what they should be.
+
+    Args:
+        check: Is given the arguments first, and raises an error of ours for what cannot be a namespace or a key.
+        method: The method.
+        amethod: Its awaited twin.
+    """
+
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        check(*args, **kwargs)
+        return method(self, *args, **kwargs)
+
+    @wraps(amethod)
+    async def acall(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        check(*args, **kwargs)
+        return await amethod(self, *args, **kwargs)
+
+    return call, acall
+
+
+def _check_item(namespace: Any, key: Any, **_: Any) -> None:
+    path_of_items(namespace)
+    _check_key(key)
+
+
+def _check_put(namespace: Any, key: Any, *_: Any, **__: Any) -> None:
+    check_writable(namespace)
+    _check_key(key)
+
+
+def _check_search(namespace_prefix: Any, /, **_: Any) -> None:
+    path_of_items(namespace_prefix)
+
+
+def _check_listing(*, prefix: Any = None, suffix: Any = None, **_: Any) -> None:
+    for path in (prefix, suffix):
+        path_of_items(path or ())
+
+
+def _check_key(key: Any) -> None:
+    """LangGraph takes the text of anything for a key."""
+    try:
+        str(key)
+    except Exception as error:
+        raise InvalidInput(f"{safe_repr(key)} cannot be the key of an item: it cannot be written as text.") from error
+
+
+class ItemStore(BaseStore):
+    """A store of items.
+
+    Args:
+        memory: An `AgentMemory`, a `Database`, or a path or URL.
+        index: LangGraph's `IndexConfig`.
+        ttl: LangGraph's `TTLConfig`.
+
+    Attributes:
+        database: Where it is kept.
+        index_config: The configuration of the index, or None.
+        embeddings: The embeddings that it names, or None.
+        ttl_config: The configuration of expiry, or None.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    supports_ttl = True
+    _part: str
+
+    def __init__(self, memory: Any, index: IndexConfig | None, ttl: TTLConfig | None) -> None:
+        self.index_config, self._fields = _index(index)
+        self.embeddings = _embeddings(self.index_config)
+        self.ttl_config = _ttl(ttl)
+        self.database: Database = database_of(memory)
+        if self.embeddings is not None and self.index_config is not None:
+            embed_with(self.database, self.embeddings, self.index_config["dims"])
+
+    get, aget = _checked(_check_item, BaseStore.get, BaseStore.aget)
+    search, asearch = _checked(_check_search, BaseStore.search, BaseStore.asearch)
+    put, aput = _checked(_check_put, BaseStore.put, BaseStore.aput)
+    delete, adelete = _checked(_check_item, BaseStore.delete, BaseStore.adelete)
+    list_namespaces, alist_namespaces = _checked(_check_listing, BaseStore.list_namespaces, BaseStore.alist_namespaces)
+
+    def batch_work(self, ops: Iterable[Op]) -> Work[list[Result]]:
+        """Run operations in one transaction.
+
+        Args:
+            ops: `GetOp`, `SearchOp`, `PutOp` and `ListNamespacesOp`, in any mixture.
+
+        Returns:
+            The result of each, in their order: an item or None, a list of items, None, or a list of namespaces.
+
+        Raises:
+            InvalidInput: An operation is wrong, or a value cannot be stored as JSON. Nothing was written.
+            StorageError: The database failed. Nothing was written.
+        """
+        batch, opened = Batch(ops, self.ttl_config or {}, self._fields), self._opened()
+        now, tail, engine = self.database.now(), self.database.tail, self.database.engine
+        embedder = embedder_of(self.database)
+
+        def read() -> Steps[Read]:
+            return batch.read(opened(), now)
+
+        def write() -> Steps[Read]:
+            return batch.run(opened(), now, tail=tail)
+
+        def touch() -> Steps[None]:
+            return opened().touch(found.touched, now=now, tail=tail)
+
+        def run() -> Work[Read]:
+            if embedder is not None and batch.asks:
+                embed = partial(self._embed, batch, opened(), now)
+                yield Do(embed, partial(embedder.in_thread, embed))
+            found: Read
+            if batch.writes:
+                found = yield Do(partial(engine.write, write), partial(engine.awrite, write))
+            else:
+                found = yield Do(partial(engine.read, read), partial(engine.aread, read))
+            return found
+
+        run_type: RunType = "retriever" if batch.verb == SEARCH else "chain"
+        found: Read = yield Shown(f"{self._part}.{batch.verb}", run(), batch.asked, batch.told, run_type)
+        if batch.writes and embedder is not None:
+            embedder.wake()
+        if found.touched and not batch.writes:
+            with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
+                yield Do(partial(engine.write, touch), partial(engine.awrite, touch))
+        return batch.answers(found)
+
+    batch, abatch = both(batch_work)
+
+    def _do(self, work: Work[Any]) -> Any:
+        return perform(work, self.database)
+
+    async def _ado(self, work: Work[Any]) -> Any:
+        return await aperform(work, self.database)
+
+    def _opened(self) -> Callable[[], Items]:
+        """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""
+        raise NotImplementedError
+
+    def _embed(self, batch: Batch, items: Items, now: int) -> None:
+        embedder = embedder_of(self.database)
+        if embedder is not None:
+            batch.embed(lambda look: embedder.near(inquiry(look.question, now), items.walls(look)))
+
+
+def _index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
+    """The configuration of the index, and the fields that it names."""
+    if index is None:
+        return None, None
+    if not isinstance(index, Mapping):
+        raise InvalidInput(f"index must be a dictionary such as {{'fields': ['text']}}, not {safe_repr(index)}.")
+    dims = index.get("dims")
+    if dims is not None and (isinstance(dims, bool) or not isinstance(dims, int) or dims < 1):
+        raise InvalidInput(f"index['dims'] must be a positive whole number, not {safe_repr(dims)}.")
+    fields = checked_fields("index['fields']", index.get("fields") or index.get("text_fields") or ["$"])
+    config: IndexConfig = {**index, "fields": list(fields or ("$",))}  # type: ignore[typeddict-item]
+    return config, fields
+
+
+def _embeddings(index: IndexConfig | None) -> Embeddings | None:
+    embed = None if index is None else index.get("embed")
+    if embed is None:
+        return None
+    if not isinstance(embed, str) and not callable(embed) and not isinstance(embed, Embeddings):
+        raise InvalidInput(
+            f"index['embed'] must be Embeddings, a function or 'provider:model', not {type(embed).__name__}."
+        )
+    if index is None or index.get("dims") is None:
+        raise InvalidInput("index['embed'] needs index['dims'], the numbers of a vector.")
+    return ensure_embeddings(embed)
+
+
+def _ttl(ttl: Any) -> TTLConfig | None:
+    if ttl is None:
+        return None
+    if not isinstance(ttl, Mapping):
+        raise InvalidInput(f"ttl must be a dictionary such as {{'default_ttl': 60}}, not {safe_repr(ttl)}.")
+    ttl_of(ttl.get("default_ttl"))
+    ttl_of(ttl.get("sweep_interval_minutes"))
+    return TTLConfig(**ttl)  # type: ignore[typeddict-item]
+
 
 SWEEP_MINUTES = 5.0
 """Between two sweeps, unless something else is asked for."""
@@ -132,19 +383,11 @@ class AgentMemoryStore(Closing, ItemStore):
         Returns:
             How many items were deleted: a number that may be awaited.
         """
-        now, swept, count = self.database.now(), 0, PAGE
-        while count == PAGE:
-            count = self.database.write("store.sweep", lambda: item_rows.sweep(now=now), outputs=_swept)
-            swept += count
-        return Answer(swept)
+        return Answer(self._do(self._sweep_work()))
 
     async def asweep_ttl(self) -> int:
         """`sweep_ttl`, awaited."""
-        now, swept, count = self.database.now(), 0, PAGE
-        while count == PAGE:
-            count = await self.database.awrite("store.sweep", lambda: item_rows.sweep(now=now), outputs=_swept)
-            swept += count
-        return swept
+        return await self._ado(self._sweep_work())  # type: ignore[no-any-return]
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Ending:
         """Sweep in the background, until `stop_ttl_sweeper`, `close`, or the end of this store.
@@ -178,9 +421,68 @@ class AgentMemoryStore(Closing, ItemStore):
         """
         return Answer(self._sweeper is None or self._sweeper.stop(timeout))
 
+    def _sweep_work(self) -> Work[int]:
+        sweep, swept, count = partial(item_rows.sweep, now=self.database.now()), 0, PAGE
+        while count == PAGE:
+            count = yield Run("store.sweep", sweep, write=True, outputs=lambda count: {"deleted": count})
+            swept += count
+        return swept
+
     def _opened(self) -> Callable[[], Items]:
         return SharedItems
 
 
-def _swept(count: int) -> dict[str, Any]:
-    return {"deleted": count}
+class AgentMemoryThreadStore(ItemStore):
+    """LangGraph's store of long-term items, of the thread that is running.
+
+    Args:
+        memory: The `AgentMemory` whose checkpointer the graph has.
+        index: LangGraph's `IndexConfig`, see `AgentMemoryStore`.
+        ttl: LangGraph's `TTLConfig`, in minutes: "default_ttl" and "refresh_on_read". Nothing is swept, since past
+            checkpoints show what has expired since.
+        config: Whose items, see `at`. Default: those of the thread that is running when a method is called.
+
+    Attributes:
+        index_config: The configuration of the index, or None.
+        embeddings: The embeddings that it names, or None.
+
+    Raises:
+        InvalidInput: An argument is wrong. Each method raises it too where no thread is running.
+        StorageError: The database cannot be opened.
+    """
+
+    _part = "thread_store"
+
+    def __init__(
+        self, memory: Any, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None, config: Any = None
+    ) -> None:
+        super().__init__(memory, index, ttl)
+        self._given = config
+        if config is not None:
+            thread_point(runs_of(self.database), config)  # says at once what is wrong
+
+    def at(self, config: Any) -> Self:
+        """The same store at a checkpoint, or of a thread's newest one. It can only be read.
+
+        Args:
+            config: A config that names the thread, and maybe a checkpoint. That of a node, or its `Runtime`, means the
+                node; so does, in a node, one that names its thread and no checkpoint. There it can be written as well.
+
+        Raises:
+            InvalidInput: It names no thread.
+        """
+        return type(self)(self.database, index=self.index_config, ttl=self.ttl_config, config=config)
+
+    def __repr__(self) -> str:
+        return f"AgentMemoryThreadStore({safe_repr(self.database.engine.path)})"
+
+    def _opened(self) -> Callable[[], Items]:
+        if self._given is None:
+            configurable = (running_config() or {}).get("configurable")
+            if not isinstance(configurable, Mapping) or configurable.get("thread_id") is None:
+                raise InvalidInput(
+                    "The store of a thread is used in the nodes of a graph that runs with a thread_id; no thread is "
+                    "running here. To look at one from outside, use thread_store.at(config)."
+                )
+        point = thread_point(runs_of(self.database), self._given)
+        return lambda: ThreadItems(point)

@@ -14,25 +14,286 @@ Any text is a key:
     store = AgentMemoryByteStore("agent.db", namespace=("cache",))
     store.mset([("colour:sky", b"blue"), ("colour:grass", b"green"), ("100%", b"any text is a key")])
     print(store.mget(["colour:grass", "missing"]), list(store.yield_keys(prefix="colour:")))
+
+Values by key, in namespaces: the operations of a byte store, and its values as records.
+
+A key is any string, and is kept exactly: as UTF-8, unpaired surrogates included, compared byte by byte, which is the
+order of code points. Nothing in a key means anything to a search. Long keys are cut in two, since an index of
+PostgreSQL has no room for them; the digest of what was cut off tells them apart.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.stores import BaseStore
 
-from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage import Operation
-from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of
-from langchain_agentmem.stores import byte_rows
+from langchain_agentmem.language_models.model_calls import Run, Work, aperform, both, perform
+from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage.database import Database, HasDatabase, database_of
+from langchain_agentmem.storage.queries import digest
+from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.tracing import Thunk, brief
+
+HEAD_BYTES = 2_000
+"""So much of a key is in the index; PostgreSQL allows some 2,700 bytes for the whole entry."""
+KEYS_AT_ONCE = 500
+"""Keys that one statement asks for, and that one page of a listing holds."""
+BYTES_AT_ONCE = 8_000_000
+"""Values that go through memory together in an export or a check, but for a single one that is larger."""
+
+_BEHIND_ALL = b"\xff"  # no UTF-8 has this byte
+
+
+class Cut(NamedTuple):
+    """A key as it is stored."""
+
+    head: bytes
+    rest: bytes
+    mark: bytes
+
+
+class Page(NamedTuple):
+    """Some keys in order, and where the next page begins; None after the last."""
+
+    keys: list[str]
+    next: bytes | None
+
+
+def cut(key: str | bytes) -> Cut:
+    """A key as it is stored.
+
+    Args:
+        key: The key, or its bytes.
+    """
+    data = key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
+    rest = data[HEAD_BYTES:]
+    return Cut(data[:HEAD_BYTES], rest, digest(rest) if rest else b"")
+
+
+def get(path: str, keys: Sequence[str]) -> Steps[list[bytes | None]]:
+    """The values of keys.
+
+    Args:
+        path: The path of the namespace.
+        keys: Any keys, in any order, also twice.
+
+    Returns:
+        A value for each key, None where there is none.
+    """
+    places = {cut(key): key for key in keys}
+    found: dict[str, bytes] = {}
+    for some in _parts(list(places)):
+        rows = yield query.find_blobs(path=path, keys=_listed_keys(some))
+        found.update((places[_place(row)], bytes(row["value"])) for row in rows)
+    return [found.get(key) for key in keys]
+
+
+def put(path: str, values: Mapping[str, bytes], *, now: int) -> Steps[None]:
+    """Keep values, in the place of what their keys had.
+
+    Args:
+        path: The path of the namespace.
+        values: Value by key.
+        now: When.
+    """
+    if not values:
+        return
+    namespace = yield from queries.number_of(path)
+    # In the order of their keys, so that two writers of the same keys never wait for each other in a circle.
+    rows = [_row(namespace, place, value, now) for place, value in sorted((cut(key), values[key]) for key in values)]
+    yield query.put_blob.many(rows)
+
+
+def remove(path: str, keys: Iterable[str]) -> Steps[None]:
+    """Delete keys with their values; those that are not there are ignored.
+
+    Args:
+        path: The path of the namespace.
+        keys: Which.
+    """
+    if rows := [{"path": path, "head": at.head, "mark": at.mark} for at in sorted({cut(key) for key in keys})]:
+        yield query.delete_blob.many(rows)
+        yield query.delete_empty_namespaces(path=path)
+
+
+def page(path: str, prefix: str, start: bytes | None = None, *, limit: int = KEYS_AT_ONCE) -> Steps[Page]:
+    """A page of the keys that begin with a prefix, in order.
+
+    Args:
+        path: The path of the namespace.
+        prefix: What they begin with; empty for all.
+        start: Where the page begins, as the page before says. Default: with the first key.
+        limit: Most keys.
+    """
+    rows = yield from _rows(path, prefix, start, limit)
+    return Page([_key_of_row(row) for row in rows], _after(rows[-1]) if len(rows) == limit else None)
+
+
+def counts(low: str, high: str) -> Steps[list[tuple[str, int]]]:
+    """The namespaces in a range of paths that hold values, and how many each holds."""
+    rows = yield query.blob_counts(low=low, high=high)
+    return [(row["path"], int(row["blobs"])) for row in rows]
+
+
+def erase(low: str, high: str) -> Steps[int]:
+    """Delete every value of the namespaces in a range of paths. Returns how many there were."""
+    held = yield from counts(low, high)
+    for path, _ in held:
+        yield query.delete_blobs(path=path)
+        yield query.delete_empty_namespaces(path=path)
+    return sum(number for _, number in held)
+
+
+def dump(path: str, start: bytes | None = None) -> Steps[tuple[list[dict[str, Any]], bytes | None]]:
+    """Some values of a namespace as records that JSON can hold: as many as may go through memory together.
+
+    Args:
+        path: The path of the namespace.
+        start: Where to begin, as the call before says. Default: with the first.
+
+    Returns:
+        The records, and where to go on; None after the last.
+    """
+    rows, following = yield from _some(path, start)
+    return [
+        {
+            "record": "blob",
+            "key": _text(bytes(row["head"]) + bytes(row["rest"])),
+            "value": _text(row["value"]),
+            "checksum": row["checksum"],
+            "updated_at": row["updated_at"],
+        }
+        for row in rows
+    ], following
+
+
+def restore(path: str, records: Iterable[Mapping[str, Any]]) -> Steps[int]:
+    """Keep the values of records, but where a key has one already.
+
+    Args:
+        path: The path of the namespace.
+        records: What `dump` gave.
+
+    Returns:
+        How many were added.
+
+    Raises:
+        InvalidInput: A record is damaged.
+    """
+    read = sorted(_read(record) for record in records)
+    if not read:
+        return 0
+    namespace = yield from queries.number_of(path)
+    added = 0
+    for place, value, written in read:
+        added += len((yield query.add_blob(**_row(namespace, place, value, written))))
+    return added
+
+
+def problems(low: str, high: str) -> Steps[list[str]]:
+    """What is wrong with the values of the namespaces in a range of paths, in sentences."""
+    found: list[str] = []
+    for path, _ in (yield from counts(low, high)):
+        start: bytes | None = b""
+        while start is not None:
+            rows, start = yield from _some(path, start)
+            for row in rows:
+                if _place(row) != cut(bytes(row["head"]) + bytes(row["rest"])):
+                    found.append(f"the key {safe_repr(_key_of_row(row))} of a stored value is not what was stored")
+                if zlib.crc32(row["value"]) != row["checksum"]:
+                    found.append(f"the stored value of the key {safe_repr(_key_of_row(row))} is not what was stored")
+    return found
+
+
+def _rows(path: str, prefix: str, start: bytes | None, limit: int) -> Steps[Sequence[Row]]:
+    first = prefix.encode("utf-8", "surrogatepass")
+    low = cut(first if start is None else start)
+    # No byte of UTF-8 is the last there is, so the one after it ends the range of a prefix.
+    high = cut(first[:-1] + bytes((first[-1] + 1,)) if first else _BEHIND_ALL)
+    return (
+        yield query.blob_keys(
+            path=path, low_head=low.head, low_rest=low.rest, high_head=high.head, high_rest=high.rest, limit=limit
+        )
+    )
+
+
+def _some(path: str, start: bytes | None) -> Steps[tuple[list[Row], bytes | None]]:
+    """Whole rows in the order of their keys, as many as may go through memory together, and where to go on."""
+    listed = yield from _rows(path, "", start, KEYS_AT_ONCE)
+    taken: list[Row] = []
+    size = 0
+    for row in listed:
+        size += row["size"]
+        if taken and size > BYTES_AT_ONCE:
+            break
+        taken.append(row)
+    places = [_place(row) for row in taken]
+    rows = yield query.find_blobs(path=path, keys=_listed_keys(places))
+    more = len(taken) < len(listed) or len(listed) == KEYS_AT_ONCE
+    return sorted(rows, key=_place), _after(taken[-1]) if more else None
+
+
+def _parts(places: list[Cut]) -> Iterator[list[Cut]]:
+    for first in range(0, len(places), KEYS_AT_ONCE):
+        yield places[first : first + KEYS_AT_ONCE]
+
+
+def _listed_keys(places: Iterable[Cut]) -> str:
+    return json.dumps([[at.head.hex(), at.mark.hex()] for at in places])
+
+
+def _place(row: Row) -> Cut:
+    return Cut(bytes(row["head"]), bytes(row["rest"]), bytes(row["mark"]))
+
+
+def _key_of_row(row: Row) -> str:
+    return (bytes(row["head"]) + bytes(row["rest"])).decode("utf-8", "surrogatepass")
+
+
+def _after(row: Row) -> bytes:
+    """The first key that comes behind this one."""
+    return bytes(row["head"]) + bytes(row["rest"]) + b"\0"
+
+
+def _row(namespace: int, at: Cut, value: bytes, now: int) -> dict[str, Any]:
+    return {
+        "namespace": namespace,
+        "head": at.head,
+        "mark": at.mark,
+        "rest": at.rest,
+        "checksum": zlib.crc32(value),
+        "now": now,
+        "value": value,
+    }
+
+
+def _read(record: Mapping[str, Any]) -> tuple[Cut, bytes, int]:
+    try:
+        key = b64decode(record["key"], validate=True)
+        key.decode("utf-8", "surrogatepass")
+        value, written = b64decode(record["value"], validate=True), record["updated_at"]
+        intact = zlib.crc32(value) == record["checksum"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"A record of a stored value is damaged: {safe_repr(error)}.") from error
+    if not intact or isinstance(written, bool) or not isinstance(written, int):
+        raise InvalidInput(f"The record of the stored value {safe_repr(key[:100])} is damaged.")
+    return cut(key), value, written
+
+
+def _text(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
 
 MOST_SHOWN = 20
 """Keys that a trace shows of many."""
@@ -71,7 +332,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def mget(self, keys: Sequence[str]) -> list[bytes | None]:
+    def mget_work(self, keys: Sequence[str]) -> Work[list[bytes | None]]:
         """The values of keys, as of one moment.
 
         Args:
@@ -84,12 +345,12 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             InvalidInput: A key is not a string.
         """
         wanted = _keys(keys)
-        return self._database.read("bytes.get", self._getting(wanted), self._shown(wanted), _found)
+        found: list[bytes | None] = yield Run(
+            "bytes.get", partial(get, self._path, wanted), inputs=self._shown(wanted), outputs=_found
+        )
+        return found
 
-    async def amget(self, keys: Sequence[str]) -> list[bytes | None]:
-        """`mget`, awaited."""
-        wanted = await aside(_keys, keys)
-        return await self._database.aread("bytes.get", self._getting(wanted), self._shown(wanted), _found)
+    mget, amget = both(mget_work)
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
         """The keys, in the order of their code points, a page at a time.
@@ -111,7 +372,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def mset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
+    def mset_work(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> Work[None]:
         """Keep values, in the place of what their keys had: all of them or, after an error, none.
 
         Args:
@@ -121,15 +382,14 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             InvalidInput: A key is not a string, or a value is not `bytes`.
             StorageError: The database failed. Nothing was written.
         """
-        values = _pairs(key_value_pairs)
-        self._database.write("bytes.set", self._putting(values), self._shown(values), _written(values))
+        values, now = _pairs(key_value_pairs), self._database.now()
+        written = {"written": len(values), "bytes": sum(map(len, values.values()))}
+        make = partial(put, self._path, values, now=now)
+        yield Run("bytes.set", make, write=True, inputs=self._shown(values), outputs=lambda _: written)
 
-    async def amset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
-        """`mset`, awaited."""
-        values = await aside(_pairs, key_value_pairs)
-        await self._database.awrite("bytes.set", self._putting(values), self._shown(values), _written(values))
+    mset, amset = both(mset_work)
 
-    def mdelete(self, keys: Sequence[str]) -> None:
+    def mdelete_work(self, keys: Sequence[str]) -> Work[None]:
         """Delete keys with their values, in one transaction. Those that are not there are ignored.
 
         Args:
@@ -140,54 +400,44 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             StorageError: The database failed. Nothing was deleted.
         """
         given = _keys(keys)
-        self._database.write("bytes.delete", self._removing(given), self._shown(given), _removed(given))
+        make = partial(remove, self._path, given)
+        yield Run("bytes.delete", make, write=True, inputs=self._shown(given), outputs=lambda _: {"count": len(given)})
 
-    async def amdelete(self, keys: Sequence[str]) -> None:
-        """`mdelete`, awaited."""
-        given = await aside(_keys, keys)
-        await self._database.awrite("bytes.delete", self._removing(given), self._shown(given), _removed(given))
+    mdelete, amdelete = both(mdelete_work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
+    def _do(self, work: Work[Any]) -> Any:
+        return perform(work, self._database)
+
+    async def _ado(self, work: Work[Any]) -> Any:
+        return await aperform(work, self._database)
+
+    def _page(self, prefix: str, start: bytes | None) -> Work[Page]:
+        inputs = {"namespace": list(self.namespace), "prefix": brief(prefix)}
+        found: Page = yield Run(
+            "bytes.list", partial(page, self._path, prefix, start), inputs=lambda: inputs, outputs=_listed
+        )
+        return found
+
     def _yielded(self, prefix: str) -> Iterator[str]:
-        start: bytes | None = None
-        while True:
-            page = self._database.read("bytes.list", self._listing(prefix, start), self._looking(prefix), _listed)
-            yield from page.keys
-            if (start := page.next) is None:
-                return
+        start: bytes | None = b""
+        while start is not None:
+            keys, start = self._do(self._page(prefix, start or None))
+            yield from keys
 
     async def _ayielded(self, prefix: str) -> AsyncIterator[str]:
-        start: bytes | None = None
-        while True:
-            make, inputs = self._listing(prefix, start), self._looking(prefix)
-            page = await self._database.aread("bytes.list", make, inputs, _listed)
-            for key in page.keys:
+        start: bytes | None = b""
+        while start is not None:
+            keys, start = await self._ado(self._page(prefix, start or None))
+            for key in keys:
                 yield key
-            if (start := page.next) is None:
-                return
-
-    def _listing(self, prefix: str, start: bytes | None) -> Operation[byte_rows.Page]:
-        return lambda: byte_rows.page(self._path, prefix, start)
-
-    def _getting(self, keys: list[str]) -> Operation[list[bytes | None]]:
-        return lambda: byte_rows.get(self._path, keys)
-
-    def _putting(self, values: dict[str, bytes]) -> Operation[None]:
-        now = self._database.now()
-        return lambda: byte_rows.put(self._path, values, now=now)
-
-    def _removing(self, keys: list[str]) -> Operation[None]:
-        return lambda: byte_rows.remove(self._path, keys)
 
     def _shown(self, keys: Collection[str]) -> Thunk:
-        return lambda: {"namespace": list(self.namespace), "count": len(keys), "keys": _some(keys)}
-
-    def _looking(self, prefix: str) -> Thunk:
-        return lambda: {"namespace": list(self.namespace), "prefix": brief(prefix)}
+        return lambda: {"namespace": list(self.namespace), "count": len(keys), "keys": _shown_keys(keys)}
 
 
-def _some(keys: Iterable[str]) -> list[str]:
+def _shown_keys(keys: Iterable[str]) -> list[str]:
     return [brief(key) for key in islice(keys, MOST_SHOWN)]
 
 
@@ -196,16 +446,8 @@ def _found(values: Sequence[bytes | None]) -> dict[str, Any]:
     return {"found": len(there), "missing": len(values) - len(there), "bytes": sum(map(len, there))}
 
 
-def _written(values: Mapping[str, bytes]) -> Outputs:
-    return lambda _: {"written": len(values), "bytes": sum(map(len, values.values()))}
-
-
-def _removed(keys: Collection[str]) -> Outputs:
-    return lambda _: {"count": len(keys)}
-
-
-def _listed(page: byte_rows.Page) -> dict[str, Any]:
-    return {"count": len(page.keys), "keys": _some(page.keys)}
+def _listed(page: Page) -> dict[str, Any]:
+    return {"count": len(page.keys), "keys": _shown_keys(page.keys)}
 
 
 def _keys(keys: Any) -> list[str]:

@@ -2,23 +2,193 @@
 
 What has expired is gone for every reader from that moment on; a sweep only frees its room. The search index follows in
 the same transaction: what is overwritten, shrunk, no longer to be found, deleted or swept leaves nothing behind in it.
+
+Items in the search index. Everything that they ask of it goes through here.
+
+The value of an item as bytes, and the text that it is found by.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
 from itertools import groupby
 from typing import Any, NamedTuple
+from uuid import UUID
 
+import orjson
+
+from langchain_agentmem.base.encoding import TAG, decode, is_plain, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import Document
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
-from langchain_agentmem.stores import item_indexing
-from langchain_agentmem.stores.item_values import damaged, found_by, noted
+
+KIND = "item"
+
+
+LONGEST_KEY = 2_000
+"""Bytes; PostgreSQL's indexes have no room for more."""
+LONGEST_TTL = 1e9
+"""Minutes: some 1,900 years."""
+
+_TAGGED = TAG.encode()
+_LONG_NUMBER = re.compile(rb"\d{19}")
+_UNUSABLE = re.compile(r"[\x00\ud800-\udfff]")
+
+
+def key_of(key: Any) -> str:
+    """Check the key of an item.
+
+    Raises:
+        InvalidInput: It is no text, empty, too long, or has characters that no database can keep.
+    """
+    if isinstance(key, str) and key.isascii() and 0 < len(key) <= LONGEST_KEY and "\0" not in key:
+        return key
+    if not isinstance(key, str) or not key or _UNUSABLE.search(key) or len(key.encode()) > LONGEST_KEY:
+        raise InvalidInput(
+            f"{safe_repr(key)} cannot be the key of an item: keys are strings of 1 to {LONGEST_KEY} bytes "
+            "without NULs and unpaired surrogates."
+        )
+    return key
+
+
+def ttl_of(ttl: Any) -> float | None:
+    """Check a time to live.
+
+    Raises:
+        InvalidInput: It is no positive number of minutes.
+    """
+    if ttl is None:
+        return None
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= LONGEST_TTL:
+        raise InvalidInput(f"ttl must be a positive number of minutes, or None for no end, not {safe_repr(ttl)}.")
+    return float(ttl)
+
+
+def written(value: Mapping[str, Any]) -> bytes:
+    """The value as it is stored: JSON, keys in their order, with tags for what JSON has no word for.
+
+    Raises:
+        InvalidInput: It is no dictionary, or holds what cannot be stored as JSON.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"The value of an item is a dictionary, not {type(value).__name__}.")
+    plain = dict(value)
+    return write_plain(plain if is_plain(plain) else to_plain(plain))
+
+
+def read(data: bytes, path: str, key: str) -> dict[str, Any]:
+    """The value of an item, made anew.
+
+    Raises:
+        DatabaseUnreadable: The stored bytes are damaged.
+    """
+    try:
+        value = _decoded(data)
+    except InvalidInput as error:
+        raise damaged(path, key) from error
+    if not isinstance(value, dict):
+        raise damaged(path, key)
+    return value
+
+
+def damaged(path: str, key: str) -> DatabaseUnreadable:
+    """The error for an item whose value cannot be read."""
+    return DatabaseUnreadable(
+        f"The item {safe_repr(key)} in {safe_repr(namespace_of(path))} is damaged. Delete it, or restore a backup."
+    )
+
+
+def plain_view(value: Any) -> Any:
+    """A value in JSON's own types, for those who look for text in it: times in ISO 8601, no bytes."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain_view(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_view(inner) for inner in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(plain_view, value), key=str)  # in an order that every process finds
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal | UUID) else None
+
+
+def whole_text(value: Mapping[str, Any]) -> str:
+    """All text and numbers of a value, one a line. Its keys and truth values are none."""
+    texts: list[str] = []
+    _gather(value, texts)
+    return "\n".join(texts)
+
+
+def text_of(value: Mapping[str, Any], data: bytes) -> str:
+    """The text of a value that is about to be stored, exactly as it will be read from the stored bytes again.
+
+    Args:
+        value: The value.
+        data: What `written` gave.
+    """
+    return whole_text(value) if _TAGGED not in data else found_by(data, None)
+
+
+def _gather(value: Any, texts: list[str]) -> None:
+    if isinstance(value, str):
+        texts.append(value)
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            _gather(inner, texts)
+    elif isinstance(value, list):
+        for inner in value:
+            _gather(inner, texts)
+    elif isinstance(value, int | float):
+        if not isinstance(value, bool):
+            texts.append(str(value))
+    elif value is not None:
+        _gather(plain_view(value), texts)
+
+
+def _decoded(data: bytes) -> Any:
+    """The same as `decode`, quicker for what is usual."""
+    if _TAGGED in data or _LONG_NUMBER.search(data):  # orjson would make a float of a number of more than 64 bits
+        return decode(data)
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:  # text that UTF-8 alone cannot hold, or damage
+        return decode(data)
+
+
+def noted(named: tuple[str, ...] | None) -> str | None:
+    """Texts of named fields as they are kept beside the item; None where the whole value is meant."""
+    return None if named is None else json.dumps(named)
+
+
+def passages(data: bytes | None, indexed: str | None) -> tuple[str, ...]:
+    """The texts that a stored item is in the index with.
+
+    Args:
+        data: Its value; needed only where the whole of it is in the index.
+        indexed: What `noted` gave.
+    """
+    if indexed is not None:
+        return tuple(json.loads(indexed))
+    try:
+        return (whole_text(_decoded(bytes(data or b"{}"))),)
+    except (InvalidInput, AttributeError):  # damaged: whoever deletes it must be able to
+        return ("",)
+
+
+def found_by(data: bytes | None, indexed: str | None) -> str:
+    """The same as one text."""
+    return "\n".join(passages(data, indexed))
+
 
 MINUTE = 60_000_000
 """Microseconds."""
@@ -26,7 +196,7 @@ PAGE = 500
 """Items that go through memory together."""
 
 
-class Place(NamedTuple):
+class ItemPlace(NamedTuple):
     """Where an item is: the path of its namespace, and its key."""
 
     path: str
@@ -41,7 +211,7 @@ class Times(NamedTuple):
     expires_at: int | None
 
 
-class Draft(NamedTuple):
+class ItemDraft(NamedTuple):
     """An item that is to be written.
 
     Attributes:
@@ -59,11 +229,11 @@ class Draft(NamedTuple):
     times: Times | None = None
 
 
-class Stored(NamedTuple):
+class StoredItem(NamedTuple):
     """An item as it is stored."""
 
     id: int
-    at: Place
+    at: ItemPlace
     value: bytes
     created_at: int
     updated_at: int
@@ -74,9 +244,9 @@ Locked = dict[str, dict[str, Row]]
 """Rows by the path of their namespace and their key."""
 
 
-def get(places: Iterable[Place], *, now: int) -> Steps[dict[Place, Stored]]:
+def get(places: Iterable[ItemPlace], *, now: int) -> Steps[dict[ItemPlace, StoredItem]]:
     """The items at some places, but for those that are not there or have expired."""
-    found: dict[Place, Stored] = {}
+    found: dict[ItemPlace, StoredItem] = {}
     wanted = set(places)
     for path, keys in _by_namespace(wanted) if len(wanted) > 1 else [(at.path, [at.key]) for at in wanted]:
         if len(keys) == 1:
@@ -87,7 +257,7 @@ def get(places: Iterable[Place], *, now: int) -> Steps[dict[Place, Stored]]:
     return found
 
 
-def lock(places: Iterable[Place]) -> Steps[Locked]:
+def lock(places: Iterable[ItemPlace]) -> Steps[Locked]:
     """The rows at places that will be written, expired or not: until then nobody else writes over them.
 
     Where there is none, a row that somebody else adds meanwhile has the transaction run again, as both would add one.
@@ -99,7 +269,9 @@ def lock(places: Iterable[Place]) -> Steps[Locked]:
     return locked
 
 
-def write(changes: Mapping[Place, Draft | None], locked: Locked | None = None, *, now: int, tail: int) -> Steps[None]:
+def write(
+    changes: Mapping[ItemPlace, ItemDraft | None], locked: Locked | None = None, *, now: int, tail: int
+) -> Steps[None]:
     """Write items, or delete them where there is no draft.
 
     An item that is there keeps the time at which it was made; one that has expired is made anew.
@@ -114,16 +286,16 @@ def write(changes: Mapping[Place, Draft | None], locked: Locked | None = None, *
     emptied = set()
     for path, keys in _by_namespace(changes):
         known = locked[path]
-        drafts = [(key, draft) for key in keys if (draft := changes[Place(path, key)]) is not None]
+        drafts = [(key, draft) for key in keys if (draft := changes[ItemPlace(path, key)]) is not None]
         if drafts:
             yield from _write(path, drafts, known, now=now, tail=tail)
-        if gone := [known[key] for key in keys if changes[Place(path, key)] is None and key in known]:
+        if gone := [known[key] for key in keys if changes[ItemPlace(path, key)] is None and key in known]:
             yield from _delete(gone)
             emptied.add(path)
     yield from _tidy(emptied)
 
 
-def touch(items: Iterable[Stored], *, now: int) -> Steps[None]:
+def touch(items: Iterable[StoredItem], *, now: int) -> Steps[None]:
     """Put off the end of items that were read."""
     rows = {
         item.id: {"id": item.id, "updated_at": item.updated_at, "expires_at": _end(item.ttl, now), "now": now}
@@ -178,19 +350,19 @@ def problems(low: str, high: str) -> Steps[list[str]]:
     return found
 
 
-def stored(row: Row, path: str) -> Stored:
+def stored(row: Row, path: str) -> StoredItem:
     """A row as an item of the namespace with this path."""
-    at = Place(path, row["key"])
-    return Stored(row["id"], at, bytes(row["value"]), row["created_at"], row["updated_at"], row["ttl"])
+    at = ItemPlace(path, row["key"])
+    return StoredItem(row["id"], at, bytes(row["value"]), row["created_at"], row["updated_at"], row["ttl"])
 
 
 def _write(
-    path: str, drafts: Sequence[tuple[str, Draft]], known: Mapping[str, Row], *, now: int, tail: int
+    path: str, drafts: Sequence[tuple[str, ItemDraft]], known: Mapping[str, Row], *, now: int, tail: int
 ) -> Steps[None]:
     """Write the drafts of one namespace, and put them into the index."""
     entering = [key for key, draft in drafts if draft.text and _document(known.get(key)) is None]
     texts = {key: Document(draft.text, _times(draft, known.get(key), now).created_at) for key, draft in drafts}
-    placed = yield from item_indexing.places(path, [texts[key] for key in entering])
+    placed = yield from _places(path, [texts[key] for key in entering])
     if not known and placed is None:
         yield query.create_namespace(path=path)
     entered = dict(zip(entering, placed.numbers if placed else (), strict=True))
@@ -213,11 +385,16 @@ def _write(
     ids |= yield from _insert(path, fresh)
     if changed:
         yield query.update_item.many(changed) if len(changed) > 1 else query.update_item(**changed[0])
-    if leaving:
-        yield from item_indexing.remove(leaving)
+    yield from search_index.remove(leaving)
     for number, old, owner, new in other:
-        yield from item_indexing.replace(number, old, owner, new, tail=tail)
-    yield from item_indexing.write(placed, [ids[key] for key in entering], tail=tail)
+        yield from search_index.replace(number, old, owner, new, tail=tail)
+    if placed is not None:
+        yield from search_index.write(placed, [ids[key] for key in entering], tail=tail)
+
+
+def _places(path: str, documents: Sequence[Document]) -> Steps[search_index.Placed | None]:
+    """Places in the search index for items that enter it."""
+    return (yield from search_index.places(search_index.Series(path, KIND), documents)) if documents else None
 
 
 def _insert(path: str, rows: list[dict[str, Any]]) -> Steps[dict[str, int]]:
@@ -237,7 +414,7 @@ def _delete(rows: Sequence[Row]) -> Steps[None]:
         (row["document_id"], found_by(row["value"], row["indexed"])) for row in rows if row["document_id"] is not None
     ]
     if documents:
-        yield from item_indexing.remove(documents)
+        yield from search_index.remove(documents)
     yield query.delete_item.many([{"id": row["id"]} for row in rows])
 
 
@@ -245,16 +422,16 @@ def _tidy(paths: Iterable[str]) -> Steps[None]:
     """Leave nothing of namespaces whose last item is gone."""
     for path in sorted(paths):
         if not (yield query.any_item(path=path)):
-            yield from item_indexing.close(path)
+            yield from search_index.close(path, KIND)
             yield query.delete_empty_namespaces(path=path)
 
 
-def _by_namespace(places: Iterable[Place]) -> list[tuple[str, list[str]]]:
+def _by_namespace(places: Iterable[ItemPlace]) -> list[tuple[str, list[str]]]:
     """Keys by the path of their namespace, both in order."""
     return [(path, [at.key for at in group]) for path, group in groupby(sorted(set(places)), lambda at: at.path)]
 
 
-def _values(draft: Draft, row: Row | None, number: int | None, now: int) -> dict[str, Any]:
+def _values(draft: ItemDraft, row: Row | None, number: int | None, now: int) -> dict[str, Any]:
     """The columns of an item that is written over another one, or as a new one."""
     return {
         **_times(draft, row, now)._asdict(),
@@ -266,7 +443,7 @@ def _values(draft: Draft, row: Row | None, number: int | None, now: int) -> dict
     }
 
 
-def _times(draft: Draft, row: Row | None, now: int) -> Times:
+def _times(draft: ItemDraft, row: Row | None, now: int) -> Times:
     """When an item was made and written, and when it ends; one that has expired is made anew."""
     lives = row is not None and (row["expires_at"] is None or row["expires_at"] > now)
     return draft.times or Times(
@@ -284,5 +461,5 @@ def _end(ttl: float, now: int) -> int:
     return now + round(ttl * MINUTE)
 
 
-def _place(row: Row) -> Place:
-    return Place(row["path"], row["key"])
+def _place(row: Row) -> ItemPlace:
+    return ItemPlace(row["path"], row["key"])

@@ -2,23 +2,170 @@
 
 Without a filter only the page that was asked for is read. With one, items are read page by page, in growing pages,
 until there are enough that fit. A search for words asks the index for more until there are enough that fit.
+
+Whether a value is what a filter asks for, decided in Python, so that both databases answer the same.
+
+    fits({"kind": "note", "size": {"width": 3}}, {"kind": "note", "size.width": {"$gte": 2}})  # True
+
+A condition is a plain value (equal), a dictionary of operators, or a dictionary of further conditions on a nested one.
+A key that is not there counts as None: `$ne` and None match it, and ordering operators match neither. Values that no
+order exists between, such as text and numbers, match no ordering operator, and nothing ever raises while items are
+compared: what is wrong with a filter itself is said by `checked`, before the first item is read.
+
+What a batch asks of the place where items are kept, and the place that all threads share.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any, NamedTuple
 
+from langchain_agentmem.base.encoding import under, write_plain
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search import memory_search as retrieval
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
-from langchain_agentmem.stores import item_filters
-from langchain_agentmem.stores.item_indexing import KIND
-from langchain_agentmem.stores.item_rows import Stored, stored
-from langchain_agentmem.stores.item_values import read
+from langchain_agentmem.stores import item_rows
+from langchain_agentmem.stores.item_rows import KIND, StoredItem, read, stored
+
+Compare = Callable[[Any, Any], bool]
+
+_NUMBERS = (int, float, Decimal)
+_ORDERED = (str, bytes, datetime, date, time, timedelta)
+DEEPEST = 64
+"""How deeply conditions may be nested."""
+
+
+def checked(wanted: Any) -> Mapping[str, Any] | None:
+    """Check a filter.
+
+    Args:
+        wanted: Conditions by key, or None.
+
+    Returns:
+        The filter; None where it asks for nothing.
+
+    Raises:
+        InvalidInput: It is not a dictionary with text for keys, or has an operator that does not exist.
+    """
+    if wanted is None:
+        return None
+    if not isinstance(wanted, Mapping):
+        raise InvalidInput(f"A filter is a dictionary of conditions by key, not {type(wanted).__name__}.")
+    for key, condition in wanted.items():
+        if not isinstance(key, str):
+            raise InvalidInput(f"The keys of a filter are text, not {safe_repr(key)}.")
+        _check(condition, DEEPEST)
+    return dict(wanted) or None
+
+
+def fits(value: Mapping[Any, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a value meets every condition of a filter.
+
+    Args:
+        value: The value of an item.
+        wanted: What `checked` gave.
+    """
+    return all(_meets(under(value, key), condition) for key, condition in wanted.items())
+
+
+def needle(wanted: Mapping[str, Any]) -> bytes | None:
+    """What the stored bytes of every value that fits must hold: the longest text that something has to be equal to.
+
+    A database looks for it much quicker than values are read. None where no text has to be equal to anything.
+    """
+    texts = sorted((text for condition in wanted.values() for text in _needles(condition)), key=len)
+    return write_plain(texts[-1]) if texts else None
+
+
+def _needles(condition: Any) -> Iterator[str]:
+    if isinstance(condition, str):
+        yield str(condition)
+    elif isinstance(condition, Mapping):
+        if _is_operators(condition):
+            if isinstance(text := condition.get("$eq"), str):
+                yield str(text)
+        else:
+            for inner in condition.values():
+                yield from _needles(inner)
+    elif isinstance(condition, list | tuple):
+        for inner in condition:
+            yield from _needles(inner)
+
+
+def _check(condition: Any, depth: int) -> None:
+    if not depth:
+        raise InvalidInput(f"A filter may be nested {DEEPEST} levels deep.")
+    if isinstance(condition, Mapping):
+        operators = _is_operators(condition)
+        for key, inner in condition.items():
+            if operators and key not in _OPERATORS:
+                raise InvalidInput(
+                    f"Unsupported operator {safe_repr(key)} in a filter; there are {', '.join(_OPERATORS)}."
+                )
+            if not operators:
+                _check(inner, depth - 1)
+    elif isinstance(condition, list | tuple):
+        for inner in condition:
+            _check(inner, depth - 1)
+
+
+def _is_operators(condition: Mapping[Any, Any]) -> bool:
+    return any(isinstance(key, str) and key.startswith("$") for key in condition)
+
+
+def _meets(value: Any, condition: Any) -> bool:
+    if isinstance(condition, Mapping):
+        if _is_operators(condition):
+            return all(_OPERATORS[name](value, operand) for name, operand in condition.items())
+        return isinstance(value, Mapping) and all(_meets(under(value, key), inner) for key, inner in condition.items())
+    if isinstance(condition, list | tuple):
+        return (
+            isinstance(value, list | tuple)
+            and len(value) == len(condition)
+            and all(_meets(mine, inner) for mine, inner in zip(value, condition, strict=True))
+        )
+    return _equal(value, condition)
+
+
+def _equal(value: Any, other: Any) -> bool:
+    if isinstance(value, list | tuple) and isinstance(other, list | tuple):
+        return len(value) == len(other) and all(map(_equal, value, other))
+    try:
+        return bool(value == other)
+    except ArithmeticError:  # a signalling NaN, which equals nothing
+        return False
+
+
+def _in_order(compare: Compare) -> Compare:
+    def ordered(value: Any, other: Any) -> bool:
+        numbers = isinstance(value, _NUMBERS) and isinstance(other, _NUMBERS)
+        if not numbers and not (type(value) is type(other) and isinstance(value, _ORDERED)):
+            return False
+        try:
+            return bool(compare(value, other))
+        except (TypeError, ArithmeticError):  # times with and without a zone; NaN as a decimal
+            return False
+
+    return ordered
+
+
+_OPERATORS: dict[str, Compare] = {
+    "$eq": _equal,
+    "$ne": lambda value, other: not _equal(value, other),
+    "$gt": _in_order(operator.gt),
+    "$gte": _in_order(operator.ge),
+    "$lt": _in_order(operator.lt),
+    "$lte": _in_order(operator.le),
+}
+
 
 FIRST_PAGE = 100
 LARGEST_PAGE = 2_000
@@ -53,22 +200,15 @@ class Look(NamedTuple):
         return retrieval.Walls(self.low, self.high, kinds=(KIND,))
 
 
-class Found(NamedTuple):
+class FoundItem(NamedTuple):
     """An item that was found, with its value and, for a question, how well it fits."""
 
-    item: Stored
+    item: StoredItem
     value: dict[str, Any]
     score: float | None
 
 
-class Hit(NamedTuple):
-    """What the index knows: the row of an item, and how well it fits."""
-
-    id: int
-    score: float
-
-
-def find(look: Look, *, now: int) -> Steps[list[Found]]:
+def find(look: Look, *, now: int) -> Steps[list[FoundItem]]:
     """The items that fit: the best first for a question, else the newest first and those of one time by their keys."""
     if look.limit == 0:
         return []
@@ -78,13 +218,6 @@ def find(look: Look, *, now: int) -> Steps[list[Found]]:
         rows = yield from _newest(look, now, look.limit, look.offset, None)
         return [_found(row) for row in rows]
     return (yield from _fitting(look, look.wanted, now))
-
-
-def hits(look: Look, limit: int, now: int) -> Steps[list[Hit]]:
-    """The best items for words."""
-    asked = retrieval.inquiry(look.question, now)
-    found = yield from retrieval.search(asked, look.walls, limit=limit, dense=look.dense)
-    return [Hit(hit.owner, hit.score) for hit in found]
 
 
 def namespaces(
@@ -120,24 +253,25 @@ def namespaces(
     return list(found)[offset : offset + limit]
 
 
-def _answers(look: Look, now: int) -> Steps[list[Found]]:
+def _answers(look: Look, now: int) -> Steps[list[FoundItem]]:
+    asked = retrieval.inquiry(look.question, now)
     enough = look.offset + look.limit
     size = enough if look.wanted is None else max(FIRST_PAGE, 2 * enough)
     while True:
-        best = yield from hits(look, size, now)
-        rows = yield query.items_by_id(ids=json.dumps([hit.id for hit in best]), now=now)
+        best = yield from retrieval.search(asked, look.walls, limit=size, dense=look.dense)
+        rows = yield query.items_by_id(ids=json.dumps([hit.owner for hit in best]), now=now)
         known = {row["id"]: row for row in rows}
-        found = [_found(known[hit.id], hit.score) for hit in best if hit.id in known]
+        found = [_found(known[hit.owner], hit.score) for hit in best if hit.owner in known]
         if look.wanted is not None:
             wanted = look.wanted
-            found = [each for each in found if item_filters.fits(each.value, wanted)]
+            found = [each for each in found if fits(each.value, wanted)]
         if len(found) >= enough or len(best) < size:
             return found[look.offset : enough]
         size *= 4
 
 
-def _fitting(look: Look, wanted: Mapping[str, Any], now: int) -> Steps[list[Found]]:
-    found: list[Found] = []
+def _fitting(look: Look, wanted: Mapping[str, Any], now: int) -> Steps[list[FoundItem]]:
+    found: list[FoundItem] = []
     last: Row | None = None
     size = max(FIRST_PAGE, look.limit)
     while len(found) < look.offset + look.limit:
@@ -157,7 +291,7 @@ def _newest(look: Look, now: int, limit: int, offset: int, last: Row | None) -> 
         "now": now,
         "limit": limit,
         "offset": offset,
-        "needle": None if look.wanted is None else item_filters.needle(look.wanted),
+        "needle": None if look.wanted is None else needle(look.wanted),
     }
     # One namespace alone is read in the order of its index, however much it holds.
     within = yield query.namespaces_of_items(low=look.low, after="", high=look.high, now=now, limit=2)
@@ -169,13 +303,32 @@ def _newest(look: Look, now: int, limit: int, offset: int, last: Row | None) -> 
     return (yield query.newest_items_within(low=look.low, high=look.high, path=path, **place))
 
 
-def _that_fit(rows: Sequence[Row], wanted: Mapping[str, Any]) -> Iterator[Found]:
+def _that_fit(rows: Sequence[Row], wanted: Mapping[str, Any]) -> Iterator[FoundItem]:
     for row in rows:
         value = read(bytes(row["value"]), row["path"], row["key"])
-        if item_filters.fits(value, wanted):
-            yield Found(stored(row, row["path"]), value, None)
+        if fits(value, wanted):
+            yield FoundItem(stored(row, row["path"]), value, None)
 
 
-def _found(row: Row, score: float | None = None) -> Found:
+def _found(row: Row, score: float | None = None) -> FoundItem:
     item = stored(row, row["path"])
-    return Found(item, read(item.value, *item.at), score)
+    return FoundItem(item, read(item.value, *item.at), score)
+
+
+class SharedItems:
+    """Items that belong to no thread, as a batch of operations sees them."""
+
+    get = staticmethod(item_rows.get)
+    find = staticmethod(find)
+    namespaces = staticmethod(namespaces)
+    lock = staticmethod(item_rows.lock)
+    write = staticmethod(item_rows.write)
+
+    def touch(self, items: Iterable[StoredItem], *, now: int, tail: int) -> Steps[None]:
+        """Put off the end of items that were read."""
+        del tail  # their texts stay as they are
+        yield from item_rows.touch(items, now=now)
+
+    def walls(self, look: Look) -> retrieval.Walls:
+        """The namespaces that are looked in."""
+        return look.walls

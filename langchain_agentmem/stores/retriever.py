@@ -35,6 +35,8 @@ and what has no vector yet, or never gets one because the model fails, is found 
         memory.conversation("monday").add_user_message("The kettle whistles at six.")
         memory.store.put(("users", "ana"), "tea", {"likes": "green tea"})
         print([(found.kind, found.text, str(found.why)) for found in memory.search("whistling kettle")])
+
+What `memory.search` is asked for, checked.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ from langchain_agentmem.messages import Message
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.stores.search_requests import Asked, sought
+from langchain_agentmem.stores.search_requests import SearchRequest, sought
 
 _LANGCHAINS = {"verbose", "run_id"}
 """Arguments of LangChain's, which mean nothing here."""
@@ -107,7 +109,7 @@ class AgentMemoryRetriever(BaseRetriever):
         arguments = {name: type(self).model_fields[name].default for name in _ARGUMENTS}
         arguments |= {name: value for name, value in given.items() if name in arguments}
         weights = memory.weights if (own := arguments.pop("weights")) is None else own
-        sought(memory.database, Asked("", **arguments), None, weights)  # checked now, and not when it runs
+        sought(memory.database, SearchRequest("", **arguments), None, weights)  # checked now, and not when it runs
         if (conversation := given.get("conversation_id")) is not None:
             given["conversation_id"] = str(conversation)
         try:

@@ -1,4 +1,4 @@
-"""What `memory.search` is asked for, checked."""
+"""What `memory.search` is asked for, checked. It is apart from the retriever, which takes long to load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from langchain_agentmem.storage.part import all_parts
 MOST_HITS = 10_000
 
 
-class Asked(NamedTuple):
+class SearchRequest(NamedTuple):
     """What a search was asked for. The fields are arguments of `AgentMemory.search`, as they were given."""
 
     query: str
@@ -34,7 +34,7 @@ class Asked(NamedTuple):
     after: datetime | None = None
 
 
-def sought(database: Database, asked: Asked, config: Mapping[str, Any] | None, weights: Weights) -> Search:
+def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] | None, weights: Weights) -> Search:
     """What to look for and where.
 
     Args:
@@ -51,13 +51,13 @@ def sought(database: Database, asked: Asked, config: Mapping[str, Any] | None, w
         raise InvalidInput(f"A query is text, not {type(query).__name__}.")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
         raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {safe_repr(limit)}.")
-    if unknown := [kind for kind in _listed("kinds", kinds) or () if kind not in all_parts().kinds]:
+    if unknown := [kind for kind in _texts_given("kinds", kinds) or () if kind not in all_parts().kinds]:
         raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
     walls = Walls(
         *range_of(resolve(namespace, config)),
-        kinds=all_parts().stored_as(_listed("kinds", kinds)),
+        kinds=all_parts().stored_as(_texts_given("kinds", kinds)),
         conversations=None if conversation_id is None else (id_of(conversation_id, "conversation"),),
-        roles=None if roles is None else tuple(str(column_role(role)) for role in _listed("roles", roles) or ()),
+        roles=None if roles is None else tuple(str(column_role(role)) for role in _texts_given("roles", roles) or ()),
         before=_micros("before", before),
         after=_micros("after", after),
     )
@@ -75,7 +75,7 @@ def checked_weights(weights: Any) -> Weights:
     return weights
 
 
-def _listed(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
+def _texts_given(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
     if values is None:
         return None
     found = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else (None,)

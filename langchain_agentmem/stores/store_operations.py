@@ -1,10 +1,17 @@
-"""A batch of LangGraph's store operations: checked as a whole, run in one go, answered in their order."""
+"""A batch of LangGraph's store operations: checked as a whole, run in one go, answered in their order.
+
+What a trace shows of a batch of store operations: what was asked, and what came of it.
+
+A call of a store is one step. It is named by what the batch holds, "get", "search" and so on, and "batch" where it
+holds several kinds; searches alone show as a retriever, with what they found as documents.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from langgraph.store.base import (
     GetOp,
@@ -30,12 +37,111 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.stores import store_traces
-from langchain_agentmem.stores.item_filters import checked
-from langchain_agentmem.stores.item_rows import Draft, Place, Stored
-from langchain_agentmem.stores.item_search import Found, Look
-from langchain_agentmem.stores.item_values import key_of, plain_view, read, text_of, ttl_of, whole_text, written
-from langchain_agentmem.stores.shared_items import Items
+from langchain_agentmem.stores.item_rows import (
+    ItemDraft,
+    ItemPlace,
+    StoredItem,
+    key_of,
+    plain_view,
+    read,
+    text_of,
+    ttl_of,
+    whole_text,
+    written,
+)
+from langchain_agentmem.stores.item_search import FoundItem, Look, SharedItems, checked
+from langchain_agentmem.stores.thread_items import ThreadItems
+from langchain_agentmem.tracing import brief
+
+SEARCH = "search"
+MOST_TRACED_OPS = 20
+"""Operations, items and namespaces that are shown of many."""
+
+
+def verb_of(op: Op) -> str:
+    """What an operation does."""
+    if isinstance(op, GetOp):
+        return "get"
+    if isinstance(op, SearchOp):
+        return SEARCH
+    if isinstance(op, ListNamespacesOp):
+        return "list_namespaces"
+    return "delete" if op.value is None else "put"
+
+
+def trace_ops(ops: Sequence[Op]) -> dict[str, Any]:
+    """What was asked."""
+    if len(ops) == 1:
+        return _asked(ops[0])
+    told: dict[str, Any] = {"count": len(ops)}
+    if ops and all(isinstance(op, SearchOp) for op in ops):
+        told["query"] = "; ".join(op.query or "" for op in ops if isinstance(op, SearchOp))
+    return {**told, "operations": [{"operation": verb_of(op), **_asked(op)} for op in ops[:MOST_TRACED_OPS]]}
+
+
+def trace_results(ops: Sequence[Op], results: Mapping[int, Any]) -> dict[str, Any]:
+    """What came of it.
+
+    Args:
+        ops: The operations.
+        results: What was found, by the place of the operation that asked for it.
+    """
+    if ops and all(isinstance(op, SearchOp) for op in ops):
+        return {"documents": [_document(each) for found in results.values() for each in found]}
+    if len(ops) == 1:
+        return _answer(ops[0], results.get(0))
+    shown = [
+        {"operation": verb_of(op), **_answer(op, results.get(number))}
+        for number, op in enumerate(ops[:MOST_TRACED_OPS])
+    ]
+    return {"count": len(ops), "operations": shown}
+
+
+def _asked(op: Op) -> dict[str, Any]:
+    if isinstance(op, SearchOp):
+        told = {"query": op.query or "", "namespace": list(op.namespace_prefix), "limit": op.limit}
+        told |= {"filter": op.filter} if op.filter else {}
+        return {**told, "offset": op.offset} if op.offset else told
+    if isinstance(op, ListNamespacesOp):
+        matches = {f"namespace_{each.match_type}": list(each.path) for each in op.match_conditions or ()}
+        depth = {} if op.max_depth is None else {"max_depth": op.max_depth}
+        return {**matches, **depth, "limit": op.limit, "offset": op.offset}
+    told = {"namespace": list(op.namespace), "key": op.key}
+    if isinstance(op, GetOp) or op.value is None:
+        return told
+    ttl = {"ttl": op.ttl} if isinstance(op.ttl, int | float) else {}
+    return {**told, "value": brief(_json(op.value)), **ttl}
+
+
+def _answer(op: Op, found: Any) -> dict[str, Any]:
+    if isinstance(op, SearchOp):
+        return {"count": len(found), "keys": [each.item.at.key for each in found[:MOST_TRACED_OPS]]}
+    if isinstance(op, ListNamespacesOp):
+        named: Sequence[Namespace] = found
+        return {"count": len(named), "namespaces": [list(each) for each in named[:MOST_TRACED_OPS]]}
+    if isinstance(op, GetOp):
+        item: StoredItem | None = found
+        return {"found": False} if item is None else {"found": True, "value": brief(item.value.decode())}
+    return {"deleted": True} if op.value is None else {"stored": True}
+
+
+def _document(found: FoundItem) -> dict[str, Any]:
+    item, score = found.item, found.score
+    return {
+        "id": item.at.key,
+        "page_content": brief(whole_text(found.value)),
+        "metadata": {
+            "id": item.at.key,
+            "kind": "item",
+            "namespace": list(namespace_of(item.at.path)),
+            "score": None if score is None else round(score, 4),
+        },
+    }
+
+
+def _json(value: Any) -> str:
+    return json.dumps(plain_view(value), ensure_ascii=False)
+
 
 WHOLE = "$"
 """The path of a whole value."""
@@ -43,6 +149,8 @@ MOST = 2**31
 """Results that may be asked for, or left out."""
 
 Fields = tuple[str, ...]
+Items: TypeAlias = SharedItems | ThreadItems
+"""Where items are kept. One is made for each transaction."""
 
 
 class InvalidNamespace(InvalidInput, InvalidNamespaceError):
@@ -58,7 +166,7 @@ class Read(NamedTuple):
     """
 
     results: dict[int, Any]
-    touched: list[Stored]
+    touched: list[StoredItem]
 
 
 class Batch:
@@ -75,10 +183,10 @@ class Batch:
 
     def __init__(self, ops: Iterable[Op], ttl: TTLConfig, fields: Fields | None) -> None:
         self._ttl, self._fields = ttl, fields
-        self._gets: dict[int, tuple[Place, bool]] = {}
+        self._gets: dict[int, tuple[ItemPlace, bool]] = {}
         self._searches: dict[int, tuple[Look, bool]] = {}
         self._lists: dict[int, tuple[ListNamespacesOp, str, str]] = {}
-        self._changes: dict[Place, Draft | None] = {}
+        self._changes: dict[ItemPlace, ItemDraft | None] = {}
         self._ops: list[Op] = []
         if not isinstance(ops, Iterable):
             raise InvalidInput(f"Give a list of operations, not {safe_repr(ops)}.")
@@ -94,16 +202,16 @@ class Batch:
     @property
     def verb(self) -> str:
         """What a trace calls it."""
-        verbs = set(map(store_traces.verb_of, self._ops))
+        verbs = set(map(verb_of, self._ops))
         return verbs.pop() if len(verbs) == 1 else "batch"
 
     def asked(self) -> Mapping[str, Any]:
         """What a trace shows of it."""
-        return store_traces.inputs(self._ops)
+        return trace_ops(self._ops)
 
     def told(self, found: Read) -> Mapping[str, Any]:
         """What a trace shows of what came of it."""
-        return store_traces.outputs(self._ops, found.results)
+        return trace_results(self._ops, found.results)
 
     @property
     def asks(self) -> bool:
@@ -124,7 +232,7 @@ class Batch:
             now: When.
         """
         results: dict[int, Any] = {}
-        touched: list[Stored] = []
+        touched: list[StoredItem] = []
         if self._gets:
             there = yield from items.get([at for at, _ in self._gets.values()], now=now)
             for number, (at, refresh) in self._gets.items():
@@ -149,10 +257,10 @@ class Batch:
             now: When.
             tail: How many documents may wait for the search index.
         """
-        yield from items.lock(self._changes)
+        locked: Any = yield from items.lock(self._changes)
         found = yield from self.read(items, now)
         yield from items.touch(found.touched, now=now, tail=tail)
-        yield from items.write(self._changes, now=now, tail=tail)
+        yield from items.write(self._changes, locked, now=now, tail=tail)
         return found
 
     def answers(self, found: Read) -> list[Result]:
@@ -169,13 +277,13 @@ class Batch:
 
     def _add(self, number: int, op: Op) -> None:
         if isinstance(op, GetOp):
-            self._gets[number] = (Place(path_of_items(op.namespace), key_of(op.key)), self._refresh(op.refresh_ttl))
+            self._gets[number] = (ItemPlace(path_of_items(op.namespace), key_of(op.key)), self._refresh(op.refresh_ttl))
         elif isinstance(op, SearchOp):
             self._searches[number] = (_look(op), self._refresh(op.refresh_ttl))
         elif isinstance(op, ListNamespacesOp):
-            self._lists[number] = (op, *_listed(op))
+            self._lists[number] = (op, *_range_listed(op))
         elif isinstance(op, PutOp):
-            place = Place(path_of_items(op.namespace), key_of(op.key))
+            place = ItemPlace(path_of_items(op.namespace), key_of(op.key))
             self._changes[place] = None if op.value is None else self._draft(op)
         else:
             raise InvalidInput(f"Unknown operation {safe_repr(op)}: give GetOp, SearchOp, PutOp or ListNamespacesOp.")
@@ -183,18 +291,18 @@ class Batch:
     def _refresh(self, given: bool | None) -> bool:  # noqa: FBT001 - as LangGraph has it
         return self._ttl.get("refresh_on_read", True) if given is None else bool(given)
 
-    def _draft(self, op: PutOp) -> Draft:
+    def _draft(self, op: PutOp) -> ItemDraft:
         if not op.namespace:
             raise InvalidNamespace("An item cannot be in the empty namespace (): give it a label, as in ('users',).")
         value = written(op.value)  # type: ignore[arg-type]  # a deletion has no draft
         ttl = ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, NotProvided) else op.ttl)
         if op.index is False:
-            return Draft(value, ttl)
+            return ItemDraft(value, ttl)
         fields = self._fields if op.index is None else checked_fields("index", op.index)
         if fields is None:
-            return Draft(value, ttl, text_of(op.value, value))  # type: ignore[arg-type]
+            return ItemDraft(value, ttl, text_of(op.value, value))  # type: ignore[arg-type]
         named = _texts(dict(op.value or {}), fields)
-        return Draft(value, ttl, "\n".join(named), named)
+        return ItemDraft(value, ttl, "\n".join(named), named)
 
 
 def checked_fields(name: str, fields: Any) -> Fields | None:
@@ -270,7 +378,7 @@ def _look(op: SearchOp) -> Look:
     return Look(*range_of(op.namespace_prefix), checked(op.filter), op.query or "", limit, offset)
 
 
-def _listed(op: ListNamespacesOp) -> tuple[str, str]:
+def _range_listed(op: ListNamespacesOp) -> tuple[str, str]:
     """Check what namespaces are asked for, and give the range of paths that they must be in."""
     _number("limit", op.limit)
     _number("offset", op.offset)
@@ -326,7 +434,7 @@ class _namespaces:  # noqa: N801 - it reads as a function
             raise InvalidNamespace(str(error)) from error
 
 
-def _item(item: Stored) -> Item:
+def _item(item: StoredItem) -> Item:
     return Item(
         value=read(item.value, *item.at),
         key=item.at.key,
@@ -336,7 +444,7 @@ def _item(item: Stored) -> Item:
     )
 
 
-def _search_item(found: Found) -> SearchItem:
+def _search_item(found: FoundItem) -> SearchItem:
     item = found.item
     return SearchItem(
         namespace=_namespace_of(item.at.path),

@@ -21,10 +21,9 @@ from langchain_agentmem.search import memory_search as retrieval
 from langchain_agentmem.search.memory_search import Walls
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.stores import item_filters
-from langchain_agentmem.stores.item_rows import MINUTE, Draft, Place, Stored
-from langchain_agentmem.stores.item_search import FIRST_PAGE, Found, Look
-from langchain_agentmem.stores.item_values import read
+from langchain_agentmem.stores import item_search
+from langchain_agentmem.stores.item_rows import MINUTE, ItemDraft, ItemPlace, StoredItem, read
+from langchain_agentmem.stores.item_search import FIRST_PAGE, FoundItem, Look
 
 KIND = "thread_item"
 READ_KIND = "thread_item_read"
@@ -36,7 +35,7 @@ WORTHWHILE = 100
 """A reading is noted if it puts the end of an item off by more than the hundredth part of its time to live."""
 
 
-class RewoundItems:
+class ThreadItems:
     """The items that a task of a thread sees, or a checkpoint shows. Made for one transaction, within which it stays.
 
     Args:
@@ -47,7 +46,7 @@ class RewoundItems:
         self._point = point
         self._seen: View | None = None
 
-    def get(self, places: Iterable[Place], *, now: int) -> Steps[dict[Place, Stored]]:
+    def get(self, places: Iterable[ItemPlace], *, now: int) -> Steps[dict[ItemPlace, StoredItem]]:
         """The items at some places, but for those that are not there or have expired."""
         view = yield from self._view(now)
         names = {name_of(at): at for at in places}
@@ -55,7 +54,7 @@ class RewoundItems:
         living = yield from alive(view, list(there.values()))
         return {place_of(kept): _stored(kept) for kept in living}
 
-    def find(self, look: Look, *, now: int) -> Steps[list[Found]]:
+    def find(self, look: Look, *, now: int) -> Steps[list[FoundItem]]:
         """The items that fit: the best first for a question, else the newest first and those of one time by key."""
         if look.limit == 0:
             return []
@@ -84,7 +83,7 @@ class RewoundItems:
         found = dict.fromkeys(whole[:depth] for whole in map(namespace_of, paths) if fits(whole))
         return list(found)[offset : offset + limit]
 
-    def touch(self, items: Iterable[Stored], *, now: int, tail: int) -> Steps[None]:
+    def touch(self, items: Iterable[StoredItem], *, now: int, tail: int) -> Steps[None]:
         """Put off the end of items that were read; outside of a task nothing can be noted, and nothing is."""
         if not self._point.writable:
             return
@@ -101,18 +100,21 @@ class RewoundItems:
             _, place = yield from self._point.open(now)
             yield from self._write(place, drafts, now, tail)
 
-    def lock(self, places: Iterable[Place]) -> Steps[None]:
-        """Nothing to do: what others write meanwhile is not seen in this step."""
+    def lock(self, places: Iterable[ItemPlace]) -> Steps[None]:
+        """Do nothing: what others write meanwhile is not seen in this step."""
         del places
         yield from ()
 
-    def write(self, changes: Mapping[Place, Draft | None], *, now: int, tail: int) -> Steps[None]:
+    def write(
+        self, changes: Mapping[ItemPlace, ItemDraft | None], locked: None = None, *, now: int, tail: int
+    ) -> Steps[None]:
         """Write items, or delete them where there is no draft.
 
         Raises:
             InvalidInput: This is no task.
             StepIsOver: Another attempt of the task has taken its place.
         """
+        del locked  # nothing is
         view, place = yield from self._point.open(now)
         names = {name_of(at): at for at in changes}
         there = yield from memory_rows.named(view, KIND, names)
@@ -145,7 +147,7 @@ class RewoundItems:
         every = yield from memory_rows.current(view, KIND)
         return (yield from alive(view, [kept for kept in every if low <= place_of(kept).path < high]))
 
-    def _answers(self, look: Look, now: int) -> Steps[list[Found]]:
+    def _answers(self, look: Look, now: int) -> Steps[list[FoundItem]]:
         view = yield from self._view(now)
         names = yield from families(self._point, view)
         asked = retrieval.inquiry(look.question, now)
@@ -198,15 +200,15 @@ def _ends(view: View, items: Sequence[Kept]) -> Steps[dict[int, int]]:
     return ends
 
 
-def name_of(at: Place) -> str:
+def name_of(at: ItemPlace) -> str:
     """The key of the row of an item."""
     name = json.dumps([namespace_of(at.path), at.key], separators=(",", ":"))
     return name if len(name) <= LONGEST_NAME else blake2b(name.encode(), digest_size=32).hexdigest()
 
 
-def place_of(kept: Kept) -> Place:
+def place_of(kept: Kept) -> ItemPlace:
     """Where an item is."""
-    return Place(kept.label or "", kept.extra["key"])
+    return ItemPlace(kept.label or "", kept.extra["key"])
 
 
 def value_of(kept: Kept) -> dict[str, Any]:
@@ -218,7 +220,7 @@ def value_of(kept: Kept) -> dict[str, Any]:
     return read(kept.body, *place_of(kept))
 
 
-def _draft(name: str, at: Place, draft: Draft, begun: int, now: int) -> memory_rows.Draft:
+def _draft(name: str, at: ItemPlace, draft: ItemDraft, begun: int, now: int) -> memory_rows.Draft:
     extra: dict[str, Any] = {"key": at.key, "words": draft.text}
     if draft.named is not None:
         extra["named"] = draft.named
@@ -231,13 +233,13 @@ def _end(ttl: float, now: int) -> int:
     return now + round(ttl * MINUTE)
 
 
-def _stored(kept: Kept) -> Stored:
-    return Stored(kept.number, place_of(kept), kept.body, kept.created_at, kept.written_at, kept.extra.get("ttl"))
+def _stored(kept: Kept) -> StoredItem:
+    return StoredItem(kept.number, place_of(kept), kept.body, kept.created_at, kept.written_at, kept.extra.get("ttl"))
 
 
-def _found(item: Stored, score: float | None = None) -> Found:
-    return Found(item, read(item.value, *item.at), score)
+def _found(item: StoredItem, score: float | None = None) -> FoundItem:
+    return FoundItem(item, read(item.value, *item.at), score)
 
 
-def _that_fit(found: Iterable[Found], wanted: Mapping[str, Any]) -> list[Found]:
-    return [each for each in found if item_filters.fits(each.value, wanted)]
+def _that_fit(found: Iterable[FoundItem], wanted: Mapping[str, Any]) -> list[FoundItem]:
+    return [each for each in found if item_search.fits(each.value, wanted)]

@@ -25,8 +25,8 @@ from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.base.events import ConversationErased, Event, MessagesStored, listener_given
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import namespace_of, range_of, resolve
-from langchain_agentmem.conversations import listing
-from langchain_agentmem.conversations.listing import Listed
+from langchain_agentmem.conversations import message_queries
+from langchain_agentmem.conversations.message_queries import Listed
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
 from langchain_agentmem.messages.role_rounds import Retention
@@ -85,9 +85,9 @@ class Maintenance:
             InvalidInput: An argument is wrong.
         """
         asked = {"namespace": namespace, "limit": limit, "offset": offset}
-        make = listing.conversations(resolve(namespace), limit, offset)
+        make = message_queries.conversations(resolve(namespace), limit, offset)
         done: list[Listed] = yield Run(
-            "conversation.list", make, inputs=partial(given_only, asked), outputs=listing.told
+            "conversation.list", make, inputs=partial(given_only, asked), outputs=message_queries.conversations_shown
         )
         return done
 

@@ -21,7 +21,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
-from langchain_agentmem.checkpoints import state_classes
+from langchain_agentmem.checkpoints import checkpoint_codec
 from langchain_agentmem.errors import InvalidInput
 
 from . import own_classes
@@ -49,8 +49,8 @@ def told(caplog, monkeypatch):
     """What is logged from now on, of which each line comes once in a process."""
     for name in ("_warned_unregistered_types", "_warned_blocked_types"):
         monkeypatch.setattr(jsonplus, name, set())
-    state_classes._tell.cache_clear()
-    for logger in (jsonplus.__name__, state_classes.__name__):
+    checkpoint_codec._tell.cache_clear()
+    for logger in (jsonplus.__name__, checkpoint_codec.__name__):
         caplog.set_level(logging.WARNING, logger)
     return lambda logger: [record.getMessage() for record in caplog.records if record.name == logger]
 
@@ -270,7 +270,7 @@ class TestStrict:
         written(saver, trip=Trip(title="Portugal", days=[1]))
         for _ in range(2):
             assert kept(saver)["trip"] == {"title": "Portugal", "days": [1], "colour": "red"}
-        [line] = [each for each in told(state_classes.__name__) if "Trip" in each]
+        [line] = [each for each in told(checkpoint_codec.__name__) if "Trip" in each]
         assert "strict.trips.Trip" in line
         allow = 'saver.with_allowlist([("strict.trips", "Trip")])'
         assert allow in line
@@ -283,7 +283,7 @@ class TestStrict:
             theirs.serde = JsonPlusSerializer(allowed_msgpack_modules=None)
             written(theirs, place=LISBON)
             kept(theirs)
-        assert told(state_classes.__name__) == []
+        assert told(checkpoint_codec.__name__) == []
 
     def test_a_saver_with_an_allowlist_shares_the_database(self, saver):
         allowing = saver.with_allowlist([(MODULE, kind.__name__) for kind in CLASSES])

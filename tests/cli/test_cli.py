@@ -25,7 +25,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from rich.console import Console
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, __version__
-from langchain_agentmem.checkpoints import saver_sources
+from langchain_agentmem.checkpoints import saver_import
 from langchain_agentmem.cli.console import Screen
 from tests.checkpoints.graphs import Line, at, id_in
 from tests.forking import COMMAND, Forks
@@ -299,7 +299,7 @@ class TestImportingCheckpoints:
     def test_a_long_thread_is_read_from_postgres_a_page_at_a_time(self, new_database, monkeypatch):
         """Copies of a thread share their ids, so a page may end among equal ones."""
         url, asked = new_database("postgres"), []
-        monkeypatch.setattr(saver_sources, "PAGE", 4)
+        monkeypatch.setattr(saver_import, "PAGE", 4)
         try:
             with PostgresSaver.from_conn_string(url) as saver:
                 saver.setup()
@@ -318,7 +318,7 @@ class TestImportingCheckpoints:
                 "list",
                 lambda *given, **options: asked.append(options["limit"]) or listing(*given, **options),
             )
-            with saver_sources.open_source(url) as source:
+            with saver_import.open_source(url) as source:
                 found = [(each.config["configurable"]["thread_id"], id_in(each.config)) for each in source.list(None)]
                 assert sorted(found) == expected
                 assert [each[1] for each in found] == sorted((each[1] for each in found), reverse=True)

@@ -16,7 +16,7 @@ from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.base import background_thread
 from langchain_agentmem.compaction.role_compactor import CompactedMessage, CompactorConfig, ContextCompactor
 from langchain_agentmem.conversations import role_context
-from langchain_agentmem.conversations.round_entries import temporal
+from langchain_agentmem.conversations.log_entries import temporal
 from langchain_agentmem.messages.role_rounds import Attachment
 from langchain_agentmem.storage import job_queue
 

@@ -20,7 +20,7 @@ from langchain_agentmem import (
     SessionMemory,
     SharedMemoryEntry,
 )
-from langchain_agentmem.conversations.round_entries import TEMPORAL_START, temporal
+from langchain_agentmem.conversations.log_entries import TEMPORAL_START, temporal
 
 pytestmark = pytest.mark.sqlite_suffices
 

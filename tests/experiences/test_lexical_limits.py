@@ -25,7 +25,7 @@ ALL = (
     GIT,
 )
 ERROR = "Error: FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'"
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "experiences.py"
+BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "experiences.py"
 
 
 def chosen(query, context="", conditions=ALL):

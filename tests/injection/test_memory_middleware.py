@@ -175,7 +175,7 @@ class TestTheThread:
         for _ in range(2):
             agent.invoke({"messages": [HumanMessage(QUESTION)]}, at(agentmem_namespace=("ada",)))
         assert shown(model.shown[0]) == ["recalled", "human"]
-        assert [record.levelname for record in caplog.records if "bringing" in record.name] == ["WARNING"]
+        assert [record.levelname for record in caplog.records if "injection" in record.name] == ["WARNING"]
 
     def test_in_a_namespace_the_rest_of_it_is_found_too(self, memory):
         memory.conversation("old", ("ada",)).add(role="user", content="I planted a quince tree.")

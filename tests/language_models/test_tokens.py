@@ -510,6 +510,6 @@ class TestTiktoken:
             "t.TokenCounter('estimate').count(['Hello'], tools=[]);"
             "print(sorted(m for m in sys.modules if m.split('.')[0] in ('langchain_core', 'tiktoken', 'requests')))"
         )
-        folder = str(Path(tokens.__file__).parent)
+        folder = str(Path(tokens.__file__).parents[1])
         ran = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=True)
         assert ran.stdout.strip() == "[]"

@@ -12,6 +12,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search import memory_search
 
 from .graphs import merged
@@ -205,6 +206,28 @@ class TestSearching:
         runs = graph(note("an apple"), node, checkpointer=memory.checkpointer)
         runs.invoke(EMPTY, at("t"), durability="async")
         assert texts(found) == ["an apple"]
+
+
+class TestReadingWhileACheckpointIsPut:
+    def test_the_newest_are_read_from_one_view(self, memory, note, monkeypatch):
+        """A second look at the task could know of a checkpoint that the transaction does not see yet."""
+        asked, found = [], []
+        view = ThreadPoint.view
+
+        def counted(self, *given):
+            asked.append(given)
+            return view(self, *given)
+
+        def node(state):
+            monkeypatch.setattr(ThreadPoint, "view", counted)
+            found.extend(memory.layers().recall.recent(limit=3))
+            monkeypatch.undo()
+            return EMPTY
+
+        runs = graph(note("an apple"), node, checkpointer=memory.checkpointer)
+        runs.invoke(EMPTY, at("t"))
+        assert texts(found) == ["an apple"]
+        assert len(asked) == 1
 
 
 class TestSweeping:

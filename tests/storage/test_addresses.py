@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, ConversationMemory
-from langchain_agentmem.checkpoints.saver_sources import open_source
+from langchain_agentmem.checkpoints.saver_import import open_source
 from langchain_agentmem.cli.app import app
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, StorageError
 from langchain_agentmem.storage.postgres import address_of

@@ -18,7 +18,7 @@ from langchain_tests.integration_tests import BaseStoreAsyncTests, BaseStoreSync
 from langchain_agentmem import AgentMemory, AgentMemoryByteStore
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, StorageError
 from langchain_agentmem.storage.queries import load
-from langchain_agentmem.stores.byte_rows import BYTES_AT_ONCE, HEAD_BYTES, KEYS_AT_ONCE
+from langchain_agentmem.stores.byte_store import BYTES_AT_ONCE, HEAD_BYTES, KEYS_AT_ONCE
 
 LONG = "k" * HEAD_BYTES
 ODD_KEYS = [

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from langgraph.store.memory import _compare_values
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.stores.item_filters import checked, fits, needle
-from langchain_agentmem.stores.item_values import written
+from langchain_agentmem.stores.item_rows import written
+from langchain_agentmem.stores.item_search import checked, fits, needle
 
 NOTE = {
     "kind": "note",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from langchain_agentmem.stores import item_rows
-from langchain_agentmem.stores.item_rows import MINUTE, Draft, Place
+from langchain_agentmem.stores.item_rows import MINUTE, ItemDraft, ItemPlace
 
 pytestmark = pytest.mark.sqlite_suffices
 
-AT = Place("a\x1f", "k")
+AT = ItemPlace("a\x1f", "k")
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def engine(memory):
 
 
 def put(engine, ttl, now):
-    engine.write(lambda: item_rows.write({AT: Draft(b"{}", ttl)}, now=now, tail=0))
+    engine.write(lambda: item_rows.write({AT: ItemDraft(b"{}", ttl)}, now=now, tail=0))
     return engine.read(lambda: item_rows.get([AT], now=now))[AT]
 
 

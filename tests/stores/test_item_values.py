@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.stores.item_values import found_by, key_of, noted, plain_view, read, whole_text, written
+from langchain_agentmem.stores.item_rows import found_by, key_of, noted, plain_view, read, whole_text, written
 
 RICH = {
     "text": "Bücher \ud800 \0",

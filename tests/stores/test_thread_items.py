@@ -20,7 +20,7 @@ from langgraph.types import Command, RetryPolicy, Send, interrupt
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.stores.agent_thread_store import AgentMemoryThreadStore
+from langchain_agentmem.stores.agent_store import AgentMemoryThreadStore
 from tests.living import InRuns, InTask, State, live_task, one_node, stop_time, thread
 
 NS = ("notes",)

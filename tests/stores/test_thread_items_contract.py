@@ -10,7 +10,7 @@ import itertools
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.stores.agent_thread_store import AgentMemoryThreadStore
+from langchain_agentmem.stores.agent_store import AgentMemoryThreadStore
 from tests.conftest import ENGINES, SteppingClock
 from tests.contracts.store_contract import ExpiringStoreContract, IndexedStoreContract, StoreContract
 from tests.living import InRuns, InTask, live_task, stop_time, thread

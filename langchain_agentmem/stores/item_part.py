@@ -1,21 +1,38 @@
-"""Items as a search finds them: their texts for the index, and what a hit is to the user."""
+"""Items and values of byte stores as a part: found by a search, verified, erased, exported as records and imported."""
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from typing import Any, NamedTuple
 
-from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.clock import is_time, moment
+from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of, path_of, range_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.rewinding.memory_rows import extra_of, kept_of, words_of
 from langchain_agentmem.rewinding.outlook import Outlook, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
-from langchain_agentmem.stores import byte_rows, item_rows, item_transfer, thread_items
-from langchain_agentmem.stores.item_values import passages, read
+from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.stores import byte_store, item_rows, thread_items
+from langchain_agentmem.stores.item_rows import (
+    ItemDraft,
+    ItemPlace,
+    Times,
+    damaged,
+    found_by,
+    key_of,
+    noted,
+    passages,
+    read,
+    ttl_of,
+)
 
 
 def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
@@ -98,26 +115,117 @@ def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None
     }
 
 
+class Page(NamedTuple):
+    """Some records, and after which item the next page begins; None after the last."""
+
+    records: list[dict[str, Any]]
+    after: ItemPlace | None
+
+
+def dump(after: ItemPlace, high: str) -> Steps[Page]:
+    """A page of items as records that JSON can hold, by namespace and key.
+
+    Args:
+        after: Where to begin: behind this item. For the first page, the first path and an empty key.
+        high: The path behind the last.
+
+    Raises:
+        DatabaseUnreadable: An item is damaged.
+    """
+    rows = yield query.items_within(path=after.path, key=after.key, high=high, limit=item_rows.PAGE)
+    following = ItemPlace(rows[-1]["path"], rows[-1]["key"]) if len(rows) == item_rows.PAGE else None
+    return Page([_told(row) for row in rows], following)
+
+
+def restore(path: str, records: Sequence[Record], *, now: int, tail: int) -> Steps[int]:
+    """Write records into a namespace, but where a key has an item already, and without what has expired since.
+
+    Args:
+        path: The path of the namespace.
+        records: What `dump` gave.
+        now: When.
+        tail: How many documents may wait for the search index.
+
+    Returns:
+        How many were added.
+
+    Raises:
+        InvalidInput: A record is damaged.
+    """
+    drafts = dict(_read(path, record) for record in records)
+    there = yield from item_rows.get(drafts, now=now)
+    new: dict[ItemPlace, ItemDraft | None] = {
+        at: draft
+        for at, draft in drafts.items()
+        if at not in there and (draft.times is None or draft.times.expires_at is None or draft.times.expires_at > now)
+    }
+    yield from item_rows.write(new, now=now, tail=tail)
+    return len(new)
+
+
+def _told(row: Row) -> dict[str, Any]:
+    value = bytes(row["value"])
+    if zlib.crc32(value) != row["checksum"]:
+        raise damaged(row["path"], row["key"])
+    return {
+        "record": "item",
+        "namespace": namespace_of(row["path"]),
+        "key": row["key"],
+        "value": read_plain(value),
+        "checksum": row["checksum"],
+        "created_at": row["created_at"],
+        "updated_at": row["updated_at"],
+        "ttl": row["ttl"],
+        "expires_at": row["expires_at"],
+        "found": row["document_id"] is not None,
+        "named": None if row["indexed"] is None else json.loads(row["indexed"]),
+    }
+
+
+def _read(path: str, record: Record) -> tuple[ItemPlace, ItemDraft]:
+    try:
+        at, named = ItemPlace(path, key_of(record["key"])), record["named"]
+        value = write_plain(record["value"])
+        read(value, *at)
+        end = record["expires_at"]
+        times = Times(_whole(record["created_at"]), _whole(record["updated_at"]), None if end is None else _whole(end))
+        ttl, found, intact = ttl_of(record["ttl"]), record["found"], zlib.crc32(value) == record["checksum"]
+        good = named is None or (isinstance(named, list) and all(isinstance(text, str) for text in named))
+    except (KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
+        raise InvalidInput(f"A record of an item is damaged: {safe_repr(error)}.") from error
+    if not good or not intact:
+        raise InvalidInput(f"The record of the item {safe_repr(at.key)} is damaged.")
+    indexed = None if named is None else noted(tuple(named))
+    text = found_by(value, indexed) if found else ""
+    return at, ItemDraft(value, ttl, text, None if named is None else tuple(named), times)
+
+
+def _whole(number: Any) -> int:
+    if not is_time(number):
+        raise TypeError(number)
+    return int(number)
+
+
 def _erase(erasure: Erasure) -> Steps[None]:
     if erasure.name is None:  # items and values of byte stores belong to no thread
-        erasure.removed["blobs"] += yield from byte_rows.erase(erasure.low, erasure.high)
+        erasure.removed["blobs"] += yield from byte_store.erase(erasure.low, erasure.high)
         erasure.removed["items"] += yield from item_rows.erase(erasure.low, erasure.high)
 
 
 def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
     low, high = range_of(())
     blobs = items = 0
-    for path, held in (yield from byte_rows.counts(low, high)):
+    for path, held in (yield from byte_store.counts(low, high)):
         blobs += held
         start: bytes | None = b""
         while start is not None:
-            records, start = yield from byte_rows.dump(path, start)
+            values, start = yield from byte_store.dump(path, start)
             write({"record": "blobs", "namespace": namespace_of(path)})
-            for record in records:
-                write(record)
-    after: item_rows.Place | None = item_rows.Place(low, "")
+            for value in values:
+                write(value)
+    after: ItemPlace | None = ItemPlace(low, "")
     while after is not None:
-        records, after = yield from item_transfer.dump(after, high)
+        records, after = yield from dump(after, high)
         items += len(records)
         for namespace, group in groupby(records, lambda record: record["namespace"]):
             write({"record": "items", "namespace": namespace})
@@ -129,9 +237,9 @@ def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
 def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
     path = path_of(head.get("namespace"))
     if head["record"] == "blobs":
-        into.added["blobs"] += yield from byte_rows.restore(path, records)
+        into.added["blobs"] += yield from byte_store.restore(path, records)
     else:
-        into.added["items"] += yield from item_transfer.restore(path, records, now=into.now, tail=into.tail)
+        into.added["items"] += yield from restore(path, records, now=into.now, tail=into.tail)
 
 
 PART = Part(
@@ -143,7 +251,7 @@ PART = Part(
     },
     tables={"items": ("item",), "blobs": ("blob",)},
     verify={
-        "blobs": partial(byte_rows.problems, *range_of(())),
+        "blobs": partial(byte_store.problems, *range_of(())),
         "items": partial(item_rows.problems, *range_of(())),
     },
     erase=_erase,
