@@ -51,7 +51,7 @@ STEPS_BACK = 200
 _NUMBERS = ("checkpoints", "forks", "messages", "size")
 
 
-class Said(NamedTuple):
+class StateMessage(NamedTuple):
     """A message of a thread's state.
 
     Attributes:
@@ -168,7 +168,7 @@ def _show_log(
     before, after = (most, 0) if around is None else ((most - 1) // 2, most // 2)
     said = chat.around(around, before=before, after=after)
     if as_json:
-        messages = [_message(Said(each)) for each in said]
+        messages = [_message(StateMessage(each)) for each in said]
         print_json({"kind": "conversation", **_whose(thread), "total": total, "messages": messages})
         return
     screen = Screen()
@@ -176,7 +176,7 @@ def _show_log(
     if around is None:
         screen.before(total - len(said), total)
     for each in said:
-        _print(screen, Said(each))
+        _print(screen, StateMessage(each))
 
 
 def _show_thread(
@@ -221,7 +221,9 @@ def _show_thread(
         screen.line(f"({logged}: agentmem show {thread.thread_id} --conversation)", "dim")
 
 
-def _with_steps(memory: AgentMemory, found: CheckpointTuple, wanted: Mapping[str, BaseMessage]) -> Sequence[Said]:
+def _with_steps(
+    memory: AgentMemory, found: CheckpointTuple, wanted: Mapping[str, BaseMessage]
+) -> Sequence[StateMessage]:
     """Messages of a state, with the checkpoints at which they came to be as they are."""
     came: dict[str, CheckpointTuple] = {}
     left, here = set(wanted), found
@@ -236,7 +238,7 @@ def _with_steps(memory: AgentMemory, found: CheckpointTuple, wanted: Mapping[str
     if here.parent_config is None:  # the first of all; where it was pruned, nobody knows
         came |= dict.fromkeys(left, here)
     return [
-        Said(from_langchain(each), each.id is not None, *(_place(came[key]) if key in came else ()))
+        StateMessage(from_langchain(each), each.id is not None, *(_place(came[key]) if key in came else ()))
         for key, each in wanted.items()
     ]
 
@@ -259,7 +261,7 @@ def _whose(thread: ThreadSummary) -> dict[str, Any]:
     return {"namespace": thread.namespace, "id": thread.thread_id}
 
 
-def _message(said: Said) -> dict[str, Any]:
+def _message(said: StateMessage) -> dict[str, Any]:
     message = said.message
     return {
         "id": message.message_id if said.has_id else None,
@@ -274,7 +276,7 @@ def _message(said: Said) -> dict[str, Any]:
     }
 
 
-def _print(screen: Screen, said: Said) -> None:
+def _print(screen: Screen, said: StateMessage) -> None:
     message = said.message
     head = message.role if message.name is None else f"{message.role} ({message.name})"
     parts = [head, message.message_id if said.has_id else "without id"]
@@ -355,7 +357,7 @@ def _joined(lanes: Sequence[str | None], mine: Sequence[int]) -> str:
 _PAGE = 100
 
 
-class Change(NamedTuple):
+class ShownChange(NamedTuple):
     """Something that tells two memories apart.
 
     Attributes:
@@ -521,19 +523,19 @@ def _print_checkpoints(memory: AgentMemory, thread: ThreadSummary, limit: int | 
     screen.more(len(found), history.total)
 
 
-def _between_layers(one: LayeredMemory, other: LayeredMemory) -> Iterator[Change]:
+def _between_layers(one: LayeredMemory, other: LayeredMemory) -> Iterator[ShownChange]:
     found = one.diff(other)
     for layer in ("core", "recall", "archival", "facts"):
         difference = getattr(found, layer)
         for key, text in difference.mine.items():
-            yield Change(layer, key, text, None)
+            yield ShownChange(layer, key, text, None)
         for key, text in difference.theirs.items():
-            yield Change(layer, key, None, text)
+            yield ShownChange(layer, key, None, text)
         for key, each in difference.changed.items():
-            yield Change(layer, key, each.mine, each.theirs)
+            yield ShownChange(layer, key, each.mine, each.theirs)
 
 
-def _between_checkpoints(memory: AgentMemory, one: CheckpointTuple, other: CheckpointTuple) -> Iterator[Change]:
+def _between_checkpoints(memory: AgentMemory, one: CheckpointTuple, other: CheckpointTuple) -> Iterator[ShownChange]:
     yield from _between("messages", _messages(messages_in(one)), _messages(messages_in(other)))
     yield from _between("state", _texts(state_of(one)), _texts(state_of(other)))
     yield from _between("posts", _posts(memory, one.config), _posts(memory, other.config))
@@ -541,10 +543,10 @@ def _between_checkpoints(memory: AgentMemory, one: CheckpointTuple, other: Check
     yield from _between_layers(memory.layers(one.config), memory.layers(other.config))
 
 
-def _between(layer: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
+def _between(layer: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[ShownChange]:
     for key in dict.fromkeys([*before, *after]):
         if before.get(key) != after.get(key):
-            yield Change(layer, key, before.get(key), after.get(key))
+            yield ShownChange(layer, key, before.get(key), after.get(key))
 
 
 def _messages(messages: Mapping[str, BaseMessage]) -> dict[str, str]:
@@ -577,7 +579,7 @@ def _items(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
     return found
 
 
-def _print_change(screen: Screen, change: Change) -> None:
+def _print_change(screen: Screen, change: ShownChange) -> None:
     if change.before == change.after:
         screen.line(f"  ~ {change.key}: {shortened(change.before or '')} (the text is the same)", "yellow")
         return

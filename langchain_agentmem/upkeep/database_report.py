@@ -170,7 +170,7 @@ MEASURED = ("tokens_kept_out", "shortened_prompts", "caches", "operations")
 """What tells of the use of the database, and not of what lies in it."""
 
 
-class Counted(TypedDict):
+class StatsRead(TypedDict):
     """What one look at the database gives."""
 
     counts: dict[str, int]
@@ -178,7 +178,7 @@ class Counted(TypedDict):
     measured: Measured
 
 
-def counting() -> Steps[Counted]:
+def counting() -> Steps[StatsRead]:
     """Count what there is, and read what was measured."""
     counts = yield from integrity.statistics()
     [row] = yield query.fact_versions()
@@ -186,7 +186,7 @@ def counting() -> Steps[Counted]:
     return {"counts": counts, "facts": int(row["facts"]), "measured": measured}
 
 
-def told(counted: Counted, sizes: Sizes, here: Measured) -> Stats:
+def told(counted: StatsRead, sizes: Sizes, here: Measured) -> Stats:
     """What is told of it.
 
     Args:

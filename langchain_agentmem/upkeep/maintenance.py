@@ -157,7 +157,7 @@ class Maintenance:
             StorageError: The database cannot be read.
         """
         engine, measures = self.database.engine, self.database.measures
-        counted: database_report.Counted = yield Run("care.stats", database_report.counting, outputs=_counts)
+        counted: database_report.StatsRead = yield Run("care.stats", database_report.counting, outputs=_counts)
         sizes = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
         return database_report.told(counted, sizes, measures.so_far())
 
@@ -438,7 +438,7 @@ class Maintenance:
         self.database.emit(partial(event, namespace=namespace_of(path), conversation_id=name, **details))
 
 
-def _counts(counted: database_report.Counted) -> dict[str, Any]:
+def _counts(counted: database_report.StatsRead) -> dict[str, Any]:
     """What a trace shows of statistics."""
     return counted["counts"]
 
