@@ -1,6 +1,6 @@
-"""What `list` of the checkpointer gives: checkpoints, newest first, a page at a time.
+"""`list` and `history` of the checkpointer.
 
-The checkpoints of a thread without their values: what `history` of the checkpointer gives.
+`list` gives checkpoints with their values, newest first, a page at a time; `history` gives them without values.
 """
 
 from __future__ import annotations

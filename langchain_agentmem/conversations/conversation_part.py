@@ -1,10 +1,10 @@
-"""Messages as a search finds them: their texts for the index, and what a hit is to the user.
+"""Conversations as a part of the memory: searched, exported and imported.
 
-A conversation as plain records, to leave one database and enter another.
+A search needs the texts of messages for its index, and what a hit is to the user.
 
-A record is one version of one message or round, in the order in which it was written; JSON can hold it exactly.
-An edit names what it replaces by key, and records of one call stay together under one `call` number, so that a
-conversation comes back with its ids, times, rounds, attachments and earlier versions.
+An export needs plain records. A record is one version of one message or round, in the order in which it was written;
+JSON can hold it exactly. An edit names what it replaces by key, and records of one call stay together under one `call`
+number, so that a conversation comes back with its ids, times, rounds, attachments and earlier versions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Items as a search finds them: their texts for the index, and what a hit is to the user.
+"""Items as a part of the memory: searched, exported and imported.
 
-Items as records, to leave one database and enter another.
+A search needs the texts of items for its index, and what a hit is to the user. An export needs plain records.
 """
 
 from __future__ import annotations
