@@ -1,14 +1,12 @@
-"""What a config names, and errors that name it too.
+"""Between LangGraph's checkpoints and the thread log.
 
-Between LangGraph's checkpoints and what the log of threads keeps.
-
-A checkpoint of another saver, stored as it is.
-
-Which classes a checkpointer imports to make what it reads, and what is said of those that it does not import.
-
-LangGraph's serializer writes an object as the name of its class with plain data. By default it imports whatever class
-is named when it reads, and logs each name once: who can write to the database can then have modules of this machine
-imported, and their classes called. A strict one imports only what LangGraph holds to be safe and what is allowed.
+- What a config names, and errors that name it too: `address`, `readable`, `storable`.
+- Which classes are imported. LangGraph's serializer writes an object as the name of its class with plain data. By
+  default it imports whatever class is named when it reads: who can write to the database can then have modules of this
+  machine imported, and their classes called. A strict one imports only what LangGraph holds to be safe and what is
+  allowed.
+- Values taken apart and put together again: `Coding`.
+- A checkpoint of another saver, stored as it is: `Adoption`.
 """
 
 from __future__ import annotations

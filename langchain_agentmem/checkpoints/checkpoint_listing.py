@@ -1,6 +1,6 @@
-"""What `list` of the checkpointer gives: checkpoints, newest first, a page at a time.
+"""`list` and `history` of the checkpointer.
 
-The checkpoints of a thread without their values: what `history` of the checkpointer gives.
+`list` gives checkpoints with their values, newest first, a page at a time; `history` gives them without values.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ LARGEST_PAGE = 16
 Follow = Callable[[Sequence[str]], Steps[None]]
 
 
+@dataclass(kw_only=True)
 class Listing:
     """One call of `list`. Nothing is locked between its pages; they are small at first, for those who want few.
 
@@ -49,8 +50,8 @@ class Listing:
         follow: Takes further steps in the transaction that reads a page, given the ids of its checkpoints.
         step: Makes the step of a trace that a page is.
         config: Which thread, and maybe which of its lines or checkpoints; None for all threads.
-        wanted: Values that the metadata must have, by key, which may be the way to a nested one, with dots. None or
-            empty for any.
+        wanted: Values that the metadata must have, by key, which may be the way to a nested one, with dots. Empty
+            for any.
         before: Only those before this one.
         limit: Most; None for all.
 
@@ -58,35 +59,28 @@ class Listing:
         InvalidInput: The config names no thread, the filter is no dictionary, or the limit is no number.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        coding: Coding,
-        serde: SerializerProtocol,
-        follow: Follow,
-        step: Callable[[Thunk], CheckpointStep],
-        *,
-        config: RunnableConfig | None,
-        wanted: Mapping[str, Any] | None,
-        before: RunnableConfig | None,
-        limit: int | None,
-    ) -> None:
-        self._database = database
-        self._coding = coding
-        self._serde = serde
-        self._follow = follow
-        self._step = step
-        at, ns, name = (None, None, None) if config is None else address(config, whole_thread=True)
-        self._at, self._ns, self._name = at, ns, name
-        self._given = None if config is None else config["configurable"]["thread_id"]
-        self._low, self._high = range_of(resolve(None, config))
-        self._wanted = wanted or {}
-        self._before = configurable_of(config_given(before)).get("checkpoint_id")
-        if not isinstance(self._wanted, Mapping):
-            raise InvalidInput(f"filter must be a dictionary, not {safe_repr(wanted)}.")
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
-            raise InvalidInput(f"limit must be a whole number, not {safe_repr(limit)}.")
-        self._limit = limit
+    database: Database
+    coding: Coding
+    serde: SerializerProtocol
+    follow: Follow
+    step: Callable[[Thunk], CheckpointStep]
+    config: RunnableConfig | None
+    wanted: Mapping[str, Any]
+    before: RunnableConfig | None
+    limit: int | None
+
+    def __post_init__(self) -> None:
+        at: tuple[ThreadAt | None, str | None, str | None] = (None, None, None)
+        if self.config is not None:
+            at = address(self.config, whole_thread=True)
+        self._at, self._ns, self._name = at
+        self._given = None if self.config is None else self.config["configurable"]["thread_id"]
+        self._low, self._high = range_of(resolve(None, self.config))
+        self._before = configurable_of(config_given(self.before)).get("checkpoint_id")
+        if not isinstance(self.wanted, Mapping):
+            raise InvalidInput(f"filter must be a dictionary, not {safe_repr(self.wanted)}.")
+        if self.limit is not None and (isinstance(self.limit, bool) or not isinstance(self.limit, int)):
+            raise InvalidInput(f"limit must be a whole number, not {safe_repr(self.limit)}.")
 
     def pages(self) -> Iterator[Sequence[CheckpointTuple]]:
         """The checkpoints, a page at a time.
@@ -103,16 +97,16 @@ class Listing:
 
     def _keys(self) -> Iterator[Sequence[Key]]:
         """The places of all that fits, many at a time."""
-        left, many = self._limit, FIRST_KEYS
+        left, many = self.limit, FIRST_KEYS
         after: Key | None = None
         while left is None or left > 0:
-            most = many if left is None or self._wanted else min(left, many)
+            most = many if left is None or self.wanted else min(left, many)
             find = partial(
                 checkpoint_log.keys, self._at, low=self._low, high=self._high, ns=self._ns, name=self._name,
                 before=self._before, after=after, limit=most,
             )  # fmt: skip
             with readable(self._at or ThreadAt(self._low, ""), self._name):
-                found = self._database.engine.read(find)
+                found = self.database.engine.read(find)
             if not found:
                 return
             after, many = found[-1], min(many * 4, MOST_KEYS)
@@ -122,29 +116,29 @@ class Listing:
             yield fitting
 
     def _fits(self, key: Key) -> bool:
-        if not self._wanted:
+        if not self.wanted:
             return True
         with readable(ThreadAt(key.path, key.thread), key.name, decoding=True):
-            metadata = value_of(self._serde, key.metadata)
-        return all(under(metadata, name) == value for name, value in self._wanted.items())
+            metadata = value_of(self.serde, key.metadata)
+        return all(under(metadata, name) == value for name, value in self.wanted.items())
 
     def _asked(self) -> dict[str, Any]:
         """What a trace shows of the call."""
-        asked = {"before_id": self._before, "limit": self._limit, "filter": self._wanted or None}
+        asked = {"before_id": self._before, "limit": self.limit, "filter": self.wanted or None}
         return {name: value for name, value in asked.items() if value is not None}
 
     def _load(self, page: Sequence[Key]) -> Sequence[CheckpointTuple]:
         def steps() -> Steps[Sequence[tuple[Key, Saved]]]:
-            found = yield from checkpoint_log.load_keys(page, self._coding.prototypes.take)
-            yield from self._follow([saved.name for _, saved in found])
+            found = yield from checkpoint_log.load_keys(page, self.coding.prototypes.take)
+            yield from self.follow([saved.name for _, saved in found])
             return found
 
-        with readable(ThreadAt(page[0].path, page[0].thread), page[0].name), self._step(self._asked) as step:
-            found = self._database.engine.read(steps)
+        with readable(ThreadAt(page[0].path, page[0].thread), page[0].name), self.step(self._asked) as step:
+            found = self.database.engine.read(steps)
             step.finish(lambda: {"count": len(found), "checkpoint_ids": [saved.name for _, saved in found]})
         return [
-            self._coding.tuple(
-                self._serde,
+            self.coding.tuple(
+                self.serde,
                 saved,
                 key.thread if self._given is None else self._given,
                 ThreadAt(key.path, key.thread),

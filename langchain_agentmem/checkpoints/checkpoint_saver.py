@@ -292,8 +292,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, the filter is no dictionary, or the limit is no number.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        pages = self._listing(config, filter, before, limit).pages()
-        for page in self._rewinding.listed(config, before, limit, pages, loop_of(config)):
+        for page in self._pages(config, filter, before, limit):
             yield from page
 
     async def alist(
@@ -305,8 +304,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """`list`, awaited."""
-        pages = self._listing(config, filter, before, limit).pages()
-        pages = self._rewinding.listed(config, before, limit, pages, loop_of(config))
+        pages = self._pages(config, filter, before, limit)
         while (page := await self._in_thread(next, pages, None)) is not None:
             for found in page:
                 yield found
@@ -735,28 +733,28 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     async def _in_thread(self, function: Any, *arguments: Any, write: bool = False) -> Any:
         return await self.database.engine.in_thread(function, *arguments, write=write)
 
-    def _listing(
+    def _pages(
         self,
         config: RunnableConfig | None,
         wanted: dict[str, Any] | None,
         before: RunnableConfig | None,
         limit: int | None,
-    ) -> Listing:
+    ) -> Iterator[Sequence[CheckpointTuple]]:
         def follow(checkpoint_ids: Sequence[str]) -> Steps[None]:
             return self._follow("list", config, checkpoint_ids=checkpoint_ids)
 
-        step = partial(self._steps.step, "list", self._steps.around(config))
-        return Listing(
-            self.database,
-            self._coding,
-            self.serde,
-            follow,
-            step,
+        listing = Listing(
+            database=self.database,
+            coding=self._coding,
+            serde=self.serde,
+            follow=follow,
+            step=partial(self._steps.step, "list", self._steps.around(config)),
             config=config,
-            wanted=wanted,
+            wanted=wanted or {},
             before=before,
             limit=limit,
         )
+        return self._rewinding.listed(config, before, limit, listing.pages(), loop_of(config))
 
 
 def _put(

@@ -1,17 +1,10 @@
-"""What the saver tells of its calls, so that the memory of a thread follows its checkpoints: see `rewinding/`.
-
-LangGraph's own loop, which alone knows some of what it does: its run, and which results it took.
-
-LangGraph hands a saver the config that the graph was called with, and not the run of the graph; and it tells nobody
-when it takes the result of a function instead of running that. The loop is the caller of what reads and puts, so it is
-looked for among the callers. Where none is found, the config has to do.
-
-The steps of a checkpointer, under the run of the graph that it works for.
+"""The memory of a thread follows its checkpoints, and so do traces: what the saver tells of its calls.
 
 LangGraph hands a saver the config that the graph was called with, and not the run of the graph: what is told to the
-callbacks of that config would stand beside the graph instead of beneath it. Only the loop knows its run (`loops.py`).
-What a task wrote is put from a thread of its own, by when the run is known. Where no loop is found, the config is
-believed.
+callbacks of that config would stand beside the graph instead of beneath it. It also tells nobody when it takes the
+result of a function instead of running that. LangGraph's own loop knows both. It is the caller of what reads and puts,
+so it is looked for among the callers. What a task wrote is put from a thread of its own, by when the run is known.
+Where no loop is found, the config is believed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Every thread of another saver, one checkpoint at a time.
+"""Threads of other savers: opened, and copied one checkpoint at a time.
 
-What the stock savers wrote, opened to be imported.
-
-Nothing is written there, and no class is imported but those that LangGraph holds to be safe and those that are allowed
-by name. An object of any other class would come as plain data, so it is refused instead.
+Nothing is written to the other saver, and no class is imported but those that LangGraph holds to be safe and those that
+are allowed by name. An object of any other class would come as plain data, so it is refused instead.
 """
 
 from __future__ import annotations

@@ -45,12 +45,12 @@ from langchain_agentmem.conversations import log_entries, message_log, message_q
 from langchain_agentmem.conversations.log_entries import brings_memory, entry_of, message_of, trace_inputs
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
-from langchain_agentmem.language_models.model_calls import Do, Shown, Work, both
+from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, both
 from langchain_agentmem.messages import ImageFiles, Message, decode_body
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps
-from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of
-from langchain_agentmem.tracing import Thunk, brief
+from langchain_agentmem.storage.database import Database, HasDatabase, database_of
+from langchain_agentmem.tracing import brief
 
 if TYPE_CHECKING:
     from langchain_agentmem.language_models.tokens import TokenCounter
@@ -277,7 +277,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def clear_work(self) -> Work[None]:
         """Remove everything, the description too. Rounds and posts of the session of this id go with it."""
         clear = partial(message_log.clear, self._at, keep_description=False)
-        yield from super()._run("clear", clear, outputs=log_entries.trace_cleared, write=True)
+        yield Run("conversation.clear", clear, write=True, inputs=self._given_to(), outputs=log_entries.trace_cleared)
         self._description = None
         self._announce_reset()
 
@@ -436,24 +436,15 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _run(
-        self,
-        verb: str,
-        make: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        write: bool = False,
-        shown: bool = True,
-    ) -> Work[T]:
+    def _answer(self, run: Run) -> Work[Any]:
         """Run an operation; the description is written before it, if it is not there yet."""
-        if not write and self._description is not None:
+        if not run.write and self._description is not None:
             engine, look = self._database.engine, partial(self._undescribed, self._description)
             self._description = yield Do(partial(engine.read, look), partial(engine.aread, look))
-            write = self._description is not None
-        if not write:
-            return (yield from super()._run(verb, make, inputs, outputs, shown=shown))
-        value = yield from super()._run(verb, self._begun(make), inputs, outputs, write=True, shown=shown)
+            run = run._replace(write=self._description is not None)
+        if not run.write:
+            return (yield run)
+        value = yield run._replace(make=self._begun(run.make))
         self._description = None
         return value
 

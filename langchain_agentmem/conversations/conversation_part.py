@@ -1,8 +1,8 @@
 """Conversations as a part: found by a search, verified, erased, exported as plain records and imported.
 
-A record is one version of one message or round, in the order in which it was written; JSON can hold it exactly.
-An edit names what it replaces by key, and records of one call stay together under one `call` number, so that a
-conversation comes back with its ids, times, rounds, attachments and earlier versions.
+An export needs plain records. A record is one version of one message or round, in the order in which it was written;
+JSON can hold it exactly. An edit names what it replaces by key, and records of one call stay together under one `call`
+number, so that a conversation comes back with its ids, times, rounds, attachments and earlier versions.
 """
 
 from __future__ import annotations

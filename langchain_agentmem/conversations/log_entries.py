@@ -1,8 +1,8 @@
-"""A message as an entry of the log: its bytes, its text for the index, and the columns it is filtered by.
+"""Messages, rounds and posts as entries of the log, and what traces show of them.
 
-Rounds and posts, made of what the log holds (document 000).
-
-What traces show of a log: who said what, in short, and the ids of what was written.
+A message becomes bytes, a text for the index, and the columns that it is filtered by. Rounds with their posts are made
+of entries again, as each role sees them. The `trace_…` functions tell in short who said what, and which ids were
+written.
 """
 
 from __future__ import annotations

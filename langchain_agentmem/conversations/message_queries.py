@@ -1,9 +1,7 @@
-"""What a chat history asks of the log: its messages by id, index and role, their versions, their tokens.
+"""What a chat history asks of the log: messages by id, index and role, their versions and tokens; conversations.
 
 Operations on the messages of one conversation, on top of the log's. Arguments are checked when an operation is
 asked for, so that what is wrong raises before anything is written.
-
-Which conversations there are, the one that was spoken in last first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the views of a log share: their steps and events, and what document 003 asks of every memory it creates.
+"""What conversations and sessions share: steps, events, and files.
 
 A file holds one memory whole: ids, times, rounds, attachments and earlier versions, and whatever state the
 caller wants to keep beside it.
@@ -179,8 +179,12 @@ class LogMemory(EventSource):
         shown: bool = True,
     ) -> Work[T]:
         """Run an operation on the log as the step `<part>.<verb>`; the arguments are those of a `Run`."""
-        value: T = yield Run(f"{self._part}.{verb}", make, write, self._given_to(inputs), outputs, shown)
+        run = Run(f"{self._part}.{verb}", make, write, self._given_to(inputs), outputs, shown)
+        value: T = yield from self._answer(run)
         return value
+
+    def _answer(self, run: Run) -> Work[Any]:
+        return (yield run)
 
     def _in_thread(self, function: Callable[[], T]) -> Work[T]:
         """Call a function that reads files, or computes for long, off the event loop."""

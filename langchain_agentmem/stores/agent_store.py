@@ -49,12 +49,6 @@ time of the checkpoint, so that a past one shows what it showed then.
 
 `get` and a search for words cost the same however many items a thread has. A search without words and a list of
 namespaces read all items of the thread: it is made for hundreds of them, or a few thousand.
-
-What LangGraph's stores of this memory have in common: how they are configured, and how a batch is run.
-
-LangGraph's methods of a store, given only what they can take.
-
-LangGraph makes operations of their arguments before a store sees them, and takes those for what they should be.
 """
 
 from __future__ import annotations

@@ -15,9 +15,7 @@ Any text is a key:
     store.mset([("colour:sky", b"blue"), ("colour:grass", b"green"), ("100%", b"any text is a key")])
     print(store.mget(["colour:grass", "missing"]), list(store.yield_keys(prefix="colour:")))
 
-Values by key, in namespaces: the operations of a byte store, and its values as records.
-
-A key is any string, and is kept exactly: as UTF-8, unpaired surrogates included, compared byte by byte, which is the
+A key is kept exactly: as UTF-8, unpaired surrogates included, compared byte by byte, which is the
 order of code points. Nothing in a key means anything to a search. Long keys are cut in two, since an index of
 PostgreSQL has no room for them; the digest of what was cut off tells them apart.
 """

@@ -1,11 +1,8 @@
-"""The operations on items: get, write, put off their end, sweep, erase.
+"""Items as rows: their keys and values, and the operations get, write, put off their end, sweep, erase.
 
-What has expired is gone for every reader from that moment on; a sweep only frees its room. The search index follows in
-the same transaction: what is overwritten, shrunk, no longer to be found, deleted or swept leaves nothing behind in it.
-
-Items in the search index. Everything that they ask of it goes through here.
-
-The value of an item as bytes, and the text that it is found by.
+A value is kept as JSON, with tags for what JSON has no word for, and is found by its text. What has expired is gone for
+every reader from that moment on; a sweep only frees its room. The search index follows in the same transaction: what is
+overwritten, shrunk, no longer to be found, deleted or swept leaves nothing behind in it.
 """
 
 from __future__ import annotations

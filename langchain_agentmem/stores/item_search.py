@@ -1,9 +1,9 @@
-"""Looking for items: by filter, by words, and what namespaces there are.
+"""Items by filter and by words, and the namespaces that hold items.
 
 Without a filter only the page that was asked for is read. With one, items are read page by page, in growing pages,
 until there are enough that fit. A search for words asks the index for more until there are enough that fit.
 
-Whether a value is what a filter asks for, decided in Python, so that both databases answer the same.
+Filters are decided in Python, so that both databases answer the same:
 
     fits({"kind": "note", "size": {"width": 3}}, {"kind": "note", "size.width": {"$gte": 2}})  # True
 
@@ -11,8 +11,6 @@ A condition is a plain value (equal), a dictionary of operators, or a dictionary
 A key that is not there counts as None: `$ne` and None match it, and ordering operators match neither. Values that no
 order exists between, such as text and numbers, match no ordering operator, and nothing ever raises while items are
 compared: what is wrong with a filter itself is said by `checked`, before the first item is read.
-
-What a batch asks of the place where items are kept, and the place that all threads share.
 """
 
 from __future__ import annotations

@@ -35,8 +35,6 @@ and what has no vector yet, or never gets one because the model fails, is found 
         memory.conversation("monday").add_user_message("The kettle whistles at six.")
         memory.store.put(("users", "ana"), "tea", {"likes": "green tea"})
         print([(found.kind, found.text, str(found.why)) for found in memory.search("whistling kettle")])
-
-What `memory.search` is asked for, checked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """A batch of LangGraph's store operations: checked as a whole, run in one go, answered in their order.
 
-What a trace shows of a batch of store operations: what was asked, and what came of it.
-
-A call of a store is one step. It is named by what the batch holds, "get", "search" and so on, and "batch" where it
+A trace shows a batch as one step. It is named by what the batch holds, "get", "search" and so on, and "batch" where it
 holds several kinds; searches alone show as a retriever, with what they found as documents.
 """
 
