@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from langchain_agentmem.audit import audit_source
 from langchain_agentmem.conversations import message_source
-from langchain_agentmem.facts import fact_source
+from langchain_agentmem.facts import fact_part
 from langchain_agentmem.layers import layer_part
 from langchain_agentmem.search import search_index
 from langchain_agentmem.stores import item_source
 
 PARTS = (
     audit_source.PART,
-    fact_source.PART,
+    fact_part.PART,
     item_source.PART,
     layer_part.PART,
     message_source.PART,

@@ -14,8 +14,7 @@ from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.conversations.message_log import Entry
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts.fact import ExtractionFailure
-from langchain_agentmem.facts.fact_store import message_of
-from langchain_agentmem.facts.fact_writes import Book
+from langchain_agentmem.facts.fact_store import Book, message_of
 from langchain_agentmem.messages import Message, same_body
 from langchain_agentmem.messages.message import plain
 from langchain_agentmem.rewinding import memory_rows

@@ -34,7 +34,7 @@ from langchain_agentmem.conversations import conversation_transfer, message_log
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
 from langchain_agentmem.experiences import experience_rows as experiences
 from langchain_agentmem.experiences import experience_transfer
-from langchain_agentmem.facts import fact_check as facts_check
+from langchain_agentmem.facts import fact_part as facts_check
 from langchain_agentmem.rewinding import memory_check, message_sources
 from langchain_agentmem.rewinding import memory_erasure as remembered
 from langchain_agentmem.rewinding import memory_export as memory_transfer
@@ -226,7 +226,7 @@ _LOOKS: Mapping[str, Callable[[], Steps[list[str]]]] = {
     "jobs": job_queue.problems,
     "compactions": compactions.problems,
     "memories": memory_check.problems,
-    "facts": facts_check.problems,
+    "facts": facts_check.fact_problems,
     "experiences": partial(experience_transfer.problems, *range_of(())),
     "audit": audit_check.problems,
 }
@@ -401,7 +401,7 @@ def load(
         elif head["record"] in memory_transfer.HOLDS:
             yield from arrival.take(head, records)
             if head["record"] == memory_transfer.MEMORIES:
-                facts_check.refuse(records)
+                facts_check.refuse_damaged_facts(records)
         else:
             thread = ThreadAt(path_of(head.get("namespace")), id_of(head.get("id"), "thread"))
             checkpoints += yield from thread_transfer.restore(thread, bool(head.get("delta")), records, now=now)

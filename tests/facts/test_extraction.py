@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.facts import fact_extraction
-from langchain_agentmem.facts.entity_names import entity_key
+from langchain_agentmem.facts.fact import entity_key
 from langchain_agentmem.facts.fact_extraction import SCHEMA, question, read, reply_of, structured, time_in
 from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.messages import Message

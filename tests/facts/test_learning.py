@@ -415,7 +415,7 @@ class TestFailing:
         assert not failure.given_up
 
     def test_any_answer_and_any_error_can_be_kept(self, memory, caplog):
-        caplog.set_level("CRITICAL", "langchain_agentmem.facts.learning")  # a report cannot hold what is logged
+        caplog.set_level("CRITICAL", "langchain_agentmem.facts.fact_extraction")  # a report cannot hold what is logged
         hostile = "\x00 \ud800 '; drop table memory; -- \u202e" + "x" * 10_000
         answers = [
             hostile,
