@@ -219,19 +219,12 @@ class Fact:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON knows it; times are ISO 8601 in UTC."""
-        return {
-            "id": self.id,
-            "role": self.role,
-            "subject": self.subject,
-            "predicate": self.predicate,
-            "object": self.object,
-            "valid_from": self.valid_from.isoformat(),
-            "valid_to": None if self.valid_to is None else self.valid_to.isoformat(),
-            "recorded_at": self.recorded_at.isoformat(),
-            "sources": list(self.sources),
-            "confidence": self.confidence,
-            "ended_by": self.ended_by,
+        told: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("id", "role", "subject", "predicate", "object", "valid_from", "valid_to", "recorded_at")
         }
+        told |= {"sources": list(self.sources), "confidence": self.confidence, "ended_by": self.ended_by}
+        return {name: at.isoformat() if isinstance(at, datetime) else at for name, at in told.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -250,21 +243,13 @@ class Contradiction:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
+class Evidence(Source):
     """How we know of a fact: one message that says so.
 
     Attributes:
-        message_id: Its id; None where somebody stated the fact without a message.
-        conversation_id: The conversation or thread of it, if it is known.
-        role: Who said it.
-        recorded_at: When the fact was learned from it, in UTC.
         text: What it says; None if the message is not kept here.
     """
 
-    message_id: str | None
-    conversation_id: str | None
-    role: str | None
-    recorded_at: datetime
     text: str | None = None
 
 

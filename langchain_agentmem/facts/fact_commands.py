@@ -13,7 +13,7 @@ from langchain_agentmem.base.argument_checks import check_flag, text_given
 from langchain_agentmem.base.clock import EARLIEST, time_given
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations.log_entries import changed, entry_of
+from langchain_agentmem.conversations.log_entries import changed
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts import fact_events, fact_store, source_texts
 from langchain_agentmem.facts.fact import Alias, entity_key, name_of
@@ -130,29 +130,22 @@ def keep(
     """
     wanted = messages
     if not own:
-        said = _entered(messages, ground.now())
-        new = yield from looking(
-            ground, "facts.unread", lambda view: source_texts.unread(view, said, conversation), shown=False
+        wanted = yield from looking(
+            ground, "facts.unread", lambda view: source_texts.unread(view, messages, conversation), shown=False
         )
-        if not new:
+        if not wanted:
             return []
-        wanted = [each.message for each in new]
 
     def make(change: Change) -> Steps[list[str]]:
         book = yield from ground.book(change)
         yield from describe(change, ground.description)
-        said = _entered(wanted, change.now)
-        return (yield from source_texts.keep(book, said, path=ground.point.path, conversation=conversation, own=own))
+        return (yield from source_texts.keep(book, wanted, path=ground.point.path, conversation=conversation, own=own))
 
     work = changing(ground, "facts.keep", make, shown=False)
     if not shown:
         return (yield from work)
     told = partial(fact_store.messages_shown, wanted)
     return (yield from as_step(ground, "facts.add", work, outputs=lambda new: {"message_ids": new}, messages=told))
-
-
-def _entered(messages: Sequence[Message], now: int) -> list[source_texts.Said]:
-    return [source_texts.Said(message, entry_of(message, now)) for message in messages]
 
 
 def describe(change: Change, description: str | None) -> Steps[None]:

@@ -143,43 +143,6 @@ def counting(events: Sequence[Event], recorded: int | None = None) -> list[Event
     return [event for event in known if event["do"] != UNDO and event["n"] not in off]
 
 
-def said(
-    number: int,
-    at: int,
-    *,
-    role: str,
-    start: int,
-    end: int | None,
-    given: bool,
-    sure: float | None,
-    message: str | None,
-    conversation: str | None,
-) -> dict[str, Any]:
-    """The event by which a fact is told of.
-
-    Args:
-        number: Its number.
-        at: When it is learned.
-        role: Who says so.
-        start: When the fact began.
-        end: When it ended, if it did.
-        given: Whether whoever says so said when it began.
-        sure: How sure they are, if they say so.
-        message: The message that says so, if any.
-        conversation: The conversation or thread of that, if it is known.
-    """
-    event: dict[str, Any] = {"n": number, "at": at, "do": SAID, "role": role, "from": start, "to": end}
-    if message is not None:
-        event["id"] = message
-    if conversation is not None:
-        event["in"] = conversation
-    if given:
-        event["given"] = True
-    if sure is not None:
-        event["sure"] = sure
-    return event
-
-
 def undone(events: Sequence[Event]) -> int | None:
     """The number of the event that an undoing is about: the last; or the one that the last undid, to have it back."""
     last = events[-1]

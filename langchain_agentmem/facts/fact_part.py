@@ -26,7 +26,7 @@ from langchain_agentmem.base.clock import NewId, is_time, moment
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.facts import fact_commands, fact_events, fact_store, source_texts
+from langchain_agentmem.facts import fact_commands, fact_events, fact_store
 from langchain_agentmem.facts.fact import SINGLE_VALUED, Fact, entity_key, predicate_key, sentence
 from langchain_agentmem.facts.fact_events import (
     BESIDE,
@@ -63,7 +63,7 @@ from langchain_agentmem.rewinding.memory_rows import (
 )
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
 from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
-from langchain_agentmem.rewinding.promotion import Conflict, Prefer, promoted
+from langchain_agentmem.rewinding.promotion import Conflict, Prefer, Promoted, promoted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.content import digest
@@ -480,23 +480,30 @@ def _sides(change: Change, base: View, child: View, kind: str) -> Steps[_Sides]:
 # -- names and predicates --------------------------------------------------------------------------------------------
 
 
-def _promote_rules(change: Change, base: View, child: View, prefer: Prefer, found: PromotedFacts) -> Steps[Rules]:
-    sides = yield from _sides(change, base, child, RULE)
-    news = promoted("facts", *sides, prefer, in_words)
-    there = {kept.key: kept for kept in (yield from memory_rows.current(change.view, RULE))}
-    for kept in news.new:
-        there[kept.key] = kept
-        change.drafts.append(Draft(RULE, kept.key, kept.body, kept.created_at, label=kept.label, extra=kept.extra))
+def _promote(
+    change: Change, kind: str, sides: _Sides, prefer: Prefer, found: PromotedFacts, say: Callable[[Kept], str]
+) -> Promoted:
+    """Have the parent hold what only the child changed of a kind; what both changed is a conflict."""
+    news = promoted("facts", *sides, prefer, say)
+    change.drafts += map(_again, news.new)
     for key in news.gone:
-        del there[key]
-        change.remove(RULE, key)
-    found.rules.extend(kept.key for kept in news.new)
+        change.remove(kind, key)
     found.removed.extend(news.gone)
     found.conflicts.extend(news.conflicts)
-    return agreement(there.values(), SINGLE_VALUED)
+    return news
 
 
-# -- messages --------------------------------------------------------------------------------------------------------
+def _again(kept: Kept) -> Draft:
+    """What is kept elsewhere, to be kept as it is."""
+    return draft_of(record_of(kept))
+
+
+def _promote_rules(change: Change, base: View, child: View, prefer: Prefer, found: PromotedFacts) -> Steps[Rules]:
+    news = _promote(change, RULE, (yield from _sides(change, base, child, RULE)), prefer, found, in_words)
+    found.rules.extend(kept.key for kept in news.new)
+    there = {kept.key: kept for kept in (yield from memory_rows.current(change.view, RULE))}
+    there.update({kept.key: kept for kept in news.new})
+    return agreement((kept for key, kept in there.items() if key not in news.gone), SINGLE_VALUED)
 
 
 def _promote_texts(change: Change, base: View, child: View, prefer: Prefer, found: PromotedFacts) -> Steps[None]:
@@ -506,31 +513,22 @@ def _promote_texts(change: Change, base: View, child: View, prefer: Prefer, foun
         for key, kept in sides.child.items()
         if key in sides.parent and (kept.body, kept.label) == (sides.parent[key].body, sides.parent[key].label)
     }
-    base_too, parent, theirs = ({key: kept for key, kept in side.items() if key not in kept_twice} for side in sides)
-    news = promoted("facts", base_too, parent, theirs, prefer, lambda kept: fact_store.message_of(kept).text)
-    for kept in news.new:
-        change.drafts.append(source_texts.again(kept))
-    for key in news.gone:
-        change.remove(TEXT, key)
+    new_sides = _Sides(*({key: kept for key, kept in side.items() if key not in kept_twice} for side in sides))
+    news = _promote(change, TEXT, new_sides, prefer, found, lambda kept: fact_store.message_of(kept).text)
     found.texts.extend(kept.key for kept in news.new)
-    found.removed.extend(news.gone)
-    found.conflicts.extend(news.conflicts)
     dues = yield from _sides(change, base, child, DUE)
     come = {kept.key for kept in news.new}
     keys = list(dict.fromkeys([*dues.base, *dues.child, *come, *news.gone]))
-    said, says = (
-        (yield from memory_rows.named(base, TEXT, keys)),
-        (yield from memory_rows.named(change.view, TEXT, keys)),
-    )
+    said = yield from memory_rows.named(base, TEXT, keys)
+    says = yield from memory_rows.named(change.view, TEXT, keys)
     for key in keys:
         waits = dues.child.get(key)
         if key in come and waits is not None:
-            change.drafts.append(Draft(DUE, key, b"", waits.created_at, extra=waits.extra))
+            change.drafts.append(_again(waits))
         elif waits is None and (key in come or key in news.gone or same(said.get(key), says.get(key))):
             change.remove(DUE, key)  # the child learned what there was to learn
     failures = yield from _sides(change, base, child, FAILURE)
-    for kept in promoted("facts", *failures, prefer).new:
-        change.drafts.append(Draft(FAILURE, kept.key, kept.body, kept.created_at, extra=kept.extra))
+    change.drafts += map(_again, promoted("facts", *failures, prefer).new)
 
 
 # -- facts -----------------------------------------------------------------------------------------------------------
@@ -695,18 +693,6 @@ def _triple(agreed: Rules, known: fact_events.State) -> tuple[str, str, str]:
 
 def _promote_former(change: Change, kept: Kept, fact: str) -> Steps[None]:
     """Have a fact be found by what it said once, on the child."""
-    subject, predicate, obj = kept.extra["names"]
     key = f"{fact} {digest(kept.body).hex()[:16]}"
     if key not in (yield from memory_rows.named(change.view, FORMER, [key])):
-        change.drafts.append(
-            Draft(
-                FORMER,
-                key,
-                kept.body,
-                kept.created_at,
-                label=predicate_key(predicate),
-                extra={**kept.extra, "fact": fact},
-                subject=entity_key(subject),
-                object=entity_key(obj),
-            )
-        )
+        change.drafts.append(_again(kept._replace(key=key, extra={**kept.extra, "fact": fact})))

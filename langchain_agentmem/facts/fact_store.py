@@ -348,17 +348,16 @@ class Book:
         start = said.start
         if start is None:
             start = moment if said.end is None else min(moment, said.end - 1)
-        event = fact_events.said(
-            1 + max((each["n"] for kept in found.values() for each in kept.extra["told"]), default=0),
-            self.change.now,
-            role=said.role,
-            start=start,
-            end=said.end,
-            given=said.start is not None,
-            sure=said.sure,
-            message=said.message,
-            conversation=said.conversation,
-        )
+        event: dict[str, Any] = {
+            "n": 1 + max((each["n"] for kept in found.values() for each in kept.extra["told"]), default=0),
+            "at": self.change.now,
+            "do": SAID,
+            "role": said.role,
+            "from": start,
+            "to": said.end,
+        }
+        more = {"id": said.message, "in": said.conversation, "given": said.start is not None or None, "sure": said.sure}
+        event |= {name: value for name, value in more.items() if value is not None}
         same = [
             key
             for key, known in states.items()
@@ -370,10 +369,10 @@ class Book:
         ]
         if fact is not None or same:
             key = fact or min(same, key=lambda key: (states[key].start, key))
-            more = fact_events.says_more(states[key], event)
-            if more:
+            says_more = fact_events.says_more(states[key], event)
+            if says_more:
                 self.restate(found[key], _with_event(found[key].extra, event))
-            self._note(key, states, changed=more)
+            self._note(key, states, changed=says_more)
             return key
         extra = {
             "subject": said.subject,

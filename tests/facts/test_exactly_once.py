@@ -245,7 +245,6 @@ class TestKilled:
 
 def _held_by_the_dead(memory):
     from langchain_agentmem.facts.kg_memory import JOBS
-
     from langchain_agentmem.storage import job_queue
     from langchain_agentmem.storage.job_queue import Wanted
 
