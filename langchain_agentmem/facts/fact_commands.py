@@ -90,7 +90,7 @@ def add_fact_work(
 
     def make(change: Change) -> Steps[tuple[str, list[Turn]]]:
         book = yield from ground.book(change)
-        here = yield from source_texts.among(change.view, sources)
+        here = (yield from source_texts.among(change.view, sources)) if sources else {}
         key = ""
         for message, conversation in sources:
             text = source_texts.chosen(here, message, conversation)

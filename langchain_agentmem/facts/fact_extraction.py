@@ -361,6 +361,7 @@ def _text_of(reply: Any) -> Any:
 
 logger = logging.getLogger(__name__)
 
+_USUAL = frozenset(predicate_key(name) for name in SINGLE_VALUED)
 _LAPSES = 2
 """After how many answers in a row that do not tell messages apart a model is shown one message at a time."""
 _GONE = "The answer cannot be used. Some of the messages are gone meanwhile, so what it says is not kept."
@@ -390,8 +391,7 @@ class FactsGround(Footing):
         """Where facts are changed."""
         agreed = yield from self.rules(change.view)
         # Whoever looks without these settings is to see the same, so what is unusual in them goes with the facts.
-        usual = {predicate_key(name) for name in SINGLE_VALUED}
-        for key in sorted((agreed.single ^ usual) - agreed.declared):
+        for key in sorted((agreed.single ^ _USUAL) - agreed.declared):
             change.drafts.append(declared(key, single=key in agreed.single, now=change.now))
         return Book(change=change, agreed=agreed, new_id=self.database.new_id)
 

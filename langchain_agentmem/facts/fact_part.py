@@ -20,7 +20,7 @@ import json
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.clock import NewId, is_time, moment
 from langchain_agentmem.base.namespaces import namespace_of
@@ -34,7 +34,6 @@ from langchain_agentmem.facts.fact_events import (
     Event,
     Rules,
     agreement,
-    first_told,
     in_words,
     rules_in,
     state,
@@ -135,8 +134,6 @@ KINDS = (RULE, TEXT, DUE, FACT, FORMER)
 CHECKED = (*KINDS, FAILURE)
 """What can be told to be whole."""
 
-_NAMES = ("subject", "predicate", "object", "role")
-
 
 def record_of(kept: Kept) -> dict[str, Any]:
     """Something that is kept, as a record that JSON knows."""
@@ -198,136 +195,107 @@ def load(ground: FactsGround, records: list[Any]) -> Work[None]:
 
 
 def _draft(record: Any) -> Draft:
-    _check(isinstance(record, dict))
-    kind, key, extra, label = (
-        _text_checked(record["kind"]),
-        _text_checked(record["id"]),
-        record["extra"],
-        record["label"],
-    )
-    _check(bool(key) and isinstance(extra, dict) and isinstance(label, str | None) and is_time(record["created_at"]))
-    draft = Draft(kind, key, body_of(_text_checked(record["body"])), record["created_at"], label=label, extra=extra)
-    return _DRAFTS[kind](draft, extra)
-
-
-def _fact_draft(draft: Draft, extra: Mapping[str, Any]) -> Draft:
-    for name in _NAMES:
-        _text_checked(extra[name])
-    _facts_events(extra["told"])
-    known = state(extra)
-    there = known or first_told(extra)
-    return draft._replace(
-        label=predicate_key(there.predicate),
-        subject=entity_key(there.subject),
-        object=entity_key(there.object),
-        findable=known is not None,
-    )
-
-
-def _former_draft(draft: Draft, extra: Mapping[str, Any]) -> Draft:
-    subject, predicate, obj = map(_text_checked, extra["names"])
-    _text_checked(extra["fact"])
-    _facts_events(extra["told"])
-    return draft._replace(label=predicate_key(predicate), subject=entity_key(subject), object=entity_key(obj))
-
-
-def _said_draft(draft: Draft, extra: Mapping[str, Any]) -> Draft:
-    _events(extra["told"])
-    decode_body(draft.body or b"", _text_checked(extra["told"][0]["id"]))
-    _text_checked(extra["words"])
-    _check(isinstance(extra.get("speaker"), str | None))
-    return draft._replace(subject=_text_checked(extra["role"]), findable=draft.label is None)
-
-
-def _due_draft(draft: Draft, extra: Mapping[str, Any]) -> Draft:
-    _events(extra["told"])
-    _whole(extra["attempts"])
+    _holds(record, _RECORD)
+    kind, key, extra, label = record["kind"], record["id"], record["extra"], record["label"]
+    _holds(extra, _RULES[label] if kind == RULE else _EXTRAS[kind])
+    if kind != RULE or "told" in extra:
+        _check_events(extra["told"], of_fact=kind in (FACT, FORMER))
+    draft = Draft(kind, key, body_of(record["body"]), record["created_at"], label=label, extra=extra)
+    if kind == TEXT:
+        decode_body(draft.body or b"", extra["told"][0]["id"])
+        return draft._replace(subject=extra["role"], findable=label is None)
+    if kind in (FACT, FORMER):
+        subject, predicate, obj = fact_store.names_of(extra) if kind == FACT else extra["names"]
+        found = kind == FORMER or state(extra) is not None
+        return draft._replace(
+            label=predicate_key(predicate), subject=entity_key(subject), object=entity_key(obj), findable=found
+        )
     return draft
 
 
-def _failure_draft(draft: Draft, extra: Mapping[str, Any]) -> Draft:
-    _events(extra["told"])
-    for name in ("error", "answer"):
-        _text_checked(extra[name])
-    _check(isinstance(extra["given_up"], bool))
-    return draft
+def _holds(given: Any, checks: Mapping[str, _Check]) -> None:
+    """Check the fields of something; those that are left out count as None where they may be left out."""
+    for name, is_right in checks.items():
+        _check(is_right(given.get(name) if name in _OPTIONAL else given[name]))
 
 
-def _rule_draft(draft: Draft, extra: Mapping[str, Any]) -> Draft:
-    if draft.label == "alias":
-        for name in ("name", "into", "why"):
-            _text_checked(extra[name])
-        _check(isinstance(extra["merged"], bool))
-    elif draft.label == "single":
-        _check(isinstance(extra["single"], bool))
-    else:
-        _check(draft.label == "description")
-    if "told" in extra:
-        _events(extra["told"])
-    return draft
-
-
-_DRAFTS: Mapping[str, Callable[[Draft, Mapping[str, Any]], Draft]] = {
-    RULE: _rule_draft,
-    TEXT: _said_draft,
-    DUE: _due_draft,
-    FACT: _fact_draft,
-    FORMER: _former_draft,
-    FAILURE: _failure_draft,
-}
-
-
-def _events(events: Any) -> None:
-    """Check what something rests on."""
+def _check_events(events: Any, *, of_fact: bool) -> None:
+    """Check what something rests on, or all that was told of a fact."""
     _check(isinstance(events, list))
     for event in events:
-        _whole(event["n"])
-        _check(is_time(event["at"]) and event["do"] in {SAID, SET, BESIDE, UNDO})
-        for name in ("id", "in"):
-            if name in event:
-                _text_checked(event[name])
+        _holds(event, _EVENT)
+        _check(all(_is_text(event[name]) for name in ("id", "in") if name in event))
+        _holds(event, _FACT_EVENTS[event["do"]] if of_fact else {})
     _check(any(event["do"] == SAID for event in events))
 
 
-def _facts_events(events: Any) -> None:
-    """Check all that was told of a fact."""
-    _events(events)
-    for event in events:
-        if event["do"] == SAID:
-            _text_checked(event["role"])
-            _check(is_time(event["from"]) and (event["to"] is None or is_time(event["to"])))
-            _check(isinstance(event.get("given", False), bool) and _is_sure(event.get("sure")))
-        elif event["do"] == SET:
-            for name, value in event["fields"].items():
-                _check(_FIELDS[name](value))
-        elif event["do"] == BESIDE:
-            for key in event["of"]:
-                _text_checked(key)
-        else:
-            _whole(event["of"])
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
 def _is_sure(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1)
 
 
-_FIELDS: Mapping[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(_NAMES, lambda value: isinstance(value, str)),
-    **dict.fromkeys(("given", "lasting"), lambda value: isinstance(value, bool)),
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(map(_is_text, value))
+
+
+def _maybe(is_right: _Check) -> _Check:
+    return lambda value: value is None or is_right(value)
+
+
+def _are_fields(value: Any) -> bool:
+    """Whether this is what can be corrected of a fact."""
+    return all(_FIELDS[name](each) for name, each in value.items())
+
+
+_Check: TypeAlias = Callable[[Any], bool]
+_NAMES: Mapping[str, _Check] = dict.fromkeys(("subject", "predicate", "object", "role"), _is_text)
+_FIELDS: Mapping[str, _Check] = {
+    **_NAMES,
+    "given": _is_flag,
+    "lasting": _is_flag,
     "start": is_time,
-    "end": lambda value: value is None or is_time(value),
+    "end": _maybe(is_time),
     "sure": _is_sure,
 }
-
-
-def _text_checked(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
-
-
-def _whole(value: Any) -> None:
-    _check(isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
+_OPTIONAL = {"given", "sure", "speaker"}
+_RECORD: Mapping[str, _Check] = {
+    "kind": CHECKED.__contains__,
+    "id": lambda value: _is_text(value) and bool(value),
+    "label": _maybe(_is_text),
+    "body": _is_text,
+    "created_at": is_time,
+    "extra": lambda value: isinstance(value, dict),
+}
+_RULES: Mapping[str, Mapping[str, _Check]] = {
+    "alias": {**dict.fromkeys(("name", "into", "why"), _is_text), "merged": _is_flag},
+    "single": {"single": _is_flag},
+    "description": {},
+}
+_EXTRAS: Mapping[str, Mapping[str, _Check]] = {
+    TEXT: {"words": _is_text, "role": _is_text, "speaker": _maybe(_is_text)},
+    DUE: {"attempts": _is_whole},
+    FACT: _NAMES,
+    FORMER: {"fact": _is_text, "names": _is_texts},
+    FAILURE: {"error": _is_text, "answer": _is_text, "given_up": _is_flag},
+}
+_EVENT: Mapping[str, _Check] = {"n": _is_whole, "at": is_time, "do": {SAID, SET, BESIDE, UNDO}.__contains__}
+_FACT_EVENTS: Mapping[str, Mapping[str, _Check]] = {
+    SAID: {"role": _is_text, "from": is_time, "to": _maybe(is_time), "given": _maybe(_is_flag), "sure": _is_sure},
+    SET: {"fields": _are_fields},
+    BESIDE: {"of": _is_texts},
+    UNDO: {"of": _is_whole},
+}
 
 
 def _check(right: bool) -> None:  # noqa: FBT001

@@ -101,8 +101,7 @@ def everything(view: View, kind: str) -> Steps[list[Kept]]:
 
 def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:
     """What rows say, by the ids of the facts; those that were taken back, or not known yet, are left out."""
-    states = ((key, fact_events.state(kept.extra, recorded)) for key, kept in found.items())
-    return {key: known for key, known in states if known is not None}
+    return {key: known for key, kept in found.items() if (known := fact_events.state(kept.extra, recorded)) is not None}
 
 
 class Standing(NamedTuple):
@@ -349,7 +348,7 @@ class Book:
         if start is None:
             start = moment if said.end is None else min(moment, said.end - 1)
         event: dict[str, Any] = {
-            "n": 1 + max((each["n"] for kept in found.values() for each in kept.extra["told"]), default=0),
+            "n": max([_next_number(kept.extra) for kept in found.values()], default=1),
             "at": self.change.now,
             "do": SAID,
             "role": said.role,
@@ -558,7 +557,7 @@ def _unwritten(key: str, now: int) -> Kept:
 
 
 def _next_number(extra: Mapping[str, Any]) -> int:
-    return 1 + max((int(event["n"]) for event in extra["told"]), default=0)
+    return 1 + max([int(event["n"]) for event in extra["told"]], default=0)
 
 
 def _with_event(extra: Mapping[str, Any], *events: Mapping[str, Any]) -> dict[str, Any]:
