@@ -1,9 +1,7 @@
-"""What is known of facts, as values.
+"""The values of facts: `Fact`, `Entity`, `FactsConfig` and others, and how names are compared.
 
-How names are compared: of entities, and of predicates.
-
-The rules are few and always give the same; nothing that could be another name is taken for this one. Whatever else
-means the same is said by somebody: an alias.
+Comparing follows a few fixed rules that never take one name for another. Anything else that means the same is an alias,
+which somebody has to declare.
 """
 
 from __future__ import annotations

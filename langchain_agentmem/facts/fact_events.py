@@ -1,23 +1,21 @@
-"""What is told of a fact, in the order in which we learned it, and what that makes of it.
+"""What was told of a fact, and what follows from it: its state, the rules on names, and when it held.
 
-Nothing that was told is ever overwritten. A fact is a list of events, and what holds is made of them: `state` says what
-it is, or what it was as far as we knew at some time. So a message can be taken out of it again, and a change undone.
+Nothing that was told is ever overwritten. A fact is a list of events; `state` computes what the fact is, or what it was
+as far as it was known at some time. So a message can be taken out of a fact again, and a change can be undone.
 
-An event is a JSON object. `n` is its number, `at` when it was learned, `do` what it does:
+An event is a JSON object: `n` is its number, `at` when it was learned, and `do` what it does:
 
-    said     a message, or a person, tells of it: `id`, `in`, `role`, `from`, `to`, `sure`; `given` if it said since
-    when set      somebody corrects it: the fields with their new values beside   somebody says that some other facts,
-    `of`, do not end it undo     the event `of` does not count, or does so again
+    said    A message or a person tells of the fact: `id`, `in`, `role`, `from`, `to`, `sure`; `given` if it said when.
+    set     Somebody corrects it: `fields` with their new values.
+    beside  Somebody says that other facts, `of`, do not end it.
+    undo    The event `of` does not count, or counts again.
 
-What is agreed on names: which are one, and which predicates have one value at a time.
+`Rules` say which names are one and which predicates have one value at a time. Facts keep the names that they were told
+with; merged names are looked up together, so that a merge can be taken back.
 
-Facts are kept under the names that they were told with. What is merged is looked up together, so that a merge can be
-taken back and nothing is lost.
-
-When facts held: a new value of what has one at a time ends the value before it.
-
-Nothing of that is stored. What ended when is found out by looking at all values of the same thing, so that it is right
-also when facts are learned late and out of order, when names are merged or parted, and when a message is erased.
+`endings` computes when facts ended: a new value of what has one at a time ends the value before it. It looks at all
+values of the same thing, so it is also right when facts are learned late and out of order, when names are merged or
+parted, and when a message is erased.
 """
 
 from __future__ import annotations
@@ -147,15 +145,6 @@ def undone(events: Sequence[Event]) -> int | None:
     """The number of the event that an undoing is about: the last; or the one that the last undid, to have it back."""
     last = events[-1]
     return int(last["of"]) if last["do"] == UNDO else int(last["n"])
-
-
-def first_told(extra: Mapping[str, Any]) -> State:
-    """What was told of a fact in the first place, also if it was taken back."""
-    first = next(event for event in extra["told"] if event["do"] == SAID)
-    known = state({**extra, "told": [first]})
-    if known is None:
-        raise AssertionError  # what is told of by an event is known
-    return known
 
 
 def says_more(known: State, event: Event) -> bool:

@@ -1,12 +1,10 @@
-"""How a model is asked for facts, and what of its answer is one.
+"""Facts are extracted from messages that wait: the question to the model, how its answer is read, and what is kept.
 
-The model is shown some messages, numbered, as data. What it answers is read with patience: structured output where it
-has that, else JSON in whatever it wrote. What is no fact is named as a problem, and the rest of the answer counts.
+The model is shown some messages, numbered, as data. Its answer is structured output where the model supports that, else
+JSON in whatever it wrote. Anything that is no fact is noted as a problem, and the rest of the answer counts.
 
-Facts are learned: messages that wait are shown to a model, some at a time, and what it answers is kept.
-
-One transaction keeps the facts of a batch and lets its messages wait no more. So whoever is interrupted, and whoever
-else is at the same messages, can do no harm: what was kept is not waiting, and what waits was not kept.
+One transaction keeps the facts of a batch and ends the waiting of its messages. So neither an interruption nor another
+process at work on the same messages does harm: what was kept waits no more, and what waits was not kept.
 """
 
 from __future__ import annotations

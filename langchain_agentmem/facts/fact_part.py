@@ -1,17 +1,12 @@
-"""Facts, and what was said, as a search of all memory finds them.
+"""Facts as a part of the database: searched, verified, exported, saved to files and merged into another branch.
 
-Whether facts are whole: that what was told of them can be read, and that they are looked up by what they say.
+A record is one thing that is kept: a fact with all that was told of it, a message, an agreement on names. Records from
+a file are checked before anything is written.
 
-Facts as plain records, to leave one database and enter another.
-
-A record is one thing that is kept: a fact with all that was told of it, what was said, what is agreed on names. What
-comes from a file is checked whole before anything is written: a memory that takes in what it cannot read is lost.
-
-What a fork learned of facts becomes its parent's: what was told of a fact on either goes together.
-
-A fact is what was told of it, so two branches cannot be at odds about one: what the child was told is told to the
-parent, what it forgot is forgotten, and what then ended when follows by itself. What was learned on both sides, each
-for itself, becomes one fact, as it would have on one branch. Only what the child changed since the fork is looked at.
+Merging a branch into its parent takes over what only the branch changed since the fork (`promoted`). Two branches
+cannot be at odds about one fact: its events on both sides go together, what the branch forgot is forgotten, and when it
+ended follows. A fact that both sides learned each for itself becomes one fact, as it would have on one branch. Only
+what the branch changed since the fork is read.
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.facts import fact_commands, fact_events, fact_store
-from langchain_agentmem.facts.fact import SINGLE_VALUED, Fact, entity_key, predicate_key, sentence
+from langchain_agentmem.facts.fact import SINGLE_VALUED, Fact, predicate_key, sentence
 from langchain_agentmem.facts.fact_events import (
     BESIDE,
     RULE,
@@ -205,11 +200,9 @@ def _draft(record: Any) -> Draft:
         decode_body(draft.body or b"", extra["told"][0]["id"])
         return draft._replace(subject=extra["role"], findable=label is None)
     if kind in (FACT, FORMER):
-        subject, predicate, obj = fact_store.names_of(extra) if kind == FACT else extra["names"]
+        names = fact_store.names_of(extra) if kind == FACT else extra["names"]
         found = kind == FORMER or state(extra) is not None
-        return draft._replace(
-            label=predicate_key(predicate), subject=entity_key(subject), object=entity_key(obj), findable=found
-        )
+        return fact_store.looked_up_by(draft._replace(findable=found), names)
     return draft
 
 
@@ -544,7 +537,7 @@ def _home(book: Book, theirs: Kept, taken: Mapping[str, Kept]) -> Steps[Kept | N
     agreed = book.agreed
     triples = {
         _triple(agreed, fact_store.state_of(theirs.extra)),
-        _triple(agreed, fact_events.first_told(theirs.extra)),
+        _triple(agreed, fact_store.first_told(theirs.extra)),
     }
     here: dict[str, Kept] = {}
     for subject, predicate, _ in triples:
@@ -554,7 +547,7 @@ def _home(book: Book, theirs: Kept, taken: Mapping[str, Kept]) -> Steps[Kept | N
     # It went there when the child was merged before.
     names = {name for name, event in _named(theirs.extra["told"], {}) if event["do"] == SAID}
     for kept in here.values():
-        if _triple(agreed, fact_events.first_told(kept.extra)) in triples and any(
+        if _triple(agreed, fact_store.first_told(kept.extra)) in triples and any(
             name in names for name, event in _named(kept.extra["told"], {}) if event["do"] == SAID
         ):
             return kept

@@ -1,7 +1,4 @@
-"""What is asked of facts: what held when, how it changed, what contradicts what, and how we know.
-
-Facts as a section of a prompt: what fits the question, with its time, in as much room as there is.
-"""
+"""Questions about facts: what held when, how it changed, what contradicts what, how it is known; search and prompts."""
 
 from __future__ import annotations
 
@@ -145,7 +142,11 @@ def find(ground: FactsGround, fact_id: str, *, shown: bool = True) -> Work[Fact 
         said = yield from memory_rows.named(view, TEXT, [fact_id])
         return fact_store.raw_fact(said[fact_id]) if fact_id in said else None
 
-    return (yield from looking(ground, "facts.get", look, outputs=fact_store.one_shown, shown=shown, fact_id=fact_id))
+    return (yield from looking(ground, "facts.get", look, outputs=_found_shown, shown=shown, fact_id=fact_id))
+
+
+def _found_shown(fact: Fact | None) -> dict[str, Any]:
+    return fact_store.facts_shown([] if fact is None else [fact])
 
 
 def evidence_work(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:

@@ -1,12 +1,9 @@
-"""What a memory shows of facts.
+"""The rows of facts, read and written, and what a trace shows of them.
 
-What changes facts: they are told of, corrected, taken back and removed.
+Reading gives `Kept` rows, their `State`s, or settled `Fact`s with the ends that other facts gave them. A `Book`
+collects the changes of one transaction. What is told twice is one fact with two sources, as long as it holds.
 
-All of one call is one transaction. What is told twice is one fact with two sources, as long as it holds.
-
-What a trace shows of facts: which were found, and what came of what was said.
-
-What a statement did to others is found out only when somebody looks, from what was known before it.
+A trace shows what came of a statement. What it did to other facts is computed only if somebody looks.
 """
 
 from __future__ import annotations
@@ -140,11 +137,16 @@ def standing(
         whole: Whether all facts of the same subjects and predicates are among them; or the subjects, as they are
             compared, of which that is true.
     """
-    states = states_of(found, recorded)
-    if whole is True:
-        every = states
-    else:
-        every = yield from with_others(view, agreed, states, recorded, whole or ())
+    states = every = states_of(found, recorded)
+    if whole is not True:
+        # What was given an end is ended by nothing else.
+        open_ones = [known for known in states.values() if known.end is None]
+        things = [thing for thing in fact_events.single(open_ones, agreed) if not whole or thing[0] not in whole]
+        if things:
+            subjects = agreed.keys_of(subject for subject, _ in things)
+            predicates = [predicate for _, predicate in things]
+            others = yield from about(view, subjects=subjects, predicates=predicates, former=recorded is not None)
+            every = {**states_of(others, recorded), **states}
     ends = fact_events.endings(every, agreed)
     return [Standing(key, known, ends[key]) for key, known in states.items()]
 
@@ -170,30 +172,6 @@ def settled(
     """
     every = yield from standing(view, agreed, found, recorded, whole=whole)
     return [fact_of(*each, agreed) for each in every if at is None or each.holds_at(at)]
-
-
-def with_others(
-    view: View, agreed: Rules, states: Mapping[str, State], recorded: int | None, whole: Collection[str] = ()
-) -> Steps[dict[str, State]]:
-    """Facts together with all that may have ended them.
-
-    Args:
-        view: From where.
-        agreed: What is agreed on names.
-        states: The facts.
-        recorded: What was learned later does not count.
-        whole: The subjects, as they are compared, of which all such facts are among them.
-    """
-    # What was given an end is ended by nothing else.
-    open_ones = (known for known in states.values() if known.end is None)
-    things = [thing for thing in fact_events.single(open_ones, agreed) if thing[0] not in whole]
-    if not things:
-        return dict(states)
-    subjects = agreed.keys_of(subject for subject, _ in things)
-    others = yield from about(
-        view, subjects=subjects, predicates=[predicate for _, predicate in things], former=recorded is not None
-    )
-    return {**states_of(others, recorded), **states}
 
 
 def fact_of(key: str, known: State, ending: Ending, agreed: Rules) -> Fact:
@@ -250,7 +228,16 @@ def _kept(found: Sequence[Row]) -> dict[str, Kept]:
 
 def state_of(extra: Mapping[str, Any]) -> State:
     """What a fact says, also if it was taken back."""
-    return fact_events.state(extra) or fact_events.first_told(extra)
+    return fact_events.state(extra) or first_told(extra)
+
+
+def first_told(extra: Mapping[str, Any]) -> State:
+    """What was told of a fact in the first place, also if it was taken back."""
+    first = next(event for event in extra["told"] if event["do"] == SAID)
+    known = fact_events.state({**extra, "told": [first]})
+    if known is None:
+        raise AssertionError  # what is told of by an event is known
+    return known
 
 
 def names_of(extra: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -457,19 +444,8 @@ class Book:
             self._write_former(kept)
         body = body_of(sentence(*names))
         self.written[kept.key] = kept._replace(body=body, extra=extra)
-        self.change.drafts.append(
-            Draft(
-                FACT,
-                kept.key,
-                body,
-                kept.created_at,
-                label=predicate_key(names[1]),
-                extra=extra,
-                subject=entity_key(names[0]),
-                object=entity_key(names[2]),
-                findable=known is not None,
-            )
-        )
+        draft = Draft(FACT, kept.key, body, kept.created_at, extra=extra, findable=known is not None)
+        self.change.drafts.append(looked_up_by(draft, names))
 
     # -- plumbing --------------------------------------------------------------------------------------------------
 
@@ -522,18 +498,16 @@ class Book:
     def _write_former(self, kept: Kept) -> None:
         names = names_of(kept.extra)
         said = [event for event in kept.extra["told"] if event["do"] == SAID]
-        self.change.drafts.append(
-            Draft(
-                FORMER,
-                f"{kept.key} {_next_number(kept.extra)}",
-                body_of(sentence(*names)),
-                self.change.now,
-                label=predicate_key(names[1]),
-                extra={"fact": kept.key, "names": names, "told": said},
-                subject=entity_key(names[0]),
-                object=entity_key(names[2]),
-            )
-        )
+        extra = {"fact": kept.key, "names": names, "told": said}
+        key = f"{kept.key} {_next_number(kept.extra)}"
+        draft = Draft(FORMER, key, body_of(sentence(*names)), self.change.now, extra=extra)
+        self.change.drafts.append(looked_up_by(draft, names))
+
+
+def looked_up_by(draft: Draft, names: Sequence[str]) -> Draft:
+    """A fact, or what it said once, to be found by its subject, predicate and object."""
+    subject, predicate, obj = names
+    return draft._replace(label=predicate_key(predicate), subject=entity_key(subject), object=entity_key(obj))
 
 
 def fact_there(view: memory_rows.View, key: str) -> Steps[Kept]:
@@ -567,11 +541,6 @@ def _with_event(extra: Mapping[str, Any], *events: Mapping[str, Any]) -> dict[st
 def facts_shown(facts: Sequence[Fact]) -> dict[str, Any]:
     """Facts that were read."""
     return counted("facts", facts, _fact)
-
-
-def one_shown(fact: Fact | None) -> dict[str, Any]:
-    """A fact that was looked up."""
-    return facts_shown([] if fact is None else [fact])
 
 
 def documents_shown(facts: Iterable[Fact]) -> dict[str, Any]:

@@ -1,16 +1,14 @@
-"""Tools by which an agent keeps facts, finds them, and looks up how they changed.
+"""Tools by which an agent keeps and finds facts, and the graph node `RememberFacts` that extracts them.
 
     agent = create_agent(model, tools=fact_tools(memory), checkpointer=memory.checkpointer)
-
-They are operations like those on the layers (`memory/operations/`). What they give is data.
-
-`RememberFacts`: a node of a graph that extracts facts from the new messages of its state, from each once.
 
     builder.add_node("facts", memory.remember_facts(model))
     builder.add_edge("answer", "facts")
 
-Which messages were read is remembered with the facts, so both are rewound with the thread, and a node that is executed
-again reads again and remembers once.
+The tools are operations, like those on the layers. What they return is data.
+
+The node reads each new message of its state once. Which messages were read is remembered with the facts, so both are
+rewound with the thread, and a node that is executed again reads again and remembers once.
 """
 
 from __future__ import annotations
