@@ -201,7 +201,7 @@ def _draft(record: Any) -> Draft:
         return draft._replace(subject=extra["role"], findable=label is None)
     if kind in (FACT, FORMER):
         names = fact_store.names_of(extra) if kind == FACT else extra["names"]
-        found = kind == FORMER or state(extra) is not None
+        found = kind == FACT and state(extra) is not None
         return fact_store.looked_up_by(draft._replace(findable=found), names)
     return draft
 
@@ -438,7 +438,7 @@ def _sides(change: Change, base: View, child: View, kind: str) -> Steps[_Sides]:
     )
 
 
-# -- names and predicates --------------------------------------------------------------------------------------------
+# -- what a fork learned goes to its parent --------------------------------------------------------------------------
 
 
 def _promote(

@@ -463,3 +463,16 @@ def test_merging_costs_what_the_fork_changed(memory, main, monkeypatch):
         memory.layers("main").merge("fork")
     assert sum(read) <= 2
     assert values(main, "person 7") == [("place 7", 1, 5), ("Oslo", 5, None)]
+
+
+def test_what_a_fact_said_once_stays_out_of_the_index(memory, main, raw, tmp_path):
+    """It is looked up by its names; also once it was merged, or came from a file."""
+    lives(main, "Oslo", 1)
+    fork = main.fork("fork")
+    [fact] = fork.history("Maya")
+    fork.update(fact.id, obj="Rome")
+    memory.layers("main").merge("fork")
+    main.save_to_file(tmp_path / "facts.json")
+    memory.facts("other").load_from_file(tmp_path / "facts.json")
+    former = raw(memory, "select document_id from memory where kind = 'fact_former' and deleted = 0")
+    assert {row["document_id"] for row in former} == {None}
