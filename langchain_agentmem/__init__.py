@@ -77,8 +77,7 @@ if TYPE_CHECKING:
         Neighbour,
         Source,
     )
-    from langchain_agentmem.facts.fact_node import RememberFacts
-    from langchain_agentmem.facts.fact_tools import fact_tools
+    from langchain_agentmem.facts.fact_tools import RememberFacts, fact_tools
     from langchain_agentmem.facts.kg_memory import KGMemory
     from langchain_agentmem.injection.memory_injection import MemoryInjection
     from langchain_agentmem.injection.memory_middleware import MemoryMiddleware as MemoryMiddleware
@@ -174,7 +173,7 @@ _HOMES = {
     "RecallMemory": "layers.recall_memory",
     "Recollection": "search.memory_search",
     "Record": "layers.layer_values",
-    "RememberFacts": "facts.fact_node",
+    "RememberFacts": "facts.fact_tools",
     "ResourceMemory": "layers.resource_memory",
     "Retention": "messages.role_rounds",
     "Round": "messages.role_rounds",

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     )
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary
     from langchain_agentmem.facts.fact import FactsConfig
-    from langchain_agentmem.facts.fact_node import RememberFacts
+    from langchain_agentmem.facts.fact_tools import RememberFacts
     from langchain_agentmem.facts.kg_memory import KGMemory
     from langchain_agentmem.injection.memory_injection import MemoryInjection
     from langchain_agentmem.layers.layered_memory import LayeredMemory
@@ -315,7 +315,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        from langchain_agentmem.facts.fact_node import RememberFacts  # noqa: PLC0415 - it loads LangChain's runnables
+        from langchain_agentmem.facts.fact_tools import RememberFacts  # noqa: PLC0415 - it loads LangChain's runnables
 
         return _made("Facts cannot be remembered like this", RememberFacts, self, model, **options)
 

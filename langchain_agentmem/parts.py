@@ -5,7 +5,7 @@ from __future__ import annotations
 from langchain_agentmem.audit import audit_source
 from langchain_agentmem.conversations import conversation_part
 from langchain_agentmem.experiences import experience_transfer
-from langchain_agentmem.facts import fact_source
+from langchain_agentmem.facts import fact_part
 from langchain_agentmem.layers import layer_part
 from langchain_agentmem.rewinding import memory_import
 from langchain_agentmem.search import search_index
@@ -19,7 +19,7 @@ PARTS = (
     item_part.PART,
     experience_transfer.PART,
     memory_import.PART,
-    fact_source.PART,
+    fact_part.PART,
     layer_part.PART,
     search_index.PART,
 )

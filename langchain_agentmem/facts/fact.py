@@ -1,10 +1,17 @@
-"""What is known of facts, as values."""
+"""The values of facts: `Fact`, `Entity`, `FactsConfig` and others, and how names are compared.
+
+Comparing follows a few fixed rules that never take one name for another. Anything else that means the same is an alias,
+which somebody has to declare.
+"""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from langchain_agentmem.base.argument_checks import check_whole, patterns_given
@@ -12,8 +19,68 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.facts.entity_names import name_of
 from langchain_agentmem.search.memory_search import Why
+
+LONGEST = 2_000
+"""Most characters of a subject, predicate or object."""
+
+_SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+_QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a"
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_HALVES = re.compile(r"[\ud800-\udfff]")
+_SHORT = 100
+"""Names up to so many characters are kept with their keys, of the last few thousand that were asked for."""
+
+
+def name_of(value: Any, what: str) -> str:
+    """A name that somebody gave, as it is kept: one line, without space around it.
+
+    Args:
+        value: What was given.
+        what: What it names, for the error.
+
+    Raises:
+        InvalidInput: It is no text, says nothing, or is too long.
+    """
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} of a fact is text, not {type(value).__name__}.")
+    name = _SPACE.sub(" ", _HALVES.sub("\ufffd", value)).strip()
+    if not entity_key(name):
+        raise InvalidInput(f"{what} of a fact cannot be empty: {safe_repr(value)}.")
+    if len(name) > LONGEST:
+        raise InvalidInput(
+            f"{what} of a fact has {len(name)} characters, and may have {LONGEST}. Keep long texts with add(), or in "
+            "archival memory."
+        )
+    return name
+
+
+def entity_key(name: str) -> str:
+    """What an entity is compared by: case, kinds of space, quotes around it and a full stop after it do not count.
+
+    Neither do characters that nobody sees.
+    """
+    return _key_of_short(name) if len(name) <= _SHORT else _key(name)
+
+
+@lru_cache(maxsize=512)
+def predicate_key(predicate: str) -> str:
+    """What a predicate is compared by: "lives in", "LIVES_IN" and "livesIn" are one."""
+    return entity_key(_HUMP.sub(" ", predicate).replace("_", " ").replace("-", " "))
+
+
+def _key(name: str) -> str:
+    if name.isascii() and name.replace(" ", "").isalnum() and "  " not in name:
+        return name.strip().lower()  # what comes of the rest, sooner
+    whole = _HALVES.sub("\ufffd", name)  # as it is kept
+    seen = "".join(sign for sign in unicodedata.normalize("NFKC", whole) if unicodedata.category(sign) != "Cf")
+    plain = _SPACE.sub(" ", seen).casefold().strip()
+    bare = plain.strip(_QUOTES + " ").rstrip(".,;:!?").rstrip().strip(_QUOTES + " ")
+    return unicodedata.normalize("NFKC", bare or plain)
+
+
+_key_of_short = lru_cache(maxsize=8_192)(_key)
+
 
 SINGLE_VALUED = ("lives in", "works at")
 """The predicates that have one value at a time unless something else is said."""
@@ -150,19 +217,12 @@ class Fact:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON knows it; times are ISO 8601 in UTC."""
-        return {
-            "id": self.id,
-            "role": self.role,
-            "subject": self.subject,
-            "predicate": self.predicate,
-            "object": self.object,
-            "valid_from": self.valid_from.isoformat(),
-            "valid_to": None if self.valid_to is None else self.valid_to.isoformat(),
-            "recorded_at": self.recorded_at.isoformat(),
-            "sources": list(self.sources),
-            "confidence": self.confidence,
-            "ended_by": self.ended_by,
+        told: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("id", "role", "subject", "predicate", "object", "valid_from", "valid_to", "recorded_at")
         }
+        told |= {"sources": list(self.sources), "confidence": self.confidence, "ended_by": self.ended_by}
+        return {name: at.isoformat() if isinstance(at, datetime) else at for name, at in told.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,21 +241,13 @@ class Contradiction:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
+class Evidence(Source):
     """How we know of a fact: one message that says so.
 
     Attributes:
-        message_id: Its id; None where somebody stated the fact without a message.
-        conversation_id: The conversation or thread of it, if it is known.
-        role: Who said it.
-        recorded_at: When the fact was learned from it, in UTC.
         text: What it says; None if the message is not kept here.
     """
 
-    message_id: str | None
-    conversation_id: str | None
-    role: str | None
-    recorded_at: datetime
     text: str | None = None
 
 

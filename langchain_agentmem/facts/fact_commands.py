@@ -13,14 +13,13 @@ from langchain_agentmem.base.argument_checks import check_flag, text_given
 from langchain_agentmem.base.clock import EARLIEST, time_given
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations.log_entries import changed, entry_of
+from langchain_agentmem.conversations.log_entries import changed
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.facts import fact_events, fact_store, fact_traces, fact_writes, source_texts
-from langchain_agentmem.facts.entity_names import entity_key, name_of
-from langchain_agentmem.facts.fact import Alias, Fact
-from langchain_agentmem.facts.fact_writes import Statement, Turn
-from langchain_agentmem.facts.learning import FactsGround
-from langchain_agentmem.facts.predicate_rules import RULE, apart, declared, named_alike
+from langchain_agentmem.facts import fact_events, fact_store, source_texts
+from langchain_agentmem.facts.fact import Alias, entity_key, name_of
+from langchain_agentmem.facts.fact_events import RULE, apart, declared, named_alike
+from langchain_agentmem.facts.fact_extraction import FactsGround
+from langchain_agentmem.facts.fact_store import Statement, Turn
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.messages import Message
 from langchain_agentmem.rewinding import memory_rows
@@ -34,28 +33,47 @@ from langchain_agentmem.rewinding.memory_rows import (
     Draft,
     View,
     body_of,
-    message_source,
 )
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Steps
 
 DESCRIPTION = "description"
 """The key of the text with which a memory begins."""
 _FACT_FIELDS = ("role", "subject", "predicate", "obj", "object", "valid_from", "valid_to", "confidence")
 
 
-def adding_fact(
+def add_fact_work(
     ground: FactsGround,
     role: str,
     subject: str,
     predicate: str,
     obj: str,
     *,
-    valid_from: datetime | None,
-    valid_to: datetime | None,
-    source: Any,
-    confidence: float | None,
+    valid_from: datetime | None = None,
+    valid_to: datetime | None = None,
+    source: Any = None,
+    confidence: float | None = None,
 ) -> Work[str]:
-    """Keep a fact that somebody states. Returns its id."""
+    """State a fact. What holds already gets another source.
+
+    Args:
+        ground: The facts.
+        role: Who says so, such as "user".
+        subject: What it is about.
+        predicate: What it says, such as "lives in".
+        obj: Of what, or whom.
+        valid_from: Since when it holds. Default: since it was said: the time of its source if that was added here,
+            else now. Of what had ended by then only the last moment is known.
+        valid_to: When it ceased to hold. Default: it goes on, until another value ends it.
+        source: The message that says so: its id, or the message itself; a pair of its id and that of its
+            conversation; or a list of such, which all tell of this one fact. Default: whoever calls says so.
+        confidence: How sure they are, from 0 to 1. Default: nothing is said.
+
+    Returns:
+        The id of the fact.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
     start = None if valid_from is None else time_given(valid_from, "valid_from")
     end = None if valid_to is None else time_given(valid_to, "valid_to")
     _in_order(start, end)
@@ -72,7 +90,7 @@ def adding_fact(
 
     def make(change: Change) -> Steps[tuple[str, list[Turn]]]:
         book = yield from ground.book(change)
-        here = yield from source_texts.among(change.view, sources)
+        here = (yield from source_texts.among(change.view, sources)) if sources else {}
         key = ""
         for message, conversation in sources:
             text = source_texts.chosen(here, message, conversation)
@@ -85,7 +103,7 @@ def adding_fact(
         ground,
         "facts.add_fact",
         make,
-        outputs=lambda done: {"fact_id": done[0], **fact_traces.told(done[1])},
+        outputs=lambda done: {"fact_id": done[0], **fact_store.turns_shown(done[1])},
         role=said.role,
         subject=said.subject,
         predicate=said.predicate,
@@ -95,11 +113,10 @@ def adding_fact(
     return fact_id
 
 
-def keeping(
+def keep(
     ground: FactsGround,
     messages: Sequence[Message],
     *,
-    description: str | None = None,
     conversation: str | None = None,
     own: bool = True,
     shown: bool = True,
@@ -113,29 +130,22 @@ def keeping(
     """
     wanted = messages
     if not own:
-        said = _entered(messages, ground.now())
-        new = yield from looking(
-            ground, "facts.unread", lambda view: source_texts.unread(view, said, conversation), shown=False
+        wanted = yield from looking(
+            ground, "facts.unread", lambda view: source_texts.unread(view, messages, conversation), shown=False
         )
-        if not new:
+        if not wanted:
             return []
-        wanted = [each.message for each in new]
 
     def make(change: Change) -> Steps[list[str]]:
         book = yield from ground.book(change)
-        yield from describe(change, description)
-        said = _entered(wanted, change.now)
-        return (yield from source_texts.keep(book, said, path=ground.point.path, conversation=conversation, own=own))
+        yield from describe(change, ground.description)
+        return (yield from source_texts.keep(book, wanted, path=ground.point.path, conversation=conversation, own=own))
 
     work = changing(ground, "facts.keep", make, shown=False)
     if not shown:
         return (yield from work)
-    told = partial(fact_traces.messages, wanted)
+    told = partial(fact_store.messages_shown, wanted)
     return (yield from as_step(ground, "facts.add", work, outputs=lambda new: {"message_ids": new}, messages=told))
-
-
-def _entered(messages: Sequence[Message], now: int) -> list[source_texts.Said]:
-    return [source_texts.Said(message, entry_of(message, now)) for message in messages]
 
 
 def describe(change: Change, description: str | None) -> Steps[None]:
@@ -148,16 +158,16 @@ def describe(change: Change, description: str | None) -> Steps[None]:
 
 
 def description_of(ground: FactsGround) -> Work[str | None]:
-    """The text with which a memory begins, if it has one."""
+    """The text with which a memory begins, if it has one; it is written with the first change."""
 
     def look(view: View) -> Steps[str | None]:
         known = yield from memory_rows.named(view, RULE, [DESCRIPTION])
-        return known[DESCRIPTION].text if known else None
+        return known[DESCRIPTION].text if known else ground.description
 
     return (yield from looking(ground, "facts.description", look, shown=False))
 
 
-def updating(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> Work[bool]:
+def update(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> Work[bool]:
     """Change a fact, or what was said. Returns whether something waits to be extracted now.
 
     Raises:
@@ -181,7 +191,7 @@ def updating(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> Work[
                 listed=source_texts.is_listed(kept),
             )
             return True
-        kept = yield from fact_writes.there(change.view, key)
+        kept = yield from fact_store.fact_there(change.view, key)
         if fact_events.state(kept.extra) is None:
             raise MessageError(f"The fact {safe_repr(key)} was taken back. Call undo() to have it again first.")
         book.correct(kept, _corrections(ground, kept.extra, changes))
@@ -199,45 +209,64 @@ def updating(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> Work[
     )
 
 
-def undoing(ground: FactsGround, fact_id: str) -> Work[None]:
-    """Take back the last thing that happened to a fact."""
+def undo_work(ground: FactsGround, fact_id: str) -> Work[None]:
+    """Take back the last thing that happened to a fact; once more, and it is as it was before.
+
+    If another value ended it, it goes on beside that, as a contradiction. Else the last that was said or corrected
+    of it does not count; a fact that is new is gone, and what it had ended goes on.
+
+    Args:
+        ground: The facts.
+        fact_id: Which fact.
+
+    Raises:
+        MessageError: There is no such fact.
+    """
     text_given(fact_id, "An id")
 
     def make(change: Change) -> Steps[fact_events.State | None]:
         book = yield from ground.book(change)
-        yield from book.undo((yield from fact_writes.there(change.view, fact_id)))
+        yield from book.undo((yield from fact_store.fact_there(change.view, fact_id)))
         return fact_events.state(book.written[fact_id].extra)
 
-    yield from changing(ground, "facts.undo", make, outputs=fact_traces.state, fact_id=fact_id)
+    yield from changing(ground, "facts.undo", make, outputs=fact_store.state_shown, fact_id=fact_id)
 
 
-def removing(ground: FactsGround, key: str) -> Work[bool]:
-    """Delete a fact; or what was said, with the facts that nothing else tells of. Returns whether it was there."""
-    text_given(key, "An id")
+def remove_by_id_work(ground: FactsGround, message_id: str) -> Work[bool]:
+    """Delete a fact; or what was said, with the facts that no other message tells of. What it had ended goes on.
+
+    Args:
+        ground: The facts.
+        message_id: The id of either.
+
+    Returns:
+        Whether it was there.
+    """
+    text_given(message_id, "An id")
 
     def make(change: Change) -> Steps[list[Draft]]:
         book = yield from ground.book(change)
-        said = yield from memory_rows.named(change.view, TEXT, [key])
-        if key in said:
-            yield from book.forsake(said[key], ground.point.path)
-            change.remove(TEXT, key)
-            change.remove(DUE, key)
+        said = yield from memory_rows.named(change.view, TEXT, [message_id])
+        if message_id in said:
+            yield from book.forsake(said[message_id], ground.point.path)
+            change.remove(TEXT, message_id)
+            change.remove(DUE, message_id)
             return change.drafts
-        facts = yield from memory_rows.named(change.view, FACT, [key])
-        if key in facts:
-            yield from book.remove(facts[key])
-        return change.drafts if key in facts else []
+        facts = yield from memory_rows.named(change.view, FACT, [message_id])
+        if message_id in facts:
+            yield from book.remove(facts[message_id])
+        return change.drafts if message_id in facts else []
 
-    return bool((yield from changing(ground, "facts.remove", make, outputs=fact_traces.removed, id=key)))
+    return bool((yield from changing(ground, "facts.remove", make, outputs=fact_store.removed_shown, id=message_id)))
 
 
-def resetting(ground: FactsGround, description: str | None) -> Work[None]:
+def reset(ground: FactsGround) -> Work[None]:
     """Delete everything but the description, and what is declared of predicates."""
 
     def make(change: Change) -> Steps[dict[str, int]]:
         yield from clear(change)
-        gone = fact_traces.kinds_of(draft.kind for draft in change.drafts)
-        yield from describe(change, description)
+        gone = fact_store.kinds_shown(draft.kind for draft in change.drafts)
+        yield from describe(change, ground.description)
         return gone
 
     yield from changing(ground, "facts.reset", make, outputs=lambda gone: {"removed": gone})
@@ -251,14 +280,25 @@ def clear(change: Change, *, rules: bool = False) -> Steps[None]:
                 change.remove(kind, kept.key)
 
 
-def declaring(ground: FactsGround, predicates: Sequence[str], *, single: bool) -> Work[None]:
-    """Say whether predicates have one value at a time."""
-    check_flag("single_valued", single)
+def declare_work(ground: FactsGround, *predicates: str, single_valued: bool = True) -> Work[None]:
+    """Say that predicates have one value at a time, such as "lives in", so that a new one ends the one before.
+
+    It counts for what is known already, too, and can be taken back: no fact is changed by it.
+
+    Args:
+        ground: The facts.
+        *predicates: Their names.
+        single_valued: Whether they have. Default: True.
+
+    Raises:
+        InvalidInput: A name cannot be one, or `single_valued` is neither True nor False.
+    """
+    check_flag("single_valued", single_valued)
     names = [name_of(each, "A predicate") for each in predicates]
 
     def make(change: Change) -> Steps[None]:
         yield from ground.book(change)
-        change.drafts += [declared(name, single=single, now=change.now) for name in names]
+        change.drafts += [declared(name, single=single_valued, now=change.now) for name in names]
 
     yield from changing(
         ground,
@@ -266,12 +306,21 @@ def declaring(ground: FactsGround, predicates: Sequence[str], *, single: bool) -
         make,
         outputs=lambda _: {"declared": len(names)},
         predicates=names,
-        single_valued=single,
+        single_valued=single_valued,
     )
 
 
-def merging_names(ground: FactsGround, name: str, into: str) -> Work[None]:
-    """Have two names mean one thing from now on."""
+def merge_work(ground: FactsGround, name: str, into: str) -> Work[None]:
+    """Have two names mean one thing. Facts stay as they were told; `unmerge` takes it back.
+
+    Args:
+        ground: The facts.
+        name: The one name.
+        into: The name that both go by from now on.
+
+    Raises:
+        InvalidInput: They are merged the other way round.
+    """
     name, into = name_of(name, "A name"), name_of(into, "A name")
 
     def make(change: Change) -> Steps[bool]:
@@ -289,8 +338,16 @@ def merging_names(ground: FactsGround, name: str, into: str) -> Work[None]:
     yield from changing(ground, "facts.merge", make, outputs=lambda new: {"merged": new}, alias=name, same_as=into)
 
 
-def parting(ground: FactsGround, name: str) -> Work[bool]:
-    """Have a name mean only itself again; a proposal is refused. Returns whether it was merged, or proposed to be."""
+def unmerge_work(ground: FactsGround, name: str) -> Work[bool]:
+    """Have a name mean only itself again, or refuse a proposal.
+
+    Args:
+        ground: The facts.
+        name: The name that was merged.
+
+    Returns:
+        Whether it was merged, or proposed to be.
+    """
     name = name_of(name, "A name")
 
     def make(change: Change) -> Steps[bool]:
@@ -301,25 +358,6 @@ def parting(ground: FactsGround, name: str) -> Work[bool]:
         return there
 
     return (yield from changing(ground, "facts.unmerge", make, outputs=lambda was: {"unmerged": was}, alias=name))
-
-
-def told_by(ground: FactsGround, message_id: str, *, shown: bool = True) -> Work[list[Fact]]:
-    """The facts that a message tells of."""
-    source = message_source(text_given(message_id, "An id"))
-    path = ground.point.path
-
-    def look(view: View) -> Steps[list[Fact]]:
-        found = yield query.resting_on(keys=fact_store.as_json([source]), low=path, high=path + "\x01")
-        keys = sorted({row["key"] for row in found if row["kind"] == FACT})
-        facts = yield from memory_rows.named(view, FACT, keys)
-        settled = yield from fact_store.settled(view, (yield from ground.rules(view)), facts)
-        return [fact for fact in settled if message_id in fact.sources]
-
-    return (
-        yield from looking(
-            ground, "facts.from_message", look, outputs=fact_traces.listed, shown=shown, message_id=message_id
-        )
-    )
 
 
 def role_given(role: Any) -> str:

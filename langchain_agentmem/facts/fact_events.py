@@ -1,22 +1,34 @@
-"""What is told of a fact, in the order in which we learned it, and what that makes of it.
+"""What was told of a fact, and what follows from it: its state, the rules on names, and when it held.
 
-Nothing that was told is ever overwritten. A fact is a list of events, and what holds is made of them: `state` says what
-it is, or what it was as far as we knew at some time. So a message can be taken out of it again, and a change undone.
+Nothing that was told is ever overwritten. A fact is a list of events; `state` computes what the fact is, or what it was
+as far as it was known at some time. So a message can be taken out of a fact again, and a change can be undone.
 
-An event is a JSON object. `n` is its number, `at` when it was learned, `do` what it does:
+An event is a JSON object: `n` is its number, `at` when it was learned, and `do` what it does:
 
-    said     a message, or a person, tells of it: `id`, `in`, `role`, `from`, `to`, `sure`; `given` if it said since
-    when set      somebody corrects it: the fields with their new values beside   somebody says that some other facts,
-    `of`, do not end it undo     the event `of` does not count, or does so again
+    said    A message or a person tells of the fact: `id`, `in`, `role`, `from`, `to`, `sure`; `given` if it said when.
+    set     Somebody corrects it: `fields` with their new values.
+    beside  Somebody says that other facts, `of`, do not end it.
+    undo    The event `of` does not count, or counts again.
+
+`Rules` say which names are one and which predicates have one value at a time. Facts keep the names that they were told
+with; merged names are looked up together, so that a merge can be taken back.
+
+`endings` computes when facts ended: a new value of what has one at a time ends the value before it. It looks at all
+values of the same thing, so it is also right when facts are learned late and out of order, when names are merged or
+parted, and when a message is erased.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.rewinding.memory_rows import SAID
+from langchain_agentmem.facts.fact import Alias, entity_key, predicate_key
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_rows import SAID, Draft, Kept, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
+from langchain_agentmem.storage import Steps
 
 BESIDE = "beside"
 _NOBODY: frozenset[str] = frozenset()
@@ -129,56 +141,10 @@ def counting(events: Sequence[Event], recorded: int | None = None) -> list[Event
     return [event for event in known if event["do"] != UNDO and event["n"] not in off]
 
 
-def said(
-    number: int,
-    at: int,
-    *,
-    role: str,
-    start: int,
-    end: int | None,
-    given: bool,
-    sure: float | None,
-    message: str | None,
-    conversation: str | None,
-) -> dict[str, Any]:
-    """The event by which a fact is told of.
-
-    Args:
-        number: Its number.
-        at: When it is learned.
-        role: Who says so.
-        start: When the fact began.
-        end: When it ended, if it did.
-        given: Whether whoever says so said when it began.
-        sure: How sure they are, if they say so.
-        message: The message that says so, if any.
-        conversation: The conversation or thread of that, if it is known.
-    """
-    event: dict[str, Any] = {"n": number, "at": at, "do": SAID, "role": role, "from": start, "to": end}
-    if message is not None:
-        event["id"] = message
-    if conversation is not None:
-        event["in"] = conversation
-    if given:
-        event["given"] = True
-    if sure is not None:
-        event["sure"] = sure
-    return event
-
-
 def undone(events: Sequence[Event]) -> int | None:
     """The number of the event that an undoing is about: the last; or the one that the last undid, to have it back."""
     last = events[-1]
     return int(last["of"]) if last["do"] == UNDO else int(last["n"])
-
-
-def told(extra: Mapping[str, Any]) -> State:
-    """What was told of a fact in the first place, also if it was taken back."""
-    first = next(event for event in extra["told"] if event["do"] == SAID)
-    known = state({**extra, "told": [first]})
-    if known is None:
-        raise AssertionError  # what is told of by an event is known
-    return known
 
 
 def says_more(known: State, event: Event) -> bool:
@@ -201,3 +167,255 @@ def says_more(known: State, event: Event) -> bool:
         ):
             return False
     return True
+
+
+RULE = "fact_rule"
+_ALIAS, _SINGLE = "alias", "single"
+
+
+class Rules(NamedTuple):
+    """What is agreed on names.
+
+    Attributes:
+        aliases: Names that are merged, or proposed to be, by their keys.
+        single: The keys of the predicates that have one value at a time.
+        declared: The keys of those of which the database says whether they have.
+    """
+
+    aliases: Mapping[str, Alias]
+    single: frozenset[str]
+    declared: frozenset[str] = frozenset()
+
+    def canonical(self, name: str) -> str:
+        """The key of what a name means.
+
+        Args:
+            name: A name.
+        """
+        return self.followed(entity_key(name))
+
+    def followed(self, key: str) -> str:
+        """The same, of the key of a name. What merges run in a circle after two branches became one ends somewhere."""
+        if key not in self.aliases:
+            return key
+        seen = {key}
+        while (alias := self.aliases.get(key)) is not None and alias.merged:
+            key = entity_key(alias.into)
+            if key in seen:
+                return min(seen)
+            seen.add(key)
+        return key
+
+    def keys_of(self, names: Iterable[str]) -> list[str]:
+        """The keys of all names that mean the same as some names.
+
+        Args:
+            names: Canonical keys.
+        """
+        wanted = set(names)
+        merged = (key for key, alias in self.aliases.items() if alias.merged and self.followed(key) in wanted)
+        return sorted({*wanted, *merged})
+
+    def spelled(self, name: str) -> str:
+        """The name that something goes by, once names are merged."""
+        if not self.aliases:
+            return name
+        key = entity_key(name)
+        target = self.followed(key)
+        if target == key:
+            return name
+        return next(
+            (alias.into for alias in self.aliases.values() if alias.merged and entity_key(alias.into) == target), name
+        )
+
+    def is_single(self, predicate: str) -> bool:
+        """Whether a predicate has one value at a time."""
+        return predicate_key(predicate) in self.single
+
+
+def rules_in(view: View, single: Iterable[str]) -> Steps[Rules]:
+    """What is agreed where somebody stands.
+
+    Args:
+        view: What they see.
+        single: The predicates that have one value at a time unless it is declared otherwise.
+    """
+    return agreement((yield from memory_rows.current(view, RULE)), single)
+
+
+def agreement(found: Iterable[Kept], single: Iterable[str]) -> Rules:
+    """What is agreed by some rows.
+
+    Args:
+        found: The rows.
+        single: The predicates that have one value at a time unless it is declared otherwise.
+    """
+    aliases: dict[str, Alias] = {}
+    one = {predicate_key(name) for name in single}
+    said: set[str] = set()
+    for kept in found:
+        _, _, key = kept.key.partition(":")
+        if kept.label == _SINGLE:
+            said.add(key)
+            (one.add if kept.extra["single"] else one.discard)(key)
+        elif kept.label == _ALIAS:
+            aliases[key] = Alias(
+                name=kept.extra["name"], into=kept.extra["into"], merged=kept.extra["merged"], why=kept.extra["why"]
+            )
+    return Rules(aliases, frozenset(one), frozenset(said))
+
+
+def in_words(kept: Kept) -> str:
+    """What a row says is agreed, in words."""
+    if kept.label == _SINGLE:
+        return "one value at a time" if kept.extra["single"] else "any number of values"
+    if kept.label == _ALIAS:
+        return f"{kept.extra['name']} is {'' if kept.extra['merged'] else 'perhaps '}{kept.extra['into']}"
+    return kept.text
+
+
+def declared(predicate: str, *, single: bool, now: int) -> Draft:
+    """That a predicate has one value at a time, or has not.
+
+    Args:
+        predicate: Its name.
+        single: Whether it has.
+        now: When it is declared.
+    """
+    key = predicate_key(predicate)
+    return Draft(RULE, f"{_SINGLE}:{key}", predicate.encode(), now, label=_SINGLE, extra={"single": single})
+
+
+def named_alike(alias: Alias, now: int, *, told: Sequence[Mapping[str, Any]] = ()) -> Draft:
+    """That two names are one, or may be.
+
+    Args:
+        alias: The names.
+        now: When that is said.
+        told: The events of the messages that it was made of, with any of which it goes. Default: somebody says so.
+    """
+    extra: dict[str, Any] = {"name": alias.name, "into": alias.into, "merged": alias.merged, "why": alias.why}
+    if told:
+        extra |= {"told": list(told), "rests_on_all": True}
+    return Draft(RULE, _alias_key(alias.name), alias.name.encode(), now, label=_ALIAS, extra=extra)
+
+
+def apart(name: str, now: int) -> Draft:
+    """That a name means nothing but itself.
+
+    Args:
+        name: The name.
+        now: When that is said.
+    """
+    return Draft(RULE, _alias_key(name), None, now)
+
+
+def _alias_key(name: str) -> str:
+    return f"{_ALIAS}:{entity_key(name)}"
+
+
+class Ending(NamedTuple):
+    """When a fact ended.
+
+    Attributes:
+        at: When, in microseconds since 1970; None if it has not.
+        by: The fact that ended it, if one did.
+    """
+
+    at: int | None
+    by: str | None = None
+
+
+def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, Ending]:
+    """When facts ended.
+
+    A fact that nobody gave an end ends where the next value begins that was said to last. Of two values that began at
+    one moment the one that was learned later is the next, unless it was said that it began just then: then they
+    contradict each other.
+
+    Args:
+        states: Facts by their ids, with all that have the same subject and predicate.
+        agreed: What is agreed on names.
+    """
+    found = {key: Ending(known.end) for key, known in states.items()}
+    for values in _values(states, agreed):
+        for place, value in enumerate(values):
+            if value.known.end is not None:
+                continue
+            for later in values[place + 1 :]:
+                if _follows(later, value):
+                    found[value.key] = Ending(later.known.start, later.key)
+                    break
+    return found
+
+
+def clashes(states: Mapping[str, State], agreed: Rules) -> list[tuple[str, str, int, int | None]]:
+    """The pairs of values of one thing that held at the same time, with the time from and to which both did.
+
+    Args:
+        states: Facts by their ids, with all that have the same subject and predicate.
+        agreed: What is agreed on names.
+    """
+    ends = endings(states, agreed)
+    found: list[tuple[str, str, int, int | None]] = []
+    for values in _values(states, agreed):
+        for place, one in enumerate(values):
+            end = ends[one.key].at
+            for other in values[place + 1 :]:
+                start = other.known.start
+                if end is not None and start >= end:
+                    break
+                if one.object != other.object:
+                    stops = [at for at in (end, ends[other.key].at) if at is not None]
+                    stop = min(stops, default=None)
+                    if stop is None or start < stop:
+                        found.append((one.key, other.key, start, stop))
+    return found
+
+
+def overlaps(known: State, end: int | None, start: int, stop: int | None) -> bool:
+    """Whether a fact held at some time between two.
+
+    Args:
+        known: The fact.
+        end: When it ended.
+        start: The first moment.
+        stop: The moment behind the last; None for ever.
+    """
+    return (end is None or start < end) and (stop is None or known.start < stop)
+
+
+def single(states: Iterable[State], agreed: Rules) -> set[tuple[str, str]]:
+    """The subjects and predicates of facts whose predicate has one value at a time, by their keys."""
+    return {
+        (agreed.canonical(known.subject), predicate_key(known.predicate))
+        for known in states
+        if agreed.is_single(known.predicate)
+    }
+
+
+class _Value(NamedTuple):
+    """A fact as a value of something: its id, the key of its object, and what is known of it."""
+
+    key: str
+    object: str
+    known: State
+
+
+def _values(states: Mapping[str, State], agreed: Rules) -> Iterable[list[_Value]]:
+    """The values of each thing that has one at a time, in their order."""
+    found: dict[tuple[str, str], list[_Value]] = defaultdict(list)
+    for key, known in states.items():
+        if agreed.is_single(known.predicate):
+            value = _Value(key, agreed.canonical(known.object), known)
+            found[agreed.canonical(known.subject), predicate_key(known.predicate)].append(value)
+    for values in found.values():
+        values.sort(key=lambda value: (value.known.start, value.known.learned, value.known.rank, value.key))
+    return found.values()
+
+
+def _follows(later: _Value, value: _Value) -> bool:
+    """Whether a value that comes later is the one by which another ended."""
+    if later.object == value.object or not later.known.lasting or later.key in value.known.beside:
+        return False
+    return later.known.start > value.known.start or not later.known.given

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_agentmem.base.argument_checks import check_whole, limit_given, text_given, texts_given
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.errors import MissingExtra
-from langchain_agentmem.facts import fact_store, fact_traces
-from langchain_agentmem.facts.entity_names import entity_key, predicate_key
-from langchain_agentmem.facts.fact import Entity, Fact, Neighbour
-from langchain_agentmem.facts.fact_queries import at_time
+from langchain_agentmem.facts import fact_store
+from langchain_agentmem.facts.fact import Alias, Entity, Fact, Neighbour, entity_key, predicate_key
+from langchain_agentmem.facts.fact_events import Rules
+from langchain_agentmem.facts.fact_extraction import FactsGround
+from langchain_agentmem.facts.fact_queries import matching
 from langchain_agentmem.facts.fact_store import Standing
-from langchain_agentmem.facts.learning import FactsGround
-from langchain_agentmem.facts.predicate_rules import Rules
-from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.language_models.model_calls import Do, Work
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import listed, looking
+from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
 from langchain_agentmem.rewinding.memory_rows import FACT, View
 from langchain_agentmem.storage import Steps, query
+
+T = TypeVar("T")
 
 FARTHEST = 6
 """How many facts a path may have unless something else is said."""
@@ -32,7 +33,7 @@ _LAST = "\U0010ffff"
 _UNSAFE = re.compile(r"[^\w .,:/+'-]", re.UNICODE)
 
 
-def neighbours(
+def neighbours_work(
     ground: FactsGround,
     entity: str,
     depth: int = 1,
@@ -41,9 +42,24 @@ def neighbours(
     valid: datetime | None = None,
     recorded: datetime | None = None,
 ) -> Work[list[Neighbour]]:
-    """What is connected with an entity."""
+    """What is connected with an entity by facts, whichever way they point.
+
+    Args:
+        ground: The facts.
+        entity: Its name.
+        depth: How many facts may lie between, at most 1,000, which is what more counts as. Default: 1.
+        predicates: Only by facts with these predicates. Default: any.
+        valid: Only by what held at this time. Default: now.
+        recorded: What we learned later does not count. Default: all counts.
+
+    Returns:
+        The nearest first, by name.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
     text_given(entity, "An entity")
-    most = _steps("depth", depth)
+    most = _most_steps("depth", depth)
     when = _When(ground, predicates, valid, recorded)
 
     def look(view: View) -> Steps[list[Neighbour]]:
@@ -74,7 +90,7 @@ def neighbours(
     return (yield from looking(ground, "facts.neighbours", look, outputs=told, entity=entity, depth=depth))
 
 
-def path(
+def path_work(
     ground: FactsGround,
     start: str,
     end: str,
@@ -84,10 +100,26 @@ def path(
     valid: datetime | None = None,
     recorded: datetime | None = None,
 ) -> Work[list[Fact] | None]:
-    """A shortest chain of facts from one entity to another, whichever way they point."""
+    """A shortest chain of facts that connects two entities, whichever way they point.
+
+    Args:
+        ground: The facts.
+        start: The one.
+        end: The other.
+        max_depth: Most facts, at most 1,000, which is what more counts as. Default: 6.
+        predicates: Only facts with these predicates. Default: any.
+        valid: Only what held at this time. Default: now.
+        recorded: What we learned later does not count. Default: all counts.
+
+    Returns:
+        The facts in their order; empty for one and the same entity; None if there is no such chain.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
     text_given(start, "An entity")
     text_given(end, "An entity")
-    most = _steps("max_depth", max_depth)
+    most = _most_steps("max_depth", max_depth)
     when = _When(ground, predicates, valid, recorded)
 
     def look(view: View) -> Steps[list[Fact] | None]:
@@ -116,13 +148,36 @@ def path(
         return [*reversed(_chain(sides[0], middle)), *_chain(sides[1], middle)]
 
     def told(found: list[Fact] | None) -> dict[str, Any]:
-        return {"connected": False} if found is None else {"connected": True, **fact_traces.listed(found)}
+        return {"connected": False} if found is None else {"connected": True, **fact_store.facts_shown(found)}
 
     return (yield from looking(ground, "facts.path", look, outputs=told, start=start, end=end))
 
 
-def entities(ground: FactsGround, prefix: str, limit: int | None) -> Work[list[Entity]]:
-    """The entities whose name, or another name of theirs, begins in some way."""
+def aliases_work(ground: FactsGround, *, proposed: bool = False) -> Work[list[Alias]]:
+    """The names that are merged.
+
+    Args:
+        ground: The facts.
+        proposed: Those that a model proposes to merge, instead. Nothing comes of a proposal until `merge` is
+        called.
+    """
+
+    def look(view: View) -> Steps[list[Alias]]:
+        agreed = yield from ground.rules(view)
+        return [alias for alias in agreed.aliases.values() if alias.merged is not proposed]
+
+    told = partial(listed, "aliases", show=lambda each: {"alias": each.name, "same_as": each.into})
+    return (yield from looking(ground, "facts.aliases", look, outputs=told, proposed=proposed))
+
+
+def entities_work(ground: FactsGround, prefix: str = "", limit: int | None = None) -> Work[list[Entity]]:
+    """What facts are about, or name, by the beginning of a name.
+
+    Args:
+        ground: The facts.
+        prefix: How the name begins; case does not count. Default: any name.
+        limit: Most entities. Default: all.
+    """
     text_given(prefix, "A prefix")
     most = limit_given(limit)
 
@@ -153,19 +208,93 @@ def entities(ground: FactsGround, prefix: str, limit: int | None) -> Work[list[E
     return (yield from looking(ground, "facts.entities", look, outputs=told, prefix=prefix))
 
 
-def shown(
+def to_networkx_work(
     ground: FactsGround,
+    entity: str | None = None,
+    depth: int = 2,
+    *,
+    valid: datetime | None = None,
+    recorded: datetime | None = None,
+) -> Work[Any]:
+    """The facts as a `networkx.MultiDiGraph` (extra `[graph]`), whose edges are facts, with their fields.
+
+    Args:
+        ground: The facts.
+        entity: Only what is around this. Default: all.
+        depth: How far around it, at most 1,000 facts, which is what more counts as. Default: 2.
+        valid: What held at this time. Default: now.
+        recorded: What we learned later does not count. Default: all counts.
+
+    Raises:
+        MissingExtra: networkx is not installed.
+    """
+    return (yield from _drawn(ground, as_networkx, entity, depth, valid, recorded))
+
+
+def to_json_work(
+    ground: FactsGround,
+    entity: str | None = None,
+    depth: int = 2,
+    *,
+    valid: datetime | None = None,
+    recorded: datetime | None = None,
+) -> Work[dict[str, Any]]:
+    """The facts as nodes and links, as networkx (`node_link_graph`) and D3 read them.
+
+    Args:
+        ground: The facts.
+        entity: Only what is around this. Default: all.
+        depth: How far around it, at most 1,000 facts, which is what more counts as. Default: 2.
+        valid: What held at this time. Default: now.
+        recorded: What we learned later does not count. Default: all counts.
+    """
+    return (yield from _drawn(ground, as_json, entity, depth, valid, recorded))
+
+
+def to_mermaid_work(
+    ground: FactsGround,
+    entity: str | None = None,
+    depth: int = 2,
+    *,
+    valid: datetime | None = None,
+    recorded: datetime | None = None,
+) -> Work[str]:
+    """The facts as a flow chart of Mermaid.
+
+    Args:
+        ground: The facts.
+        entity: Only what is around this. Default: all.
+        depth: How far around it, at most 1,000 facts, which is what more counts as. Default: 2.
+        valid: What held at this time. Default: now.
+        recorded: What we learned later does not count. Default: all counts.
+    """
+    return (yield from _drawn(ground, as_mermaid, entity, depth, valid, recorded))
+
+
+def _drawn(
+    ground: FactsGround,
+    draw: Callable[[Iterable[Fact]], T],
     entity: str | None,
     depth: int,
-    *,
     valid: datetime | None,
     recorded: datetime | None,
+) -> Work[T]:
+    work = _around_entity(ground, entity, depth, valid, recorded)
+    asked: dict[str, Any] = {"entity": entity, "depth": depth, "valid": valid, "recorded": recorded}
+    facts = yield from as_step(ground, "facts.draw", work, outputs=fact_store.facts_shown, **asked)
+    drawn: T = yield Do(partial(draw, facts))  # it may have to load what draws
+    return drawn
+
+
+def _around_entity(
+    ground: FactsGround, entity: str | None, depth: int, valid: datetime | None, recorded: datetime | None
 ) -> Work[list[Fact]]:
     """The facts of a picture: all that held, or those around an entity."""
     if entity is None:
-        return (yield from at_time(ground, valid=valid, recorded=recorded, shown=False))
+        at = ground.now() if valid is None else time_given(valid, "valid")
+        return (yield from matching(ground, "around", recorded=recorded, at=at, shown=False))
     text_given(entity, "An entity")
-    most = _steps("depth", depth)
+    most = _most_steps("depth", depth)
     when = _When(ground, None, valid, recorded)
 
     def look(view: View) -> Steps[list[Fact]]:
@@ -228,15 +357,17 @@ def as_mermaid(facts: Iterable[Fact]) -> str:
         for name in (fact.subject, fact.object):
             numbers.setdefault(name, len(numbers))
         arrow = "-->" if fact.valid_to is None else "-.->"
-        edges.append(f'    e{numbers[fact.subject]} {arrow}|"{_label(fact.predicate)}"| e{numbers[fact.object]}')
-    nodes = [f'    e{number}["{_label(name)}"]' for name, number in numbers.items()]
+        edges.append(
+            f'    e{numbers[fact.subject]} {arrow}|"{_mermaid_label(fact.predicate)}"| e{numbers[fact.object]}'
+        )
+    nodes = [f'    e{number}["{_mermaid_label(name)}"]' for name, number in numbers.items()]
     return "\n".join(["flowchart LR", *nodes, *edges])
 
 
 # -- plumbing ------------------------------------------------------------------------------------------------------
 
 
-def _steps(name: str, wanted: Any) -> int:
+def _most_steps(name: str, wanted: Any) -> int:
     """How many facts a walk may follow one after the other."""
     check_whole(name, wanted, 1)
     return min(int(wanted), MOST_STEPS)
@@ -277,5 +408,5 @@ def _chain(side: Mapping[str, tuple[str, Fact] | None], key: str) -> list[Fact]:
     return chain
 
 
-def _label(text: str) -> str:
+def _mermaid_label(text: str) -> str:
     return _UNSAFE.sub(lambda match: f"#{ord(match.group())};", text)

@@ -1,61 +1,101 @@
-"""What is asked of facts: what held when, how it changed, what contradicts what, and how we know."""
+"""Questions about facts: what held when, how it changed, what contradicts what, how it is known; search and prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, text_given
 from langchain_agentmem.base.clock import moment, time_given
+from langchain_agentmem.base.fencing import fenced, harmless, on_one_line
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.facts import fact_store, fact_traces, source_texts, validity
-from langchain_agentmem.facts.entity_names import predicate_key
-from langchain_agentmem.facts.fact import Contradiction, Evidence, Fact, maybe_moment
-from langchain_agentmem.facts.learning import FactsGround
-from langchain_agentmem.facts.predicate_rules import Rules
+from langchain_agentmem.facts import fact_events, fact_store, source_texts
+from langchain_agentmem.facts.fact import Contradiction, Evidence, Fact, entity_key, maybe_moment, predicate_key
+from langchain_agentmem.facts.fact_events import Rules
+from langchain_agentmem.facts.fact_extraction import FactsGround
+from langchain_agentmem.language_models.budget import Budget, Measure
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.messages import body_text
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.layer_search import found
 from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
-from langchain_agentmem.rewinding.memory_rows import FACT, TEXT, Kept, View
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.rewinding.memory_rows import FACT, TEXT, Kept, View, message_source
+from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.tracing import brief
 
-LIMIT = 10
+USUAL_LIMIT = 10
 MORE = 4
 
 
-def at_time(
+def as_of_work(
     ground: FactsGround,
-    *,
     valid: datetime | None = None,
     recorded: datetime | None = None,
+    *,
     subject: str | None = None,
     predicate: str | None = None,
     obj: str | None = None,
     limit: int | None = None,
-    shown: bool = True,
 ) -> Work[list[Fact]]:
-    """What held at a time, as far as it was known at another."""
+    """What held at a time, as far as we knew it at another.
+
+    Args:
+        ground: The facts.
+        valid: The time at which it held. Default: now.
+        recorded: What we learned later does not count. Default: all that we know counts. What was removed or
+            erased is not known of any time.
+        subject: Only of this. Default: any.
+        predicate: Only with this predicate. Default: any.
+        obj: Only of this object. Default: any.
+        limit: Most facts. Default: all.
+
+    Returns:
+        What began first comes first.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
     at = ground.now() if valid is None else time_given(valid, "valid")
-    wanted = _Wanted("as_of", subject, predicate, obj, recorded, at, limit_given(limit))
-    return (yield from _matching(ground, wanted, shown=shown, valid=valid))
+    most = limit_given(limit)
+    return (
+        yield from matching(ground, "as_of", subject, predicate, obj, recorded=recorded, at=at, most=most, valid=valid)
+    )
 
 
-def changes(
-    ground: FactsGround, subject: str, predicate: str | None, recorded: datetime | None = None
+def history_work(
+    ground: FactsGround, subject: str, predicate: str | None = None, *, recorded: datetime | None = None
 ) -> Work[list[Fact]]:
-    """All that ever held of a subject, what began first before the rest."""
+    """All that ever held of a subject, what has ended included.
+
+    Args:
+        ground: The facts.
+        subject: What it is about.
+        predicate: Only with this predicate. Default: any.
+        recorded: What we learned later does not count. Default: all counts.
+
+    Returns:
+        What began first comes first.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
     text_given(subject, "The subject")
-    return (yield from _matching(ground, _Wanted("history", subject, predicate, None, recorded)))
+    return (yield from matching(ground, "history", subject, predicate, recorded=recorded))
 
 
-def contradictions(ground: FactsGround, subject: str | None, predicate: str | None) -> Work[list[Contradiction]]:
-    """The values that contradict each other."""
+def contradictions_work(
+    ground: FactsGround, subject: str | None = None, predicate: str | None = None
+) -> Work[list[Contradiction]]:
+    """Values of what has one at a time that were both said to hold at the same time. Both are kept.
+
+    Args:
+        ground: The facts.
+        subject: Only of this. Default: any.
+        predicate: Only with this predicate. Default: any.
+    """
     for value, what in ((subject, "The subject"), (predicate, "The predicate")):
         if value is not None:
             text_given(value, what)
@@ -68,7 +108,7 @@ def contradictions(ground: FactsGround, subject: str | None, predicate: str | No
         by_id = {fact.id: fact for fact in facts}
         return [
             Contradiction(facts=(by_id[one], by_id[other]), valid_from=moment(start), valid_to=maybe_moment(stop))
-            for one, other, start, stop in validity.clashes(states, agreed)
+            for one, other, start, stop in fact_events.clashes(states, agreed)
             if predicate is None or predicate_key(predicate) == predicate_key(by_id[one].predicate)
         ]
 
@@ -84,7 +124,12 @@ def contradictions(ground: FactsGround, subject: str | None, predicate: str | No
     )
 
 
-def getting(ground: FactsGround, fact_id: str, *, shown: bool = True) -> Work[Fact | None]:
+def get_work(ground: FactsGround, fact_id: str) -> Work[Fact | None]:
+    """A fact, or what was said, by its id; None where there is none, or it was taken back."""
+    return (yield from find(ground, fact_id))
+
+
+def find(ground: FactsGround, fact_id: str, *, shown: bool = True) -> Work[Fact | None]:
     """A fact, or what was said, by its id; None where there is no such fact, or it was taken back."""
     text_given(fact_id, "An id")
 
@@ -97,18 +142,30 @@ def getting(ground: FactsGround, fact_id: str, *, shown: bool = True) -> Work[Fa
         said = yield from memory_rows.named(view, TEXT, [fact_id])
         return fact_store.raw_fact(said[fact_id]) if fact_id in said else None
 
-    return (yield from looking(ground, "facts.get", look, outputs=fact_traces.one, shown=shown, fact_id=fact_id))
+    return (yield from looking(ground, "facts.get", look, outputs=_found_shown, shown=shown, fact_id=fact_id))
 
 
-def evidence(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
-    """How we know of a fact."""
+def _found_shown(fact: Fact | None) -> dict[str, Any]:
+    return fact_store.facts_shown([] if fact is None else [fact])
+
+
+def evidence_work(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
+    """How we know of a fact: every message that says so, with its text, if that is kept.
+
+    Args:
+        ground: The facts.
+        fact_id: Which fact.
+
+    Returns:
+        In the order in which we learned it; nothing where there is no such fact.
+    """
     work = _evidence(ground, text_given(fact_id, "An id"))
-    told = partial(listed, "sources", show=_source)
+    told = partial(listed, "sources", show=_evidence_shown)
     return (yield from as_step(ground, "facts.evidence", work, outputs=told, fact_id=fact_id))
 
 
 def _evidence(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
-    fact = yield from getting(ground, fact_id, shown=False)
+    fact = yield from find(ground, fact_id, shown=False)
     if fact is None:
         return []
 
@@ -138,17 +195,65 @@ def _evidence(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
     return (yield from looking(ground, "facts.sources", look, shown=False))
 
 
-def searching(
+def from_message_work(ground: FactsGround, message_id: str) -> Work[list[Fact]]:
+    """The facts that a message tells of.
+
+    Args:
+        ground: The facts.
+        message_id: Its id.
+    """
+    return (yield from facts_told_by(ground, message_id))
+
+
+def facts_told_by(ground: FactsGround, message_id: str, *, shown: bool = True) -> Work[list[Fact]]:
+    """The facts that a message tells of."""
+    source = message_source(text_given(message_id, "An id"))
+    path = ground.point.path
+
+    def look(view: View) -> Steps[list[Fact]]:
+        found_there = yield query.resting_on(keys=fact_store.as_json([source]), low=path, high=path + "\x01")
+        keys = sorted({row["key"] for row in found_there if row["kind"] == FACT})
+        facts = yield from memory_rows.named(view, FACT, keys)
+        settled = yield from fact_store.settled(view, (yield from ground.rules(view)), facts)
+        return [fact for fact in settled if message_id in fact.sources]
+
+    told = fact_store.facts_shown
+    return (yield from looking(ground, "facts.from_message", look, outputs=told, shown=shown, message_id=message_id))
+
+
+def search_work(
+    ground: FactsGround, query: str, limit: int | None = None, *, valid: datetime | None = None
+) -> Work[list[Fact]]:
+    """Find facts, and what was said, without a model.
+
+    Args:
+        ground: The facts.
+        query: Any text; "*" for all, the newest first.
+        limit: Most results. Default: 10.
+        valid: Only facts that held at this time. Default: any, what has ended included.
+
+    Returns:
+        The best first. Each says why it was found; what was said has `raw` set.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
+    return (yield from find_facts(ground, query, limit, valid=valid))
+
+
+def find_facts(
     ground: FactsGround, query: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
 ) -> Work[list[Fact]]:
     """The facts, and what was said, that answer a query best."""
     everything = text_given(query, "A query").strip() == EVERYTHING
-    most = LIMIT if limit is None else limit_given(limit)
+    most = USUAL_LIMIT if limit is None else limit_given(limit)
     at = None if valid is None else moment(time_given(valid, "valid"))
     work = _searching(ground, query, most, at, raw=raw, everything=everything)
     asked: dict[str, Any] = {"query": query, "limit": most, "valid": at}
     return (
-        yield from as_step(ground, "facts.search", work, outputs=fact_traces.documents, run_type="retriever", **asked)
+        yield from as_step(
+            ground, "facts.search", work, outputs=fact_store.documents_shown, run_type="retriever", **asked
+        )
     )
 
 
@@ -215,23 +320,20 @@ def listing(
     return (yield from looking(ground, "facts.all", look, shown=False))
 
 
-class _Wanted(NamedTuple):
-    """Which facts are asked for, and by what verb."""
-
-    verb: str
-    subject: str | None
-    predicate: str | None
-    obj: str | None
-    recorded: datetime | None
-    at: int | None = None
-    most: int = ALL
-
-
-def _matching(
-    ground: FactsGround, wanted: _Wanted, *, shown: bool = True, valid: datetime | None = None
+def matching(
+    ground: FactsGround,
+    verb: str,
+    subject: str | None = None,
+    predicate: str | None = None,
+    obj: str | None = None,
+    *,
+    recorded: datetime | None = None,
+    at: int | None = None,
+    most: int = ALL,
+    shown: bool = True,
+    **asked: Any,
 ) -> Work[list[Fact]]:
     """The facts that have some subject, predicate or object, and held at a time, what began first before the rest."""
-    verb, subject, predicate, obj, recorded, at, most = wanted
     by = None if recorded is None else time_given(recorded, "recorded")
     for value, what in ((subject, "The subject"), (predicate, "The predicate"), (obj, "The object")):
         if value is not None:
@@ -250,14 +352,8 @@ def _matching(
         fitting = [fact for fact in facts if fits(fact, agreed)]
         return sorted(fitting, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:most]
 
-    given: dict[str, Any] = {
-        "subject": subject,
-        "predicate": predicate,
-        "object": obj,
-        "valid": valid,
-        "recorded": recorded,
-    }
-    return (yield from looking(ground, f"facts.{verb}", look, outputs=fact_traces.listed, shown=shown, **given))
+    asked |= {"subject": subject, "predicate": predicate, "object": obj, "recorded": recorded}
+    return (yield from looking(ground, f"facts.{verb}", look, outputs=fact_store.facts_shown, shown=shown, **asked))
 
 
 def _rows(
@@ -278,7 +374,7 @@ def _pair(clash: Contradiction) -> dict[str, Any]:
     return {"fact_ids": [one.id, other.id], "texts": [one.text, other.text], "valid_from": clash.valid_from}
 
 
-def _source(found_there: Evidence) -> dict[str, Any]:
+def _evidence_shown(found_there: Evidence) -> dict[str, Any]:
     text = None if found_there.text is None else brief(found_there.text)
     return {"message_id": found_there.message_id, "conversation_id": found_there.conversation_id, "text": text}
 
@@ -292,3 +388,83 @@ def _more_names(query: str, agreed: Rules) -> str:
     pairs = [pair for alias in merged for pair in ((alias.name, alias.into), (alias.into, alias.name))]
     named = [other for one, other in pairs if one.casefold() in words]
     return " ".join([query, *dict.fromkeys(named)])
+
+
+TAG = "facts"
+MOST = 50
+"""How many facts a section has at most."""
+
+
+def format_for_prompt_work(
+    ground: FactsGround, query: str | None = None, budget: Any = None, *, valid: datetime | None = None
+) -> Work[str]:
+    """What is known about a question, as a section of a prompt: a line for each fact, fenced as data.
+
+    Args:
+        ground: The facts.
+        query: What the prompt is about. Default: what was learned last.
+        budget: How much room there is: a number of characters, or a `Budget`, such as one that counts tokens. What
+            fits worst is left out. Default: as much as it takes.
+        valid: Only what held at this time. Default: all, and what has ended is marked so.
+
+    Returns:
+        The section; "" where nothing is known.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
+    limits = Budget.of(budget)
+    measure = Measure(limits)
+    question = "" if query is None else text_given(query, "A query").strip()
+    at = None if valid is None else moment(time_given(valid, "valid"))
+    work = _section(ground, question, at, limits, measure)
+    asked: dict[str, Any] = {"query": question, "valid": at, f"most_{limits.unit}": limits.total}
+    return (yield from as_step(ground, "facts.format_for_prompt", work, outputs=_section_shown, **asked))
+
+
+def _section(ground: FactsGround, question: str, at: datetime | None, limits: Budget, measure: Measure) -> Work[str]:
+    facts = yield from _chosen(ground, question, at)
+    now = moment(ground.now()) if at is None else at
+    lines: list[str] = []
+    for fact in facts:
+        more = [*lines, _fact_line(fact, now)]
+        if limits.total is None or measure.size(_block(more)) <= limits.total:
+            lines = more
+    return _block(lines) if lines else ""
+
+
+def _chosen(ground: FactsGround, query: str, valid: datetime | None) -> Work[list[Fact]]:
+    """The facts for a question: those that a search finds, and what is known of the entities that it names."""
+    if not query:
+        facts = yield from listing(ground, limit=MOST, wanted=lambda fact: not fact.raw)
+        return [fact for fact in reversed(facts) if valid is None or fact.holds_at(valid)]
+    found = yield from find_facts(ground, query, MOST, valid=valid, raw=False)
+    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules, shown=False)
+    words = f" {entity_key(query)} ".replace("?", " ").replace(",", " ").replace("'s ", " ")
+    named = {
+        agreed.canonical(name): name
+        for fact in found
+        for name in (fact.subject, fact.object)
+        if f" {entity_key(name)} " in words
+    }
+    chosen = {fact.id: fact for fact in found}
+    for name in named.values():
+        more = yield from as_of_work(ground, valid, subject=name, limit=MOST)
+        chosen.update((fact.id, fact) for fact in more if fact.id not in chosen)
+    return list(chosen.values())[:MOST]
+
+
+def _block(lines: Sequence[str]) -> str:
+    return fenced(TAG, "\n".join(lines))
+
+
+def _section_shown(made: str) -> dict[str, Any]:
+    """What a trace shows of a section: between the marks stands a line for each fact."""
+    return {"facts": max(0, made.count("\n") - 1), "characters": len(made), "text": brief(made)}
+
+
+def _fact_line(fact: Fact, now: datetime) -> str:
+    """A fact on one line, with its time."""
+    past = ", past" if fact.valid_to is not None and fact.valid_to <= now else ""
+    sure = "" if fact.confidence is None else f", confidence {fact.confidence:.2g}"
+    return f"- {on_one_line(harmless(fact.text))} ({fact.period}{past}{sure})"

@@ -1,23 +1,46 @@
-"""What a memory shows of facts."""
+"""The rows of facts, read and written, and what a trace shows of them.
+
+Reading gives `Kept` rows, their `State`s, or settled `Fact`s with the ends that other facts gave them. A `Book`
+collects the changes of one transaction. What is told twice is one fact with two sources, as long as it holds.
+
+A trace shows what came of a statement. What it did to other facts is computed only if somebody looks.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
-from langchain_agentmem.base.clock import moment
-from langchain_agentmem.facts import fact_events, validity
-from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, Source, maybe_moment
-from langchain_agentmem.facts.fact_events import State
-from langchain_agentmem.facts.predicate_rules import Rules
-from langchain_agentmem.facts.validity import Ending
+from langchain_agentmem.base.clock import NewId, moment
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import MessageError
+from langchain_agentmem.facts import fact_events
+from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, Source, entity_key, maybe_moment, predicate_key, sentence
+from langchain_agentmem.facts.fact_events import Ending, Rules, State
 from langchain_agentmem.messages import Message, decode_body
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, Kept, View, version_of
+from langchain_agentmem.rewinding.memory_access import LISTED, Change
+from langchain_agentmem.rewinding.memory_access import listed as counted
+from langchain_agentmem.rewinding.memory_rows import (
+    FACT,
+    FORMER,
+    SAID,
+    TEXT,
+    Draft,
+    Kept,
+    View,
+    body_of,
+    message_source,
+    version_of,
+)
+from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.tracing import brief
 
 
 def about(
@@ -75,8 +98,7 @@ def everything(view: View, kind: str) -> Steps[list[Kept]]:
 
 def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:
     """What rows say, by the ids of the facts; those that were taken back, or not known yet, are left out."""
-    states = ((key, fact_events.state(kept.extra, recorded)) for key, kept in found.items())
-    return {key: known for key, known in states if known is not None}
+    return {key: known for key, kept in found.items() if (known := fact_events.state(kept.extra, recorded)) is not None}
 
 
 class Standing(NamedTuple):
@@ -115,12 +137,17 @@ def standing(
         whole: Whether all facts of the same subjects and predicates are among them; or the subjects, as they are
             compared, of which that is true.
     """
-    states = states_of(found, recorded)
-    if whole is True:
-        every = states
-    else:
-        every = yield from with_others(view, agreed, states, recorded, whole or ())
-    ends = validity.endings(every, agreed)
+    states = every = states_of(found, recorded)
+    if whole is not True:
+        # What was given an end is ended by nothing else.
+        open_ones = [known for known in states.values() if known.end is None]
+        things = [thing for thing in fact_events.single(open_ones, agreed) if not whole or thing[0] not in whole]
+        if things:
+            subjects = agreed.keys_of(subject for subject, _ in things)
+            predicates = [predicate for _, predicate in things]
+            others = yield from about(view, subjects=subjects, predicates=predicates, former=recorded is not None)
+            every = {**states_of(others, recorded), **states}
+    ends = fact_events.endings(every, agreed)
     return [Standing(key, known, ends[key]) for key, known in states.items()]
 
 
@@ -145,30 +172,6 @@ def settled(
     """
     every = yield from standing(view, agreed, found, recorded, whole=whole)
     return [fact_of(*each, agreed) for each in every if at is None or each.holds_at(at)]
-
-
-def with_others(
-    view: View, agreed: Rules, states: Mapping[str, State], recorded: int | None, whole: Collection[str] = ()
-) -> Steps[dict[str, State]]:
-    """Facts together with all that may have ended them.
-
-    Args:
-        view: From where.
-        agreed: What is agreed on names.
-        states: The facts.
-        recorded: What was learned later does not count.
-        whole: The subjects, as they are compared, of which all such facts are among them.
-    """
-    # What was given an end is ended by nothing else.
-    open_ones = (known for known in states.values() if known.end is None)
-    things = [thing for thing in validity.single(open_ones, agreed) if thing[0] not in whole]
-    if not things:
-        return dict(states)
-    subjects = agreed.keys_of(subject for subject, _ in things)
-    others = yield from about(
-        view, subjects=subjects, predicates=[predicate for _, predicate in things], former=recorded is not None
-    )
-    return {**states_of(others, recorded), **states}
 
 
 def fact_of(key: str, known: State, ending: Ending, agreed: Rules) -> Fact:
@@ -225,7 +228,16 @@ def _kept(found: Sequence[Row]) -> dict[str, Kept]:
 
 def state_of(extra: Mapping[str, Any]) -> State:
     """What a fact says, also if it was taken back."""
-    return fact_events.state(extra) or fact_events.told(extra)
+    return fact_events.state(extra) or first_told(extra)
+
+
+def first_told(extra: Mapping[str, Any]) -> State:
+    """What was told of a fact in the first place, also if it was taken back."""
+    first = next(event for event in extra["told"] if event["do"] == SAID)
+    known = fact_events.state({**extra, "told": [first]})
+    if known is None:
+        raise AssertionError  # what is told of by an event is known
+    return known
 
 
 def names_of(extra: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -237,3 +249,394 @@ def names_of(extra: Mapping[str, Any]) -> tuple[str, str, str]:
 def as_json(value: Any) -> str:
     """A value as queries take lists."""
     return json.dumps(value, separators=(",", ":"))
+
+
+class Statement(NamedTuple):
+    """What somebody says.
+
+    Attributes:
+        role: Who says it.
+        subject: What it is about.
+        predicate: What it says.
+        object: Of what.
+        start: Since when it holds, in microseconds since 1970; None if they did not say.
+        end: When it ended; None if it did not, or they did not say.
+        sure: How sure they are, from 0 to 1; None if they did not say.
+        message: The message that says so, if any.
+        conversation: The conversation or thread of that, if it is known.
+        said_at: When it was said. Default: now.
+    """
+
+    role: str
+    subject: str
+    predicate: str
+    object: str
+    start: int | None = None
+    end: int | None = None
+    sure: float | None = None
+    message: str | None = None
+    conversation: str | None = None
+    said_at: int | None = None
+
+
+class Turn(NamedTuple):
+    """A statement that was kept, and what was known before it.
+
+    Attributes:
+        key: The id of the fact that it tells of.
+        before: What was known of the same thing.
+        after: The fact, as it is now.
+        changed: Whether it says more than was known.
+        agreed: What is agreed on names.
+    """
+
+    key: str
+    before: Mapping[str, State]
+    after: State
+    changed: bool
+    agreed: Rules
+
+
+@dataclass(slots=True, kw_only=True)
+class Book:
+    """Facts that are about to be changed.
+
+    Attributes:
+        change: The transaction, and what it is about to write.
+        agreed: What is agreed on names.
+        new_id: Makes ids.
+        written: The rows that were changed here and are not stored yet, by the ids of the facts.
+        turns: What somebody said, in its order.
+    """
+
+    change: Change
+    agreed: Rules
+    new_id: NewId
+    written: dict[str, Kept] = field(default_factory=dict)
+    turns: list[Turn] = field(default_factory=list)
+
+    def tell(self, said: Statement, fact: str | None = None) -> Steps[str]:
+        """Somebody says something. Returns the id of the fact.
+
+        Args:
+            said: What they say.
+            fact: The fact that it tells of, where somebody else told of it just now. Default: which one it is, is found
+                out.
+        """
+        thing = self.agreed.canonical(said.subject)
+        predicate = predicate_key(said.predicate)
+        value = self.agreed.canonical(said.object)
+        # Of what may have many values at a time, the others say nothing of this one.
+        found = yield from self._of(thing, predicate, None if self.agreed.is_single(predicate) else value)
+        states = states_of(found)
+        ends = fact_events.endings(states, self.agreed)
+        moment = self.change.now if said.said_at is None else said.said_at
+        start = said.start
+        if start is None:
+            start = moment if said.end is None else min(moment, said.end - 1)
+        event: dict[str, Any] = {
+            "n": max([_next_number(kept.extra) for kept in found.values()], default=1),
+            "at": self.change.now,
+            "do": SAID,
+            "role": said.role,
+            "from": start,
+            "to": said.end,
+        }
+        more = {"id": said.message, "in": said.conversation, "given": said.start is not None or None, "sure": said.sure}
+        event |= {name: value for name, value in more.items() if value is not None}
+        same = [
+            key
+            for key, known in states.items()
+            if self.agreed.canonical(known.object) == value
+            and (
+                fact_events.overlaps(known, ends[key].at, event["from"], event["to"])
+                or (said.message is not None and said.start is None and not fact_events.says_more(known, event))
+            )
+        ]
+        if fact is not None or same:
+            key = fact or min(same, key=lambda key: (states[key].start, key))
+            says_more = fact_events.says_more(states[key], event)
+            if says_more:
+                self.restate(found[key], _with_event(found[key].extra, event))
+            self._note(key, states, changed=says_more)
+            return key
+        extra = {
+            "subject": said.subject,
+            "predicate": said.predicate,
+            "object": said.object,
+            "role": said.role,
+            "told": [event],
+        }
+        key = self.new_id()
+        self.restate(_unwritten(key, self.change.now), extra)
+        self._note(key, states, changed=True)
+        return key
+
+    def correct(self, kept: Kept, fields: Mapping[str, Any]) -> None:
+        """Somebody corrects a fact.
+
+        Args:
+            kept: The fact.
+            fields: Those of its `State` that change.
+        """
+        extra = kept.extra
+        event = {"n": _next_number(extra), "at": self.change.now, "do": SET, "fields": dict(fields)}
+        self.restate(kept, _with_event(extra, event))
+
+    def undo(self, kept: Kept) -> Steps[None]:
+        """Take back the last thing that happened to a fact: that another ended it, or an event of its own.
+
+        Args:
+            kept: The fact.
+        """
+        extra = kept.extra
+        event: dict[str, Any] = {"n": _next_number(extra), "at": self.change.now}
+        ender = yield from self._ended_last(kept)
+        if ender is None:
+            event |= {"do": UNDO, "of": fact_events.undone(extra["told"])}
+        else:
+            event |= {"do": fact_events.BESIDE, "of": [ender]}
+        self.restate(kept, _with_event(extra, event))
+
+    def remove(self, kept: Kept) -> Steps[None]:
+        """Have a fact be gone, with what it said before it was corrected."""
+        self.written.pop(kept.key, None)
+        self.change.remove(FACT, kept.key)
+        if any(event["do"] == SET for event in kept.extra["told"]):
+            for former in (yield from memory_rows.current(self.change.view, FORMER)):
+                if former.extra["fact"] == kept.key:
+                    self.change.remove(FORMER, former.key)
+
+    def forsake(self, message: Kept, path: str) -> Steps[None]:
+        """A message that was kept here is gone, or says something else: what it said does not count.
+
+        Args:
+            message: It, as it was kept.
+            path: The path of the namespace.
+        """
+        name, conversation = message_of(message).message_id, message.extra["told"][0].get("in")
+
+        def gone(event: Mapping[str, Any]) -> bool:
+            return bool(event.get("id") == name and event.get("in", conversation) == conversation)
+
+        sources = [message_source(name)]
+        found = yield query.resting_on(keys=as_json(sources), low=path, high=path + "\x01")
+        for kept in (yield from self._named(FACT, found)):
+            extra = without(kept.extra, gone)
+            if extra is None:
+                yield from self.remove(kept)
+            elif extra != kept.extra:
+                self.restate(kept, extra)
+        for kept in (yield from self._named(FORMER, found)):
+            if without(kept.extra, gone) is None:
+                self.change.remove(FORMER, kept.key)
+
+    def restate(self, kept: Kept, extra: Mapping[str, Any]) -> None:
+        """Have a fact be what was told of it.
+
+        Args:
+            kept: The fact as it was; one that is new has no `extra`.
+            extra: What belongs to it now.
+        """
+        known = fact_events.state(extra)
+        names = names_of(extra)
+        if kept.extra and names_of(kept.extra) != names:
+            self._write_former(kept)
+        body = body_of(sentence(*names))
+        self.written[kept.key] = kept._replace(body=body, extra=extra)
+        draft = Draft(FACT, kept.key, body, kept.created_at, extra=extra, findable=known is not None)
+        self.change.drafts.append(looked_up_by(draft, names))
+
+    # -- plumbing --------------------------------------------------------------------------------------------------
+
+    def _note(self, key: str, before: Mapping[str, State], *, changed: bool) -> None:
+        known = fact_events.state(self.written[key].extra) if changed else before[key]
+        if known is not None:
+            self.turns.append(Turn(key, before, known, changed, self.agreed))
+
+    def _named(self, kind: str, found: Sequence[Row]) -> Steps[list[Kept]]:
+        """What can be seen here of some versions of a kind."""
+        keys = sorted({row["key"] for row in found if row["kind"] == kind})
+        return list((yield from memory_rows.named(self.change.view, kind, keys)).values())
+
+    def _of(self, thing: str, predicate: str, value: str | None = None) -> Steps[dict[str, Kept]]:
+        """All that is known of a subject and a predicate, what was changed here included.
+
+        Args:
+            thing: The subject, as it is compared.
+            predicate: Likewise.
+            value: Of what was not changed here, only what has this object. Default: any.
+        """
+        subjects = self.agreed.keys_of([thing])
+        objects = None if value is None else self.agreed.keys_of([value])
+        found = yield from about(self.change.view, subjects=subjects, objects=objects, predicates=[predicate])
+        for key, kept in self.written.items():
+            found.pop(key, None)
+            known = fact_events.state(kept.extra)
+            if known and self.agreed.canonical(known.subject) == thing and predicate_key(known.predicate) == predicate:
+                found[key] = kept
+        return found
+
+    def _ended_last(self, kept: Kept) -> Steps[str | None]:
+        """The fact that ended another, if nothing happened to that since."""
+        known = fact_events.state(kept.extra)
+        if known is None:
+            return None
+        found = yield from self._of(self.agreed.canonical(known.subject), predicate_key(known.predicate))
+        states = states_of(found)
+        ender = fact_events.endings(states, self.agreed)[kept.key].by
+        if ender is None:
+            return None
+        last = kept.extra["told"][-1]
+        if (states[ender].learned, states[ender].rank) > (last["at"], last["n"]):
+            return ender
+        # It was known before; but it may be by a later correction, or another source, that it comes next.
+        before = states_of({key: found[key] for key in (kept.key, ender)}, last["at"])
+        did = kept.key in before and fact_events.endings(before, self.agreed)[kept.key].by == ender
+        return None if did else ender
+
+    def _write_former(self, kept: Kept) -> None:
+        names = names_of(kept.extra)
+        said = [event for event in kept.extra["told"] if event["do"] == SAID]
+        extra = {"fact": kept.key, "names": names, "told": said}
+        key = f"{kept.key} {_next_number(kept.extra)}"
+        draft = Draft(FORMER, key, body_of(sentence(*names)), self.change.now, extra=extra)
+        self.change.drafts.append(looked_up_by(draft, names))
+
+
+def looked_up_by(draft: Draft, names: Sequence[str]) -> Draft:
+    """A fact, or what it said once, to be found by its subject, predicate and object."""
+    subject, predicate, obj = names
+    return draft._replace(label=predicate_key(predicate), subject=entity_key(subject), object=entity_key(obj))
+
+
+def fact_there(view: memory_rows.View, key: str) -> Steps[Kept]:
+    """A fact by its id.
+
+    Args:
+        view: From where.
+        key: The id.
+
+    Raises:
+        MessageError: There is none.
+    """
+    found = yield from memory_rows.named(view, FACT, [key])
+    if key not in found:
+        raise MessageError(f"There is no fact or message {safe_repr(key)} here.")
+    return found[key]
+
+
+def _unwritten(key: str, now: int) -> Kept:
+    return Kept(0, None, FACT, key, None, b"", None, None, {}, now, now)
+
+
+def _next_number(extra: Mapping[str, Any]) -> int:
+    return 1 + max([int(event["n"]) for event in extra["told"]], default=0)
+
+
+def _with_event(extra: Mapping[str, Any], *events: Mapping[str, Any]) -> dict[str, Any]:
+    return {**extra, "told": [*extra["told"], *events]}
+
+
+def facts_shown(facts: Sequence[Fact]) -> dict[str, Any]:
+    """Facts that were read."""
+    return counted("facts", facts, _fact)
+
+
+def documents_shown(facts: Iterable[Fact]) -> dict[str, Any]:
+    """Facts that a search found, as documents."""
+    return {
+        "documents": [
+            {
+                "id": fact.id,
+                "page_content": fact.text,
+                "metadata": {
+                    "id": fact.id,
+                    "kind": "message" if fact.raw else "fact",
+                    "score": None if fact.score is None else round(fact.score, 4),
+                    "why": None if fact.why is None else str(fact.why),
+                    "valid_from": fact.valid_from,
+                    "valid_to": fact.valid_to,
+                    "message_ids": fact.sources,
+                },
+            }
+            for fact in facts
+        ]
+    }
+
+
+def messages_shown(some: Sequence[Message]) -> list[dict[str, Any]]:
+    """The first of the messages that are given."""
+    return [{"id": each.message_id, "role": each.role, "text": brief(each.text)} for each in some[:LISTED]]
+
+
+def turns_shown(turns: Iterable[Turn], refused: Sequence[str] = ()) -> dict[str, Any]:
+    """What came of statements.
+
+    Args:
+        turns: The statements, in their order.
+        refused: What was said and is no fact, in sentences.
+    """
+    added: dict[str, str] = {}
+    changed: dict[str, str] = {}
+    ended: dict[str, str] = {}
+    known: list[str] = []
+    for turn in turns:
+        text = _text(turn.after)
+        if turn.key not in turn.before:
+            added[turn.key] = text
+        elif turn.changed:
+            changed[turn.key] = text
+        else:
+            known.append(turn.key)
+        ended.update((key, _text(turn.before[key])) for key in _ended(turn))
+    shown: dict[str, Any] = {
+        "added": _pairs(added),
+        # What a batch added, and was told another source of, is shown once.
+        "changed": _pairs({key: text for key, text in changed.items() if key not in added}),
+        "ended": _pairs(ended),
+        "refused": [brief(each) for each in refused],
+    }
+    return {**shown, "known_ids": list(dict.fromkeys(known))} if known else shown
+
+
+def removed_shown(drafts: Iterable[Draft]) -> dict[str, Any]:
+    """The ids of what is gone, by its kind."""
+    ids: dict[str, list[str]] = {FACT: [], TEXT: []}
+    for draft in drafts:
+        if draft.body is None and draft.kind in ids:
+            ids[draft.kind].append(draft.key)
+    return {"fact_ids": ids[FACT], "message_ids": ids[TEXT]}
+
+
+def kinds_shown(kinds: Iterable[str]) -> dict[str, int]:
+    """How many facts and messages there are among things of some kinds."""
+    counts = Counter(kinds)
+    return {"facts": counts[FACT], "messages": counts[TEXT]}
+
+
+def state_shown(known: State | None) -> dict[str, Any]:
+    """What is known of a fact that was changed; nothing where it was taken back."""
+    return {"taken_back": known is None, "text": None if known is None else _text(known)}
+
+
+def _ended(turn: Turn) -> list[str]:
+    """The facts that a statement ended."""
+    if turn.key in turn.before and not turn.changed:
+        return []
+    before = fact_events.endings(turn.before, turn.agreed)
+    after = fact_events.endings({**turn.before, turn.key: turn.after}, turn.agreed)
+    return [key for key, ending in after.items() if ending.by == turn.key and before[key].by != turn.key]
+
+
+def _fact(fact: Fact) -> dict[str, Any]:
+    told_of: dict[str, Any] = {"id": fact.id, "text": brief(fact.text), "valid_from": fact.valid_from}
+    return {**told_of, "valid_to": fact.valid_to} if fact.valid_to is not None else told_of
+
+
+def _pairs(facts: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"id": key, "text": text} for key, text in facts.items()]
+
+
+def _text(known: State) -> str:
+    return brief(sentence(known.subject, known.predicate, known.object))

@@ -39,17 +39,76 @@ until `unmerge`; `to_networkx`, `to_json` and `to_mermaid` draw it.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from functools import partial, update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
-from langchain_agentmem.facts import fact_commands, fact_prompt, fact_queries
-from langchain_agentmem.facts.entity_queries import ConnectedFacts
-from langchain_agentmem.facts.fact import Contradiction, Evidence, Fact
-from langchain_agentmem.facts.kg_documents import AddedFacts
+from langchain_agentmem.base.argument_checks import check_whole, limit_given, text_given
+from langchain_agentmem.base.background_thread import Attendant, Looked
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.events import MemoryResetEvent
+from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations.log_entries import message_of
+from langchain_agentmem.conversations.persistence import (
+    EventSource,
+    additional_in,
+    document_of,
+    read_document,
+    write_document,
+)
+from langchain_agentmem.errors import InvalidInput, MemoryClosed, MessageError
+from langchain_agentmem.facts import fact_commands, fact_graph, fact_part, fact_queries, fact_store, source_texts
+from langchain_agentmem.facts.fact import ExtractionFailure, Fact, FactsConfig
+from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, Teacher, learning
+from langchain_agentmem.language_models.model_calls import Do, Work, aperform, both, perform, usable_model
+from langchain_agentmem.messages import ImageFiles, Message
+from langchain_agentmem.rewinding import branch_merge, memory_rows
+from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
+from langchain_agentmem.rewinding.memory_access import as_step, listed, looking, whose
+from langchain_agentmem.rewinding.memory_rows import TEXT, View
+from langchain_agentmem.storage import Steps, job_queue
+from langchain_agentmem.storage.database import Database, HasDatabase, database_of
+from langchain_agentmem.storage.job_queue import Job, Wanted
+from langchain_agentmem.tracing import brief
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TYPE = "kg"
+"""What a file of facts says it is."""
+JOBS = "facts"
+"""The kind of the jobs by which one process at a time extracts facts."""
+_SPEAKERS = ("user", "assistant", "system")
 
 
-class KGMemory(AddedFacts, ConnectedFacts):
-    """Facts on a branch, or of a thread (documents 001 and 003).
+def _verb(
+    work: Callable[Concatenate[FactsGround, P], Work[T]],
+) -> tuple[Callable[Concatenate[KGMemory, P], T], Callable[Concatenate[KGMemory, P], Coroutine[Any, Any, T]]]:
+    """The method of `KGMemory`, and its awaited twin, that do some work where its facts are kept; see `both`."""
+
+    def on_memory(self: KGMemory, /, *args: P.args, **kwargs: P.kwargs) -> Work[T]:
+        return work(self._ground, *args, **kwargs)
+
+    update_wrapper(on_memory, work)
+    on_memory.__doc__ = re.sub(r" *ground: The facts\.\n", "", work.__doc__ or "")
+    on_memory.__qualname__ = f"KGMemory.{work.__name__}"
+    return both(on_memory)
+
+
+class KGMemory(EventSource):
+    """Facts on a branch, or of a thread.
 
     Every method that reads or writes has an awaited twin, with an `a` before its name. Times without a time zone are
     taken as UTC.
@@ -79,288 +138,547 @@ class KGMemory(AddedFacts, ConnectedFacts):
         StorageError: The database cannot be opened.
     """
 
-    def add_fact(
+    memory_type = TYPE
+
+    def __init__(
         self,
-        role: str,
-        subject: str,
-        predicate: str,
-        obj: str,
+        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
+        branch: str | Standpoint = "main",
         *,
-        valid_from: datetime | None = None,
-        valid_to: datetime | None = None,
-        source: Any = None,
-        confidence: float | None = None,
-    ) -> str:
-        """State a fact. What holds already gets another source.
+        namespace: Sequence[str] | None = None,
+        model: Any = None,
+        description: str | None = None,
+        settings: FactsConfig | None = None,
+    ) -> None:
+        if settings is not None and not isinstance(settings, FactsConfig):
+            raise InvalidInput(f"settings must be a FactsConfig, not {type(settings).__name__}.")
+        if not isinstance(branch, str) and not hasattr(branch, "view"):
+            raise InvalidInput(f"Facts are those of a branch; give its name, not {safe_repr(branch)}.")
+        if description is not None:
+            text_given(description, "A description")
+        self._database = database_of(memory)
+        self._model = usable_model(model)
+        self._teacher = None if self._model is None else Teacher(self._model)
+        self._attendant = Attendant(self._look, "agentmem-facts")
+        self._asking: list[None] = []  # one for each caller who is having a text extracted just now
+        point = BranchAt(path_of(resolve(namespace)), id_of(branch, "branch")) if isinstance(branch, str) else branch
+        self.settings = settings or FactsConfig()
+        self._ground = FactsGround(
+            database=self._database, point=point, settings=self.settings, description=description
+        )
+        self._wanted = Wanted(point.path, JOBS, point.name)
+        if self._teacher is not None and isinstance(point, BranchAt):
+            self._attendant.start()
+            self._attendant.notify()  # another process may have left something
+
+    @property
+    def name(self) -> str:
+        """The name of the branch, or the thread's id."""
+        return self._ground.point.name
+
+    @property
+    def namespace(self) -> Namespace:
+        """Whose memory it is."""
+        return namespace_of(self._ground.point.path)
+
+    @property
+    def now(self) -> datetime:
+        """What time it is for this memory, in UTC."""
+        return moment(self._ground.now())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
+
+    # -- facts: see `fact_commands`, `fact_queries` and `fact_graph` -------------------------------------------------
+
+    add_fact, aadd_fact = _verb(fact_commands.add_fact_work)
+    undo, aundo = _verb(fact_commands.undo_work)
+    declare, adeclare = _verb(fact_commands.declare_work)
+    merge, amerge = _verb(fact_commands.merge_work)
+    unmerge, aunmerge = _verb(fact_commands.unmerge_work)
+    remove_by_id, aremove_by_id = _verb(fact_commands.remove_by_id_work)
+
+    get, aget = _verb(fact_queries.get_work)
+    as_of, aas_of = _verb(fact_queries.as_of_work)
+    history, ahistory = _verb(fact_queries.history_work)
+    contradictions, acontradictions = _verb(fact_queries.contradictions_work)
+    evidence, aevidence = _verb(fact_queries.evidence_work)
+    from_message, afrom_message = _verb(fact_queries.from_message_work)
+    search, asearch = _verb(fact_queries.search_work)
+    format_for_prompt, aformat_for_prompt = _verb(fact_queries.format_for_prompt_work)
+
+    aliases, aaliases = _verb(fact_graph.aliases_work)
+    entities, aentities = _verb(fact_graph.entities_work)
+    neighbours, aneighbours = _verb(fact_graph.neighbours_work)
+    path, apath = _verb(fact_graph.path_work)
+    to_networkx, ato_networkx = _verb(fact_graph.to_networkx_work)
+    to_json, ato_json = _verb(fact_graph.to_json_work)
+    to_mermaid, ato_mermaid = _verb(fact_graph.to_mermaid_work)
+
+    # -- what was said -----------------------------------------------------------------------------------------------
+
+    def add_work(
+        self,
+        message: Message | BaseMessage | Mapping[str, Any] | None = None,
+        *,
+        role: str | None = None,
+        content: Any = None,
+        name: str | None = None,
+        tool_calls: Sequence[Any] | None = None,
+        agent_calls: Sequence[Any] | None = None,
+        images: Sequence[str] | None = None,
+        tool_call_id: str | None = None,
+    ) -> Work[str]:
+        """Keep what was said, and have facts extracted from it later; nobody waits for a model.
+
+        The same message added again, by its id, is kept once.
 
         Args:
-            role: Who says so, such as "user".
-            subject: What it is about.
-            predicate: What it says, such as "lives in".
-            obj: Of what, or whom.
-            valid_from: Since when it holds. Default: since it was said: the time of its source if that was added here,
-                else now. Of what had ended by then only the last moment is known.
-            valid_to: When it ceased to hold. Default: it goes on, until another value ends it.
-            source: The message that says so: its id, or the message itself; a pair of its id and that of its
-                conversation; or a list of such, which all tell of this one fact. Default: whoever calls says so.
-            confidence: How sure they are, from 0 to 1. Default: nothing is said.
+            message: A `Message`, a LangChain message or a dictionary of `Message`'s fields. It takes precedence.
+            role: "user", "assistant", "system", "tool", or another; needed when there is no `message`.
+            content: Text, a dictionary, or a list of content blocks.
+            name: The name of the speaker or of the tool.
+            tool_calls: Tool calls, as values or dictionaries.
+            agent_calls: Agent calls, as values or dictionaries.
+            images: Paths or URLs.
+            tool_call_id: Which call a tool's message answers.
 
         Returns:
-            The id of the fact.
+            The message's id.
 
         Raises:
-            InvalidInput: An argument is wrong.
+            MessageError: Neither message nor role is given, the message is malformed, or its id is taken by other
+                content.
         """
-        return self._do(
-            fact_commands.adding_fact(
-                self._ground,
-                role,
-                subject,
-                predicate,
-                obj,
-                valid_from=valid_from,
-                valid_to=valid_to,
-                source=source,
-                confidence=confidence,
-            )
+        said, _ = message_of(
+            message,
+            new_id=self._database.new_id,
+            role=role,
+            content=content,
+            name=name,
+            tool_calls=tool_calls,
+            agent_calls=agent_calls,
+            images=images,
+            tool_call_id=tool_call_id,
+        )
+        yield from fact_commands.keep(self._ground, [said])
+        self._attendant.notify()
+        return said.message_id
+
+    add, aadd = both(add_work)
+
+    def update_work(self, /, message_id: str, **changes: Any) -> Work[None]:
+        """Change what was said, and have it extracted anew; or correct a fact.
+
+        Args:
+            message_id: The id of either.
+            **changes: Of what was said, fields of `Message`; of a fact, `role`, `subject`, `predicate`, `obj`,
+                `valid_from`, `valid_to` (None: it goes on) and `confidence`.
+
+        Raises:
+            InvalidInput: A value cannot be one.
+            MessageError: There is neither, the fact was taken back, or a change does not fit.
+        """
+        if (yield from fact_commands.update(self._ground, message_id, changes)):
+            self._attendant.notify()
+
+    update, aupdate = both(update_work)
+
+    def replace_memory_work(self, /, idx: int, **changes: Any) -> Work[None]:
+        """`update`, of what stands at an index of `retrieve_all`.
+
+        Args:
+            idx: The index; negative ones count from the end.
+            **changes: As for `update`.
+
+        Raises:
+            MessageError: Nothing stands there, or a change does not fit.
+        """
+        yield from self.update_work((yield from self._key_at(idx)), **changes)
+
+    replace_memory, areplace_memory = both(replace_memory_work)
+
+    def delete_memory_work(self, idx: int) -> Work[None]:
+        """`remove_by_id`, of what stands at an index of `retrieve_all`.
+
+        Args:
+            idx: The index; negative ones count from the end.
+
+        Raises:
+            MessageError: Nothing stands there.
+        """
+        yield from fact_commands.remove_by_id_work(self._ground, (yield from self._key_at(idx)))
+
+    delete_memory, adelete_memory = both(delete_memory_work)
+
+    def reset_memory_work(self) -> Work[None]:
+        """Delete everything but the description, and what is declared of predicates. Listeners are told."""
+        yield from fact_commands.reset(self._ground)
+        now = self._database.clock()
+        self._tell(lambda agent_name: MemoryResetEvent(agent_name=agent_name, timestamp=now))
+
+    reset_memory, areset_memory = both(reset_memory_work)
+
+    # -- what a provider takes ---------------------------------------------------------------------------------------
+
+    def retrieve_all_work(self, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
+        """The description, what was said and the facts, as a provider takes them, oldest first.
+
+        Args:
+            include_ids: Whether to tell each one's "message_id". Default: False.
+        """
+        return (yield from self._retrieved("all", self._everything(), include_ids))
+
+    retrieve_all, aretrieve_all = both(retrieve_all_work)
+
+    def get_messages_work(self) -> Work[list[dict[str, Any]]]:
+        """The same as `retrieve_all`."""
+        return (yield from self.retrieve_all_work())
+
+    get_messages, aget_messages = both(get_messages_work)
+
+    def retrieve_recent_work(self, n: int = 1, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
+        """The last of what was said and of the facts, oldest first.
+
+        Args:
+            n: How many. Default: 1.
+            include_ids: Whether to tell each one's "message_id". Default: False.
+
+        Raises:
+            InvalidInput: n is no whole number of 0 or more.
+        """
+        check_whole("n", n)
+        return (yield from self._retrieved("recent", self._latest(n), include_ids, n=n))
+
+    retrieve_recent, aretrieve_recent = both(retrieve_recent_work)
+
+    def retrieve_by_id_work(self, message_id: str, *, include_ids: bool = False) -> Work[dict[str, Any] | None]:
+        """What was said, or the fact, under an id; None where there is none.
+
+        Args:
+            message_id: The id.
+            include_ids: Whether to tell its "message_id". Default: False.
+        """
+        text_given(message_id, "An id")
+        return next(
+            iter((yield from self._retrieved("by_id", self._one(message_id), include_ids, id=message_id))), None
         )
 
-    async def aadd_fact(
-        self,
-        role: str,
-        subject: str,
-        predicate: str,
-        obj: str,
-        *,
-        valid_from: datetime | None = None,
-        valid_to: datetime | None = None,
-        source: Any = None,
-        confidence: float | None = None,
-    ) -> str:
-        """`add_fact`, awaited."""
-        return await self._ado(
-            fact_commands.adding_fact(
-                self._ground,
-                role,
-                subject,
-                predicate,
-                obj,
-                valid_from=valid_from,
-                valid_to=valid_to,
-                source=source,
-                confidence=confidence,
+    retrieve_by_id, aretrieve_by_id = both(retrieve_by_id_work)
+
+    def retrieve_by_role_work(
+        self, role: str, n: int | None = None, *, include_ids: bool = False
+    ) -> Work[list[dict[str, Any]]]:
+        """What somebody said, and the facts that they stated, oldest first.
+
+        Args:
+            role: Who, such as "user".
+            n: The last of them, at most so many. Default: all.
+            include_ids: Whether to tell each one's "message_id". Default: False.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        if n is not None:
+            check_whole("n", n)
+        work = self._latest(n, fact_commands.role_given(role))
+        return (yield from self._retrieved("by_role", work, include_ids, role=role, n=n))
+
+    retrieve_by_role, aretrieve_by_role = both(retrieve_by_role_work)
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def save_to_file_work(
+        self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
+    ) -> Work[None]:
+        """Write this memory to a JSON file, whole or not at all: facts with their history, and what waits.
+
+        Args:
+            path: Where to. A file that is there is replaced.
+            additional_state: What to keep beside it; JSON must be able to hold it. Default: nothing.
+
+        Raises:
+            InvalidInput: The additional state is not JSON, or the file cannot be written.
+        """
+        records = yield from fact_part.dump(self._ground)
+        yield Do(lambda: write_document(path, document_of(TYPE, records, additional_state)))
+
+    save_to_file, asave_to_file = both(save_to_file_work)
+
+    def load_from_file_work(self, path: str | os.PathLike[str]) -> Work[dict[str, Any] | None]:
+        """Take the place of what this memory holds with what a file holds.
+
+        Args:
+            path: A file that `save_to_file` wrote.
+
+        Returns:
+            The additional state in the file, or None.
+
+        Raises:
+            InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
+        """
+        document = yield Do(partial(read_document, path, TYPE))
+        yield from fact_part.load(self._ground, document["entries"])
+        self._attendant.notify()
+        return additional_in(document)
+
+    load_from_file, aload_from_file = both(load_from_file_work)
+
+    # -- extraction --------------------------------------------------------------------------------------------------
+
+    def extract_and_update_from_text_work(self, text: str, role: str = "user") -> Work[list[Fact]]:
+        """Keep a text and extract its facts at once.
+
+        Args:
+            text: What was said.
+            role: Who said it. Default: "user".
+
+        Returns:
+            The facts that it tells of. Where the model fails, none; the text waits to be tried again, and `failures`
+            says why.
+
+        Raises:
+            InvalidInput: There is no model, or an argument is wrong.
+        """
+        if self._teacher is None:
+            raise InvalidInput(
+                "To extract facts a model is needed: memory.facts(…, model=…). Without one, use add_fact()."
             )
+        content, role = text_given(text, "The text"), fact_commands.role_given(role)
+        said, _ = message_of(new_id=self._database.new_id, role=role, content=content)
+        self._asking.append(None)  # meanwhile nobody begins to ask about it in the background too
+        try:
+            return (
+                yield from as_step(
+                    self._ground,
+                    "facts.remember",
+                    self._extracted(self._teacher, said),
+                    outputs=fact_store.facts_shown,
+                    messages=partial(fact_store.messages_shown, [said]),
+                )
+            )
+        finally:
+            self._asking.pop()
+            self._attendant.notify()
+
+    extract_and_update_from_text, aextract_and_update_from_text = both(extract_and_update_from_text_work)
+
+    def drain(self) -> int:
+        """Have facts extracted from all that waits, now, and wait for it.
+
+        What the model fails at is tried again at once, up to `max_attempts` of the settings; then it is given up, and
+        `failures` says why. Nothing of that is raised.
+
+        Whoever else extracts just now, in the background or in another process, is waited for; one that died holds
+        the right to do so for some seconds yet.
+
+        Returns:
+            How many messages this call has settled, beside those that others did; 0 without a model.
+        """
+        if self._teacher is None:
+            return 0
+        if not isinstance(self._ground.point, BranchAt):
+            return self._do(self._draining(learning(self._ground, self._teacher))).messages
+        with self._database.tracing.step("memory.facts.drain", inputs=lambda: whose(self._ground)) as step:
+            done: list[Learned] = []
+            while True:
+                learned: list[Learned] = []
+                pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=False))
+                done += learned
+                if pause is None and not any(each.lost for each in learned):
+                    break
+                time.sleep(pause or 0.0)
+            together = Learned(
+                sum(each.messages for each in done),
+                any(each.failed for each in done),
+                fact_ids=tuple(key for each in done for key in each.fact_ids),
+            )
+            step.finish(together.told)
+        return together.messages
+
+    async def adrain(self) -> int:
+        """`drain`, awaited."""
+        if self._teacher is not None and not isinstance(self._ground.point, BranchAt):
+            return (await self._ado(self._draining(learning(self._ground, self._teacher)))).messages
+        return await asyncio.to_thread(self.drain)
+
+    def waiting_work(self) -> Work[int]:
+        """How many messages wait to have facts extracted from them."""
+
+        def look(view: View) -> Steps[int]:
+            return len((yield from source_texts.waiting(view)))
+
+        return (yield from looking(self._ground, "facts.waiting", look, outputs=lambda count: {"waiting": count}))
+
+    waiting, awaiting = both(waiting_work)
+
+    def failures_work(self, limit: int | None = None) -> Work[list[ExtractionFailure]]:
+        """What went wrong when facts were extracted, the newest last; the last 100 are kept.
+
+        Args:
+            limit: The last of them, at most so many. Default: all.
+        """
+        look = partial(source_texts.failures, limit=limit_given(limit))
+
+        def told(found: list[ExtractionFailure]) -> dict[str, Any]:
+            some = [{"message_ids": each.message_ids, "failure": brief(each.error), "at": each.at} for each in found]
+            return {"count": len(found), "failures": some}
+
+        return (yield from looking(self._ground, "facts.failures", look, outputs=told))
+
+    failures, afailures = both(failures_work)
+
+    # -- branches ----------------------------------------------------------------------------------------------------
+
+    def at(self, name: str) -> Self:
+        """The facts of another branch of this namespace, with the same model and settings.
+
+        Raises:
+            InvalidInput: This cannot be the name of a branch.
+        """
+        return self._on(BranchAt(self._ground.point.path, id_of(name, "branch")))
+
+    def fork(self, name: str) -> Self:
+        """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
+
+        The branch is that of `memory.layers` too.
+
+        Args:
+            name: The name of the fork.
+
+        Raises:
+            InvalidInput: The name is taken, or this is the memory of a thread.
+        """
+        return self._on(self._do(branch_merge.forking(self._ground, id_of(name, "branch"))))
+
+    async def afork(self, name: str) -> Self:
+        """`fork`, awaited."""
+        return self._on(await self._ado(branch_merge.forking(self._ground, id_of(name, "branch"))))
+
+    # -- plumbing ----------------------------------------------------------------------------------------------------
+
+    def _do(self, work: Work[T]) -> T:
+        return perform(work, self._database)
+
+    async def _ado(self, work: Work[T]) -> T:
+        return await aperform(work, self._database)
+
+    def _on(self, point: Standpoint) -> Self:
+        return type(self)(
+            self._database, point, model=self._model, description=self._ground.description, settings=self.settings
         )
 
-    def get(self, fact_id: str) -> Fact | None:
-        """A fact, or what was said, by its id; None where there is none, or it was taken back."""
-        return self._do(fact_queries.getting(self._ground, fact_id))
-
-    async def aget(self, fact_id: str) -> Fact | None:
-        """`get`, awaited."""
-        return await self._ado(fact_queries.getting(self._ground, fact_id))
-
-    def as_of(
-        self,
-        valid: datetime | None = None,
-        recorded: datetime | None = None,
-        *,
-        subject: str | None = None,
-        predicate: str | None = None,
-        obj: str | None = None,
-        limit: int | None = None,
-    ) -> list[Fact]:
-        """What held at a time, as far as we knew it at another.
-
-        Args:
-            valid: The time at which it held. Default: now.
-            recorded: What we learned later does not count. Default: all that we know counts. What was removed or
-                erased is not known of any time.
-            subject: Only of this. Default: any.
-            predicate: Only with this predicate. Default: any.
-            obj: Only of this object. Default: any.
-            limit: Most facts. Default: all.
-
-        Returns:
-            What began first comes first.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        return self._do(
-            fact_queries.at_time(
-                self._ground,
-                valid=valid,
-                recorded=recorded,
-                subject=subject,
-                predicate=predicate,
-                obj=obj,
-                limit=limit,
-            )
+    def _retrieved(
+        self, verb: str, work: Work[list[_Item]], include_ids: Any, **asked: Any
+    ) -> Work[list[dict[str, Any]]]:
+        there = yield from as_step(
+            self._ground,
+            f"facts.retrieve_{verb}",
+            work,
+            outputs=lambda some: listed("ids", some, lambda each: each[0]),
+            **asked,
         )
+        return [{**told, "message_id": key} if include_ids else told for key, told in there]
 
-    async def aas_of(
-        self,
-        valid: datetime | None = None,
-        recorded: datetime | None = None,
-        *,
-        subject: str | None = None,
-        predicate: str | None = None,
-        obj: str | None = None,
-        limit: int | None = None,
-    ) -> list[Fact]:
-        """`as_of`, awaited."""
-        return await self._ado(
-            fact_queries.at_time(
-                self._ground,
-                valid=valid,
-                recorded=recorded,
-                subject=subject,
-                predicate=predicate,
-                obj=obj,
-                limit=limit,
-            )
-        )
+    def _everything(self) -> Work[list[_Item]]:
+        """The description, and all that was said and all facts."""
+        description = yield from fact_commands.description_of(self._ground)
+        first = [] if description is None else [(fact_commands.DESCRIPTION, {"role": "system", "content": description})]
+        return first + (yield from self._latest(None))
 
-    def history(self, subject: str, predicate: str | None = None, *, recorded: datetime | None = None) -> list[Fact]:
-        """All that ever held of a subject, what has ended included.
+    def _latest(self, limit: int | None, role: str | None = None) -> Work[list[_Item]]:
+        """The last of what was said and of the facts, in the order in which they came; of a role, if one is given."""
+        if limit == 0:
+            return []
+        if role is None:
+            facts = yield from fact_queries.listing(self._ground, limit=limit)
+        else:
+            facts = yield from fact_queries.listing(self._ground, wanted=lambda fact: fact.role == role)
+        return (yield from self._items(facts if limit is None else facts[max(0, len(facts) - limit) :]))
 
-        Args:
-            subject: What it is about.
-            predicate: Only with this predicate. Default: any.
-            recorded: What we learned later does not count. Default: all counts.
+    def _one(self, key: str) -> Work[list[_Item]]:
+        fact = yield from fact_queries.find(self._ground, key, shown=False)
+        return (yield from self._items([] if fact is None else [fact]))
 
-        Returns:
-            What began first comes first.
+    def _key_at(self, idx: int) -> Work[str]:
+        """The id of what stands at an index among all that is shown, the description included."""
+        if isinstance(idx, bool) or not isinstance(idx, int):
+            raise InvalidInput(f"An index is a whole number, not {safe_repr(idx)}.")
+        there = yield from self._everything()
+        if not -len(there) <= idx < len(there):
+            raise MessageError(f"There is nothing at the index {idx}; there are {len(there)} messages and facts.")
+        key, told = there[idx]
+        if key == fact_commands.DESCRIPTION and told["role"] == "system" and idx in (0, -len(there)):
+            raise MessageError("This is the description; it is given when the memory is made.")
+        return key
 
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        return self._do(fact_queries.changes(self._ground, subject, predicate, recorded))
+    def _items(self, facts: Sequence[Fact]) -> Work[list[_Item]]:
+        raw = [fact.id for fact in facts if fact.raw]
+        images = ImageFiles()
 
-    async def ahistory(
-        self, subject: str, predicate: str | None = None, *, recorded: datetime | None = None
-    ) -> list[Fact]:
-        """`history`, awaited."""
-        return await self._ado(fact_queries.changes(self._ground, subject, predicate, recorded))
+        def look(view: View) -> Steps[dict[str, Message]]:
+            found = yield from memory_rows.named(view, TEXT, raw)
+            return {key: fact_store.message_of(kept) for key, kept in found.items()}
 
-    def contradictions(self, subject: str | None = None, predicate: str | None = None) -> list[Contradiction]:
-        """Values of what has one at a time that were both said to hold at the same time. Both are kept.
+        messages = (yield from looking(self._ground, "facts.messages", look, shown=False)) if raw else {}
 
-        Args:
-            subject: Only of this. Default: any.
-            predicate: Only with this predicate. Default: any.
-        """
-        return self._do(fact_queries.contradictions(self._ground, subject, predicate))
+        def items() -> list[_Item]:
+            return [(fact.id, _provider_dict(fact, messages.get(fact.id), images)) for fact in facts]
 
-    async def acontradictions(self, subject: str | None = None, predicate: str | None = None) -> list[Contradiction]:
-        """`contradictions`, awaited."""
-        return await self._ado(fact_queries.contradictions(self._ground, subject, predicate))
+        if not any(message.images for message in messages.values()):
+            return items()
+        found: list[_Item] = yield Do(items)  # files are read, and not on an event loop
+        for event in images.events(self.namespace, self.name):
+            self._database.hooks.emit(event)
+        return found
 
-    def undo(self, fact_id: str) -> None:
-        """Take back the last thing that happened to a fact; once more, and it is as it was before.
+    def _extracted(self, teacher: Teacher, said: Message) -> Work[list[Fact]]:
+        yield from fact_commands.keep(self._ground, [said], shown=False)
+        yield from learning(self._ground, teacher, only=[said.message_id], patient=True)
+        return (yield from fact_queries.facts_told_by(self._ground, said.message_id, shown=False))
 
-        If another value ended it, it goes on beside that, as a contradiction. Else the last that was said or corrected
-        of it does not count; a fact that is new is gone, and what it had ended goes on.
+    def _draining(self, work: Work[Learned]) -> Work[Learned]:
+        return (yield from as_step(self._ground, "facts.drain", work, outputs=Learned.told))
 
-        Args:
-            fact_id: Which fact.
+    def _look(self) -> Looked:
+        """Extract facts from what waits, in the background."""
+        learned: list[Learned] = []
+        try:
+            if not self._database.engine.read(self._is_waited_for) or self._asking:
+                return Looked()
+            pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=True))
+        except MemoryClosed:
+            return Looked(over=True)
+        except Exception:  # what waits goes on waiting
+            if not self._database.engine.usable:
+                return Looked(over=True)
+            logger.warning("No facts were extracted for %r; it will be tried again.", self.name, exc_info=True)
+            return Looked(job_queue.pause(0), failed=True)
+        failed = any(each.failed for each in learned)
+        if failed or any(each.lost for each in learned):  # whoever has the right now may die
+            pause = job_queue.pause(0)
+        return Looked(pause, failed=failed)
 
-        Raises:
-            MessageError: There is no such fact.
-        """
-        return self._do(fact_commands.undoing(self._ground, fact_id))
+    def _is_waited_for(self) -> Steps[bool]:
+        view = yield from self._ground.point.view(self._ground.now())
+        return bool((yield from source_texts.waiting(view)))
 
-    async def aundo(self, fact_id: str) -> None:
-        """`undo`, awaited."""
-        return await self._ado(fact_commands.undoing(self._ground, fact_id))
+    def _learn(self, learned: list[Learned], job: Job, *, patient: bool) -> None:
+        if self._teacher is not None:
+            holds = partial(job_queue.holds, job)
+            work = learning(self._ground, self._teacher, holds=holds, patient=patient)
+            # `drain` is one step, however often it has to try; in the background nothing else shows what is done.
+            learned.append(self._do(self._draining(work) if patient else work))
 
-    def declare(self, *predicates: str, single_valued: bool = True) -> None:
-        """Say that predicates have one value at a time, such as "lives in", so that a new one ends the one before.
 
-        It counts for what is known already, too, and can be taken back: no fact is changed by it.
+_Item: TypeAlias = tuple[str, dict[str, Any]]
+"""Something that is shown: its id, and what a provider is given."""
 
-        Args:
-            *predicates: Their names.
-            single_valued: Whether they have. Default: True.
 
-        Raises:
-            InvalidInput: A name cannot be one, or `single_valued` is neither True nor False.
-        """
-        return self._do(fact_commands.declaring(self._ground, predicates, single=single_valued))
-
-    async def adeclare(self, *predicates: str, single_valued: bool = True) -> None:
-        """`declare`, awaited."""
-        return await self._ado(fact_commands.declaring(self._ground, predicates, single=single_valued))
-
-    def evidence(self, fact_id: str) -> list[Evidence]:
-        """How we know of a fact: every message that says so, with its text, if that is kept.
-
-        Args:
-            fact_id: Which fact.
-
-        Returns:
-            In the order in which we learned it; nothing where there is no such fact.
-        """
-        return self._do(fact_queries.evidence(self._ground, fact_id))
-
-    async def aevidence(self, fact_id: str) -> list[Evidence]:
-        """`evidence`, awaited."""
-        return await self._ado(fact_queries.evidence(self._ground, fact_id))
-
-    def from_message(self, message_id: str) -> list[Fact]:
-        """The facts that a message tells of.
-
-        Args:
-            message_id: Its id.
-        """
-        return self._do(fact_commands.told_by(self._ground, message_id))
-
-    async def afrom_message(self, message_id: str) -> list[Fact]:
-        """`from_message`, awaited."""
-        return await self._ado(fact_commands.told_by(self._ground, message_id))
-
-    def search(self, query: str, limit: int | None = None, *, valid: datetime | None = None) -> list[Fact]:
-        """Find facts, and what was said, without a model.
-
-        Args:
-            query: Any text; "*" for all, the newest first.
-            limit: Most results. Default: 10.
-            valid: Only facts that held at this time. Default: any, what has ended included.
-
-        Returns:
-            The best first. Each says why it was found; what was said has `raw` set.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        return self._do(fact_queries.searching(self._ground, query, limit, valid=valid))
-
-    async def asearch(self, query: str, limit: int | None = None, *, valid: datetime | None = None) -> list[Fact]:
-        """`search`, awaited."""
-        return await self._ado(fact_queries.searching(self._ground, query, limit, valid=valid))
-
-    # -- prompts ---------------------------------------------------------------------------------------------------
-
-    def format_for_prompt(self, query: str | None = None, budget: Any = None, *, valid: datetime | None = None) -> str:
-        """What is known about a question, as a section of a prompt: a line for each fact, fenced as data.
-
-        Args:
-            query: What the prompt is about. Default: what was learned last.
-            budget: How much room there is: a number of characters, or a `Budget`, such as one that counts tokens. What
-                fits worst is left out. Default: as much as it takes.
-            valid: Only what held at this time. Default: all, and what has ended is marked so.
-
-        Returns:
-            The section; "" where nothing is known.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        return self._do(fact_prompt.section(self._ground, query, budget, valid=valid))
-
-    async def aformat_for_prompt(
-        self, query: str | None = None, budget: Any = None, *, valid: datetime | None = None
-    ) -> str:
-        """`format_for_prompt`, awaited."""
-        return await self._ado(fact_prompt.section(self._ground, query, budget, valid=valid))
+def _provider_dict(fact: Fact, message: Message | None, images: ImageFiles) -> dict[str, Any]:
+    """A fact, or the message that was kept, as a provider takes it."""
+    if message is not None:
+        return message.to_llm_dict(part_of=images.of(fact.id))
+    until = "" if fact.valid_to is None else f" (until {fact.valid_to:%Y-%m-%d})"
+    role = fact.role if fact.role in _SPEAKERS else "user"
+    return {"role": role, "content": f"Fact ({fact.role}): {fact.text.rstrip('.')}{until}."}

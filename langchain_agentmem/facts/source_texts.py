@@ -14,8 +14,7 @@ from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.conversations.message_log import Entry
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts.fact import ExtractionFailure
-from langchain_agentmem.facts.fact_store import message_of
-from langchain_agentmem.facts.fact_writes import Book
+from langchain_agentmem.facts.fact_store import Book, message_of
 from langchain_agentmem.messages import Message, same_body
 from langchain_agentmem.messages.message import plain
 from langchain_agentmem.rewinding import memory_rows
@@ -59,15 +58,8 @@ class Failure(NamedTuple):
     answer: str
 
 
-class Said(NamedTuple):
-    """A message, and the entry by which it is stored."""
-
-    message: Message
-    entry: Entry
-
-
 def keep(
-    book: Book, messages: Sequence[Said], *, path: str, conversation: str | None = None, own: bool = True
+    book: Book, messages: Sequence[Message], *, path: str, conversation: str | None = None, own: bool = True
 ) -> Steps[list[str]]:
     """Keep messages, and have them wait.
 
@@ -88,9 +80,10 @@ def keep(
     Raises:
         MessageError: The id of a message that belongs here is taken by other content.
     """
-    here = yield from among(book.change.view, [(each.entry.key, conversation) for each in messages])
+    entries = [entry_of(message, book.change.now) for message in messages]
+    here = yield from among(book.change.view, [(entry.key, conversation) for entry in entries])
     new: list[str] = []
-    for message, entry in messages:
+    for message, entry in zip(messages, entries, strict=True):
         key, known = _kept(here, entry, conversation, own=own)
         if known is not None and same_body(known.body, entry.body):
             if own and not is_listed(known):
@@ -106,7 +99,7 @@ def keep(
     return new
 
 
-def unread(view: View, messages: Sequence[Said], conversation: str | None) -> Steps[list[Said]]:
+def unread(view: View, messages: Sequence[Message], conversation: str | None) -> Steps[list[Message]]:
     """Those of some messages, which belong to another part of memory, that are not here, or say something else here.
 
     Args:
@@ -114,9 +107,11 @@ def unread(view: View, messages: Sequence[Said], conversation: str | None) -> St
         messages: The messages.
         conversation: The conversation or thread that they belong to, if it is known.
     """
-    here = yield from among(view, [(each.entry.key, conversation) for each in messages])
-    found = [(each, _kept(here, each.entry, conversation, own=False)[1]) for each in messages]
-    return [each for each, known in found if known is None or not same_body(known.body, each.entry.body)]
+    entries = [entry_of(message, view.at) for message in messages]
+    here = yield from among(view, [(entry.key, conversation) for entry in entries])
+    known = [_kept(here, entry, conversation, own=False)[1] for entry in entries]
+    some = zip(messages, entries, known, strict=True)
+    return [message for message, entry, kept in some if kept is None or not same_body(kept.body, entry.body)]
 
 
 def put(
@@ -159,20 +154,6 @@ def put(
     )
     if waits and message.text.strip():
         book.change.drafts.append(Draft(DUE, key, b"", book.change.now, extra={"told": [said], "attempts": 0}))
-
-
-def again(kept: Kept) -> Draft:
-    """A message that is kept elsewhere, to be kept as it is."""
-    return Draft(
-        TEXT,
-        kept.key,
-        kept.body,
-        kept.created_at,
-        label=kept.label,
-        extra=kept.extra,
-        subject=plain(message_of(kept).role) or "",
-        findable=is_listed(kept),
-    )
 
 
 def among(view: View, messages: Sequence[tuple[str, str | None]]) -> Steps[dict[str, Kept]]:

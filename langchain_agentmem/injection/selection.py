@@ -209,7 +209,7 @@ class Bringing:
         if layers is not None and (self._kinds is None or "record" in self._kinds):
             lists.append((yield from layers.archival.searching(asked, many)))
         if layers is not None and (self._kinds is None or "fact" in self._kinds):
-            facts = yield from fact_queries.searching(layers.facts_ground, asked, many)
+            facts = yield from fact_queries.find_facts(layers.facts_ground, asked, many)
             lists.append([_fact(each) for each in facts])
         if layers is not None and self._kinds is not None and "event" in self._kinds:
             events = yield from layers.recall.searching(asked, many)

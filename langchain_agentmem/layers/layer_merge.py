@@ -13,7 +13,7 @@ from typing import Any
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.facts.fact_promotion import PromotedFacts, promoting
+from langchain_agentmem.facts.fact_part import PromotedFacts, promote_facts
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.layers.core_memory import CoreMemory, leaving
 from langchain_agentmem.layers.layer import Ground
@@ -87,7 +87,7 @@ def merging(
             )
         facts = PromotedFacts([], [], [], [], [])
         if keys is None:
-            facts = yield from promoting(change, base, theirs, chosen, ground.database.new_id)
+            facts = yield from promote_facts(change, base, theirs, chosen, ground.database.new_id)
         return (yield from _merge(core, change, base, theirs, keys, chosen, facts))
 
     return (

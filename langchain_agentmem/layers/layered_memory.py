@@ -64,7 +64,7 @@ from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, p
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.facts.learning import FactsGround
+from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform
 from langchain_agentmem.layers import branch_lifecycle
 from langchain_agentmem.layers.archival_memory import ArchivalMemory

@@ -11,7 +11,6 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.background_thread import Attendant
 from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts.kg_memory import KGMemory
@@ -42,19 +41,6 @@ def filled(memory, **options):
 
 
 ORDER = ["one", "Fact (user): Maya likes tea.", "two", "Fact (assistant): Maya likes rain."]
-
-
-@pytest.fixture
-def here():
-    """A memory, where the engine makes no difference."""
-    with AgentMemory(":memory:") as memory:
-        yield memory
-
-
-@pytest.fixture
-def alone(monkeypatch):
-    """Nothing is done in the background."""
-    monkeypatch.setattr(Attendant, "notify", lambda self: None)
 
 
 @pytest.mark.sqlite_suffices
@@ -207,14 +193,6 @@ class TestRetrieving:
             {"role": "user", "content": "Fact (the plumber): Tom said wait."},
         ]
 
-    async def test_awaited_is_the_same(self, here):
-        facts = filled(here, description="Hello")
-        assert await facts.aretrieve_all() == facts.retrieve_all() == await facts.aget_messages()
-        assert await facts.aretrieve_recent(2, include_ids=True) == facts.retrieve_recent(2, include_ids=True)
-        assert await facts.aretrieve_by_role("user", 1) == facts.retrieve_by_role("user", 1)
-        assert await facts.aretrieve_by_id("m1") == facts.retrieve_by_id("m1")
-        assert await facts.aretrieve_by_id("nobody") is None
-
 
 @pytest.mark.sqlite_suffices
 class TestChanging:
@@ -290,16 +268,6 @@ class TestChanging:
         assert facts.remove_by_id(fact.id) is True
         assert contents(facts.retrieve_all()) == [PARIS]
         assert facts.waiting() == 0
-
-    async def test_awaited_is_the_same(self, here):
-        facts = filled(here)
-        await facts.aupdate("m1", content="uno")
-        await facts.areplace_memory(2, content="dos")
-        await facts.adelete_memory(1)
-        assert await facts.aremove_by_id("m2") is True
-        assert contents(await facts.aretrieve_all()) == ["uno", "Fact (assistant): Maya likes rain."]
-        await facts.areset_memory()
-        assert await facts.aretrieve_all() == []
 
 
 class TestResetting:
@@ -446,13 +414,6 @@ class TestFiles:
         assert other.drain() == 0
         assert len(model.calls) == 1
         assert contents(other.retrieve_all()) == [PARIS, "Fact (user): Paris is capital of France."]
-
-    async def test_awaited_are_the_same(self, here, alone, tmp_path):
-        facts, _ = busy(here)
-        await facts.asave_to_file(tmp_path / "kg.json", {"a": 1})
-        other = here.facts("c")
-        assert await other.aload_from_file(tmp_path / "kg.json") == {"a": 1}
-        assert looks(other) == looks(facts)
 
     def test_what_waits_in_a_file_is_extracted_in_the_background(self, here, tmp_path):
         plain = here.facts("b")

@@ -244,11 +244,11 @@ class TestKilled:
 
 
 def _held_by_the_dead(memory):
-    from langchain_agentmem.facts.kg_memory_base import KIND
+    from langchain_agentmem.facts.kg_memory import JOBS
     from langchain_agentmem.storage import job_queue
     from langchain_agentmem.storage.job_queue import Wanted
 
-    wanted = Wanted("", KIND, "b")
+    wanted = Wanted("", JOBS, "b")
     yield from job_queue.enqueue(wanted, now=job_queue.now())
     job = yield from job_queue.claim_named(wanted, "dead", now=job_queue.now(), lease=SHORT)
     assert job is not None

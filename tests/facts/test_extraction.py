@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.facts import fact_extraction
-from langchain_agentmem.facts.entity_names import entity_key
-from langchain_agentmem.facts.fact_extraction import SCHEMA, question, read, reply_of, structured, time_in
+from langchain_agentmem.facts.fact import entity_key
+from langchain_agentmem.facts.fact_extraction import asked_for, question, read, reply_of, structured, time_in
 from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.messages import Message
 
@@ -495,6 +495,6 @@ class TestStructuredOutput:
     def test_its_schema_is_one_that_models_take(self):
         from langchain_core.utils.function_calling import convert_to_openai_tool
 
-        tool = convert_to_openai_tool(dict(SCHEMA))
+        tool = convert_to_openai_tool(dict(asked_for()["schema"]))
         assert tool["function"]["name"] == "facts"
         assert set(tool["function"]["parameters"]["properties"]) == {"facts", "same"}

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 import networkx as nx
 import pytest
 
-from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.facts import fact_graph
 
@@ -27,12 +26,6 @@ def facts(memory):
     facts.add_fact("user", "Eve", "works at", "Globex", valid_from=JANUARY)
     facts.add_fact("user", "Zoe", "likes", "tea", valid_from=JANUARY)
     return facts
-
-
-@pytest.fixture
-def here():
-    with AgentMemory(":memory:") as memory:
-        yield memory
 
 
 def names(found) -> list[tuple[str, int]]:
@@ -71,9 +64,6 @@ class TestNeighbours:
         with pytest.raises(InvalidInput, match="depth"):
             here.facts().neighbours("Ana", depth)
 
-    async def test_can_be_awaited(self, facts):
-        assert await facts.aneighbours("Ana", 2) == facts.neighbours("Ana", 2)
-
 
 @pytest.mark.sqlite_suffices
 class TestPaths:
@@ -89,9 +79,6 @@ class TestPaths:
         assert facts.path("Ana", "Eve", max_depth=2) is None
         assert facts.path("Ana", "Eve", predicates=["knows"]) is None
         assert facts.path("Ana", "Eve", valid=JANUARY) is None
-
-    async def test_can_be_awaited(self, facts):
-        assert await facts.apath("Ana", "Eve") == facts.path("Ana", "Eve")
 
     @pytest.mark.parametrize("seed", range(4))
     def test_and_neighbours_are_those_of_any_graph(self, here, seed):
@@ -175,9 +162,6 @@ class TestEntities:
         assert [each.name for each in facts.entities("a\ud83d")] == ["a\ufffdb"]
         assert names(facts.neighbours("\ude00")) == [("a\ufffdb", 1)]
 
-    async def test_can_be_awaited(self, facts):
-        assert await facts.aentities("b") == facts.entities("b")
-
 
 @pytest.mark.sqlite_suffices
 class TestPictures:
@@ -220,8 +204,3 @@ class TestPictures:
         with pytest.raises(MissingExtra, match="graph"):
             here.facts().to_networkx()
         assert here.facts().to_json()["nodes"] == []
-
-    async def test_can_be_awaited(self, facts):
-        assert await facts.ato_json("Ana") == facts.to_json("Ana")
-        assert await facts.ato_mermaid() == facts.to_mermaid()
-        assert nx.utils.graphs_equal(await facts.ato_networkx(), facts.to_networkx())

@@ -11,7 +11,6 @@ import pytest
 from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.background_thread import Attendant
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.kg_memory import KGMemory
@@ -36,19 +35,6 @@ MODELS = {
 def quick(monkeypatch):
     """What failed is tried again soon."""
     monkeypatch.setattr(job_queue, "pause", lambda attempts: 0.01)
-
-
-@pytest.fixture
-def alone(monkeypatch):
-    """Nothing is done in the background, so that it can be counted who asks what."""
-    monkeypatch.setattr(Attendant, "notify", lambda self: None)
-
-
-@pytest.fixture
-def here():
-    """A memory, where the engine makes no difference."""
-    with AgentMemory(":memory:") as memory:
-        yield memory
 
 
 def until(condition):
@@ -415,7 +401,7 @@ class TestFailing:
         assert not failure.given_up
 
     def test_any_answer_and_any_error_can_be_kept(self, memory, caplog):
-        caplog.set_level("CRITICAL", "langchain_agentmem.facts.learning")  # a report cannot hold what is logged
+        caplog.set_level("CRITICAL", "langchain_agentmem.facts.fact_extraction")  # a report cannot hold what is logged
         hostile = "\x00 \ud800 '; drop table memory; -- \u202e" + "x" * 10_000
         answers = [
             hostile,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.facts import fact_writes
+from langchain_agentmem.facts import fact_store
 from langchain_agentmem.rewinding.memory_access import changing
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.sqlite import SqliteEngine
@@ -51,7 +51,7 @@ def _told(ground, count, subject, obj):
         for number in range(count):
             change.now += 1  # learned one after the other
             book.written.clear()  # no two of them are about the same
-            said = fact_writes.Statement("user", subject.format(number), "likes", obj.format(number))
+            said = fact_store.Statement("user", subject.format(number), "likes", obj.format(number))
             yield from book.tell(said)
 
     yield from changing(ground, "facts.add", make)

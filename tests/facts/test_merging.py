@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from langchain_agentmem.facts.fact import FactsConfig
+from langchain_agentmem.rewinding import memory_rows
 
 
 def day(number):
@@ -446,13 +447,11 @@ class TestHalfWay:
 
 def test_merging_costs_what_the_fork_changed(memory, main, monkeypatch):
     """Of all that the parent knows, only what is about the same things is read."""
-    from langchain_agentmem.facts import fact_promotion
-
     for number in range(60):
         lives(main, f"place {number}", 1, who=f"person {number}")
     fork = main.fork("fork")
     lives(fork, "Oslo", 5, who="person 7")
-    read, named = [], fact_promotion.memory_rows.named
+    read, named = [], memory_rows.named
 
     def counting(*args):
         found = yield from named(*args)
@@ -460,7 +459,20 @@ def test_merging_costs_what_the_fork_changed(memory, main, monkeypatch):
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(fact_promotion.memory_rows, "named", counting)
+        patch.setattr(memory_rows, "named", counting)
         memory.layers("main").merge("fork")
     assert sum(read) <= 2
     assert values(main, "person 7") == [("place 7", 1, 5), ("Oslo", 5, None)]
+
+
+def test_what_a_fact_said_once_stays_out_of_the_index(memory, main, raw, tmp_path):
+    """It is looked up by its names; also once it was merged, or came from a file."""
+    lives(main, "Oslo", 1)
+    fork = main.fork("fork")
+    [fact] = fork.history("Maya")
+    fork.update(fact.id, obj="Rome")
+    memory.layers("main").merge("fork")
+    main.save_to_file(tmp_path / "facts.json")
+    memory.facts("other").load_from_file(tmp_path / "facts.json")
+    former = raw(memory, "select document_id from memory where kind = 'fact_former' and deleted = 0")
+    assert {row["document_id"] for row in former} == {None}

@@ -80,13 +80,6 @@ def known(facts, **asked):
     return [fact.text for fact in facts.as_of(**asked)]
 
 
-@pytest.fixture
-def light(clock, new_id):
-    """A memory on SQLite, for what does not depend on the engine."""
-    with AgentMemory(clock=clock, new_id=new_id) as memory:
-        yield memory
-
-
 @pytest.mark.sqlite_suffices
 class TestTurns:
     @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])

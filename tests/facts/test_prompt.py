@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.budget import Budget
 
@@ -25,12 +24,6 @@ def facts(memory):
     facts.add_fact("user", "Ana", "lives in", "Porto", valid_from=MARCH, confidence=0.8)
     facts.add_fact("user", "Ben", "likes", "tea", valid_from=JANUARY)
     return facts
-
-
-@pytest.fixture
-def here():
-    with AgentMemory(":memory:") as memory:
-        yield memory
 
 
 def lines(section: str) -> list[str]:
@@ -86,7 +79,3 @@ def test_no_fact_ends_its_fence_or_takes_a_line_of_its_own(here):
 def test_what_cannot_be_meant_is_refused(here, given, message):
     with pytest.raises(InvalidInput, match=message):
         here.facts().format_for_prompt(**given)
-
-
-async def test_it_can_be_awaited(facts):
-    assert await facts.aformat_for_prompt("Ana") == facts.format_for_prompt("Ana")

@@ -199,15 +199,6 @@ class TestRemovingAMessage:
         assert facts.as_of() == []
         assert [facts.get(key) for key in (corrected, undone)] == [None, None]
 
-    async def test_the_awaited_twins_do_the_same(self, memory):
-        chat, facts = say(memory, "chat", "a", "b", "c"), memory.facts("user")
-        await facts.aadd_fact(*MAYA, "Oslo", valid_from=day(1), source=("a", "chat"))
-        await facts.aadd_fact(*MAYA, "Rome", valid_from=day(5), source=("b", "chat"))
-        await chat.aremove_by_id("b")
-        assert homes(facts) == [("Oslo", 1, None)]
-        await chat.aclear()
-        assert await facts.aas_of() == []
-
     @pytest.mark.parametrize("seed", range(6))
     def test_leaves_what_there_would_be_without_it(self, memory, seed):
         """Every branch shows at every time what it would show if the messages that are gone had never been there."""

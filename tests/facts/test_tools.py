@@ -58,13 +58,6 @@ def on(text):
 
 
 @pytest.fixture
-def light(clock, new_id):
-    """A memory on SQLite, for what does not depend on the engine."""
-    with AgentMemory(clock=clock, new_id=new_id) as memory:
-        yield memory
-
-
-@pytest.fixture
 def facts(light):
     return light.facts("user-42")
 

@@ -1,0 +1,28 @@
+"""What the tests of facts share."""
+
+from __future__ import annotations
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.background_thread import Attendant
+
+
+@pytest.fixture
+def here():
+    """A memory, where the engine makes no difference."""
+    with AgentMemory(":memory:") as memory:
+        yield memory
+
+
+@pytest.fixture
+def light(clock, new_id):
+    """The same, with a clock and ids that are known."""
+    with AgentMemory(clock=clock, new_id=new_id) as memory:
+        yield memory
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Nothing is done in the background, so that it can be counted who asks what."""
+    monkeypatch.setattr(Attendant, "notify", lambda self: None)
