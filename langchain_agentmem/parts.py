@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langchain_agentmem.audit import audit_source
+from langchain_agentmem.audit import audit_part
 from langchain_agentmem.conversations import message_source
 from langchain_agentmem.facts import fact_source
 from langchain_agentmem.layers import layer_part
@@ -10,7 +10,7 @@ from langchain_agentmem.search import search_index
 from langchain_agentmem.stores import item_source
 
 PARTS = (
-    audit_source.PART,
+    audit_part.PART,
     fact_source.PART,
     item_source.PART,
     layer_part.PART,

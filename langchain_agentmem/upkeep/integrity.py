@@ -24,8 +24,8 @@ from functools import partial
 from itertools import groupby
 from typing import Any, TextIO
 
-from langchain_agentmem.audit import audit_check, audit_transfer
-from langchain_agentmem.audit import keeping as audit
+from langchain_agentmem.audit import audit_part
+from langchain_agentmem.audit import audit_store as audit
 from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -57,7 +57,7 @@ _HOLDS = {
     "thread": {"part", "value", "write", "checkpoint"},
     "blobs": {"blob"},
     "items": {"item"},
-    **audit_transfer.HOLDS,
+    **audit_part.HOLDS,
     **experience_transfer.HOLDS,
     **memory_transfer.HOLDS,
 }
@@ -228,7 +228,7 @@ _LOOKS: Mapping[str, Callable[[], Steps[list[str]]]] = {
     "memories": memory_check.problems,
     "facts": facts_check.problems,
     "experiences": partial(experience_transfer.problems, *range_of(())),
-    "audit": audit_check.problems,
+    "audit": audit_part.problems,
 }
 CHECKED = ("contents", *_LOOKS)
 """What `verify` looks at, in its order."""
@@ -345,7 +345,7 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
         kept = yield from _export_items(file, low, high)
         known = yield from experience_transfer.dump(low, high, partial(_write_line, file))
         moved = yield from memory_transfer.dump(low, high, partial(_write_line, file))
-        trail = yield from audit_transfer.dump(low, high, partial(_write_line, file))
+        trail = yield from audit_part.dump(low, high, partial(_write_line, file))
         _write_line(file, {"record": END})
     return TransferReport(
         conversations=len(branches),
@@ -382,7 +382,7 @@ def load(
     written: list[tuple[message_log.Address, list[str]]] = []
     every = checkpoints = values = kept = known = trail = 0
     arrival = Arrival(tail=tail)
-    coming = audit_transfer.Arriving()
+    coming = audit_part.Arriving()
     for head, records in _groups(path):
         if head["record"] == "conversation":
             at = message_log.Address(path_of(head.get("namespace")), id_of(head.get("id"), "conversation"))
@@ -394,7 +394,7 @@ def load(
             values += yield from byte_rows.restore(path_of(head.get("namespace")), records)
         elif head["record"] == "items":
             kept += yield from item_transfer.restore(path_of(head.get("namespace")), records, now=now, tail=tail)
-        elif head["record"] in audit_transfer.HOLDS:
+        elif head["record"] in audit_part.HOLDS:
             trail += yield from coming.take(path_of(head.get("namespace")), records)
         elif head["record"] in experience_transfer.HOLDS:
             known += yield from experience_transfer.restore(path_of(head.get("namespace")), records)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from langchain_agentmem.audit import keeping
+from langchain_agentmem.audit import audit_store
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput
@@ -106,7 +106,7 @@ def pruned(
     after: int | None = None if archive_before is None else 0
     while after is not None:
         # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
-        page = yield from do(partial(keeping.archive, low, high, before, after=after))
+        page = yield from do(partial(audit_store.archive, low, high, before, after=after))
         archived, saved, after = archived + page.entries, saved + page.saved, page.after
     if not dry_run:
         yield Do(engine.release)
