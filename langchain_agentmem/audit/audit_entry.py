@@ -1,6 +1,4 @@
-"""An entry of the audit trail, as a value.
-
-The chain of the audit trail: by what it is known that nothing was changed, removed, or moved.
+"""`AuditEntry`, and the chain over entries that shows whether one was changed, removed, or moved.
 
 An entry has a digest, of a random salt and of everything of it that never changes, and a *link*: the digest of the link
 before and of this digest. So a link stands for everything up to its entry, and whoever keeps one elsewhere can prove

@@ -1,13 +1,10 @@
-"""Entries of the audit trail as a search finds them: their texts for the index, and what a hit is to the user.
+"""The audit trail as a part of the database: searched, verified, exported and imported.
 
-Whether the audit trail is whole: its chain, its messages, and what a search finds of it.
+To verify, the chain is read in pages, so that of a million entries few are held at a time.
 
-The chain is read in pages, so that of a million entries few are held at a time.
-
-The audit trail as records, to leave one database and enter another.
-
-Entries leave in the order of the chain, and each message of model calls once, before the first entry that names it.
-Here they are added at the end of the chain, with their ids and times; an entry whose id is here already is left out.
+As records, entries leave in the order of the chain, and each message of model calls once, before the first entry that
+names it. In another database they are added at the end of the chain, with their ids and times; an entry whose id is
+here already is left out.
 """
 
 from __future__ import annotations

@@ -1,18 +1,23 @@
-"""What a walk along the audit trail tells: how long entries are, what could be archived, how the junk rules do.
+"""Reports on an audit trail: `examining` makes the health report, `learning` the insights. No model is asked.
 
-What of an audit trail runs away: far more entries than is usual, or the same one again and again.
+    print(memory.audit.report())
+    print(memory.audit.insights())
+
+Both walk along the trail once; a report is computed on demand and changes nothing.
+
+**Runaways.** What of an audit trail runs away: far more entries than is usual, or the same one again and again.
 
 What is usual is the median, and how much it varies is told by the distances from it, of which again the median counts:
 neither is moved by the few that run away. Where little is going on anything looks like much, so nothing below a floor
 counts.
 
-The open todos of an audit trail, and what suggests that one of them is done, or stands there twice.
+**Open todos**, and what suggests that one of them is done, or stands there twice.
 
 A todo looks done where a later reply, or the agent's report on itself, says in one sentence that something was
 completed, in words of what the todo is about. It is a suggestion with the entry's id: nobody closes a todo for it.
 English words only; in other languages todos are listed, and nothing is suggested.
 
-What users often speak of: words and short phrases that come up in many conversations, and not in all of them.
+**Topics**: words and short phrases that come up in many conversations, and not in all of them.
 
 No model is asked. A word is counted once a conversation, so that one long talk about a thing does not make it a common
 topic. Its weight is that number, times how rare it is among the conversations. What nearly all of many conversations
@@ -20,7 +25,7 @@ have is how people speak there, and no topic. Where a word mostly stands in one 
 
 Of many prompts those of some conversations are counted, chosen by their names' digests, and stand for the others.
 
-Whether what users asked was done: by what went wrong, what the agent said, and what the user said next.
+**Outcomes**: whether what users asked was done, by what went wrong, what the agent said, and what the user said next.
 
 A turn is one prompt of the user with all model calls and the reply that answer it. It *failed* where
 
@@ -32,23 +37,6 @@ A turn is one prompt of the user with all model calls and the reply that answer 
 and *succeeded* where the next prompt thanks, or goes on. What came last in its conversation, or is in none, may have
 been either: it is not counted, unless it failed by itself. The words that are known are English; where users write in
 another language, only errors and repeated prompts tell of failures.
-
-What an audit trail tells of its use: topics, how often it went well, when, and which models did the work.
-
-    insights = memory.audit.insights()
-    print(insights)                          # a page of text
-    insights.topics[0].name, insights.success.rate, insights.hours[9], insights.models[0].median_duration
-
-How success is told is said in `outcomes`, how topics are found in `topics`. Neither asks a model.
-
-How an audit trail fares: what document 002 has its daemon look after, as one report.
-
-    report = memory.audit.report()
-    print(report)                           # a page of text
-    report.growth[0].entries_a_day, report.runaway, report.todos, report.archiving, report.junk
-
-It is computed when it is asked for, and changes nothing: todos are closed, entries archived and rules changed by
-whoever reads it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Entries of the audit trail as rows, and rows as entries.
-
-The messages of model calls: kept once, and named by ranges.
+"""Entries of the audit trail and the messages of model calls as rows, and rows as entries.
 
 Each call of a model is given the whole history again. So what the models of a conversation were given stands on a
 *shelf*, message after message, and a call names ranges of it, usually one. Bodies are those that conversations and

@@ -1,6 +1,6 @@
-"""The audit trail in the database: what writes it.
+"""Statements that write, read, archive, erase and walk along the entries of the audit trail.
 
-Every entry gets the next place in one chain (`chain.py`), in the order of the commits: whoever adds holds the end of
+Every entry gets the next place in one chain (`audit_entry`), in the order of the commits: whoever adds holds the end of
 the chain until its transaction ends. To add an entry alone is to insert a row and to move the head. Indexes and the
 search cost more, and cost little where many entries enter them together, so new ones wait: `TAIL` of them *settle* with
 the one that makes them so many. Until then whoever reads looks through those that wait as well, and a search that could
@@ -9,17 +9,12 @@ find them has them settle first.
 Entries never change but for what is no part of their digest: by which rules they are junk, whether a todo is done, and
 whether they are archived. Everything here is written as steps and does no I/O.
 
-The audit trail in the database: what reads it.
+**Reading.** The last entries of a conversation among a million cost what they are: every list of entries is a few
+ranges of an index, one for each kind and for what is hidden, which are put together here.
 
-The last entries of a conversation among a million cost what they are: every list of entries is a few ranges of an
-index, one for each kind and for what is hidden, which are put together here.
-
-Old entries of the audit trail are compressed, and what must go is erased.
-
-A walk along the audit trail, entry by entry, for whoever counts or looks for something in it.
-
-It reads in pages, each in a transaction of its own, so that of a million entries few are held at a time and nobody else
-waits. Who walks along takes each entry, remembers what it needs, and must itself remember little.
+**Walking.** Reports are given entry by entry. A walk reads in pages, each in a transaction of its own, so that of a
+million entries few are held at a time and nobody else waits. Who walks along takes each entry, remembers what it needs,
+and must itself remember little.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`AuditTrail`: every prompt and reply, clean and complete (document 002).
+"""`AuditTrail`: every prompt and reply of a namespace, clean and complete.
 
     trail = memory.audit
     trail.add("How many trees are there?", "42", conversation_id="monday")
@@ -44,6 +44,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -88,10 +89,8 @@ from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, 
 from langchain_agentmem.tracing import Thunk, brief
 
 if TYPE_CHECKING:
-    from langchain_agentmem.audit.audit_entry import ChainReport, Head
     from langchain_agentmem.audit.audit_report import Health, Insights
     from langchain_agentmem.audit.audit_store import Listed
-    from langchain_agentmem.audit.legacy_json import Imported
     from langchain_agentmem.audit.model_call_capture import AuditHandler
 
 MOST = 20
@@ -504,10 +503,11 @@ class AuditTrail:
 
         `print(memory.audit.report())` prints a page of text.
         """
+        yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
         from langchain_agentmem.audit.audit_report import examining  # noqa: PLC0415 - who needs it pays
 
         work = examining(*range_of(resolve(self._namespace)), clock=self._database.clock, rules=self._rules)
-        return self._shown("report", work, _show_health)
+        return (yield from self._shown("report", work, _show_health))
 
     report, areport = both(report_work)
 
@@ -519,10 +519,11 @@ class AuditTrail:
         """
         if not isinstance(timezone, tzinfo):
             raise InvalidInput(f"timezone is a tzinfo, such as ZoneInfo('Europe/Berlin'), not {safe_repr(timezone)}.")
+        yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
         from langchain_agentmem.audit.audit_report import learning  # noqa: PLC0415 - who needs it pays
 
         work = learning(*range_of(resolve(self._namespace)), timezone=timezone)
-        return self._shown("insights", work, _show_insights, timezone=str(timezone))
+        return (yield from self._shown("insights", work, _show_insights, timezone=str(timezone)))
 
     insights, ainsights = both(insights_work)
 
@@ -548,13 +549,14 @@ class AuditTrail:
         Raises:
             InvalidInput: An argument is wrong.
         """
+        yield Do(partial(import_module, "langchain_agentmem.audit.audit_digest"))  # too slow for a loop
         from langchain_agentmem.audit.audit_digest import Subject, digesting  # noqa: PLC0415 - who needs it pays
 
         subject = Subject(conversation_id=conversation_id, since=since, until=until)
         clock, new_id = self._database.clock, self._database.new_id
         work = digesting(self._path(), subject, clock=clock, new_id=new_id, model=model)
         asked = {"conversation_id": conversation_id, "since": since, "until": until}
-        return self._shown("digest", work, _show_one, **asked)
+        return (yield from self._shown("digest", work, _show_one, **asked))
 
     digest, adigest = both(digest_work)
 

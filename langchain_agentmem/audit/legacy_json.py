@@ -1,4 +1,4 @@
-"""The `agent_memory.json` of document 002: read it whole or damaged, write it, and keep what is damaged aside.
+"""`agent_memory.json` of the original audit memory: read it, whole or damaged, write it, and set damaged files aside.
 
     loaded = read_document("agent_memory.json")
     if loaded.damaged:
@@ -8,7 +8,7 @@
 A damaged file is read entry by entry. What could not be read is told with its place, and nothing is made up: an entry
 that the file ends in the middle of is none.
 
-Entries come from the document's `agent_memory.json`, and go to it.
+`drafts_of` and `as_documented` turn its entries to entries of the trail and back.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Whatever a library left in a message, as data that storage keeps.
+"""`AuditHandler`: a LangChain callback handler that records every model call of a run as an entry.
+
+    graph.invoke(question, {"callbacks": [memory.audit.handler()]})
 
 A run may hand a model anything: a tool's artifact that is a table, a parsed reply that is an object of the user's own
 class, a message that somebody changed into none. Storage refuses such things, and a trail may not: what cannot be kept
 as it is, is kept as what can be told of it.
 
-What nobody is to read is taken out of a model call before it is written.
-
 An audit trail is complete unless somebody wants it otherwise. Where it is to hold no secrets and taking them out fails,
 nothing that was said is written, and the entry says so.
 
-What LangChain's callbacks say of a model call, as an entry of the audit trail.
+`begun`, `ended` and `failed` make entries of what the callbacks say:
 
     call = begun([HumanMessage("Hi")], run_id="1", created_at=now, metadata={"thread_id": "t"})
     entry = ended(call, LLMResult(generations=[[generation]]), entry_id="e", duration=0.8)
@@ -17,13 +17,9 @@ What LangChain's callbacks say of a model call, as an entry of the audit trail.
 Nothing here raises on account of what it is given: providers tell of tokens, names and reasons each in words of their
 own, and a user's metadata may hold anything.
 
-A callback handler of LangChain that writes every model call of a run into the audit trail.
-
-    graph.invoke(question, {"callbacks": [memory.audit.handler()]})
-
-It looks on, and changes nothing: it is no streaming handler, so that a model streams or does not as it would without
-it; it raises nothing; and where LangChain awaits, it is called in a thread of the loop's executor, so that writing
-never holds up the loop. What has returned has been written.
+The handler looks on, and changes nothing: it is no streaming handler, so that a model streams or does not as it would
+without it; it raises nothing; and where LangChain awaits, it is called in a thread of the loop's executor, so that
+writing never holds up the loop. What has returned has been written.
 
 What LangChain does not tell cannot be written: plain models (`BaseLLM`) do not tell of answers out of a cache, and a
 model that is called by itself, outside of any chain or graph, does not tell its `configurable`. Name its thread in
