@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langchain_agentmem.audit import audit_source
+from langchain_agentmem.audit import audit_part
 from langchain_agentmem.conversations import conversation_part
 from langchain_agentmem.experiences import experience_transfer
 from langchain_agentmem.facts import fact_part
@@ -13,7 +13,7 @@ from langchain_agentmem.stores import item_part
 from langchain_agentmem.threads import thread_part
 
 PARTS = (
-    audit_source.PART,  # erased first, since who adds to the trail holds its end before anything else
+    audit_part.PART,  # erased first, since who adds to the trail holds its end before anything else
     conversation_part.PART,
     thread_part.PART,  # exported before what the threads remember
     item_part.PART,

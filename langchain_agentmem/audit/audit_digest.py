@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_agentmem.audit import audit_store, reading
+from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, OPEN, REFLECTION, AuditEntry
 from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_store import is_said
 from langchain_agentmem.audit.legacy_json import MARKS
-from langchain_agentmem.audit.walking import is_said
 from langchain_agentmem.base.clock import LATEST, micros, moment, time_given
 from langchain_agentmem.base.namespaces import id_of, namespace_of
 from langchain_agentmem.errors import InvalidInput
@@ -141,7 +141,7 @@ def digesting(
     failure: Exception | None = None
     last: str | None = None
     while True:
-        page: reading.Listed = yield Run("audit.list", partial(_page, path, subject, after), shown=False)
+        page: audit_store.Listed = yield Run("audit.list", partial(_page, path, subject, after), shown=False)
         messages = _messages(page.entries)
         if messages and asked is not None and failure is None:
             made = yield from summarizing(
@@ -207,7 +207,7 @@ class _Kept(NamedTuple):
 
 
 def _kept(path: str, subject: Subject) -> Steps[_Kept]:
-    entry = yield from reading.marked(path, DIGEST, subject.title)
+    entry = yield from audit_store.marked(path, DIGEST, subject.title)
     if entry is None:
         return _Kept()
     said = entry.extra.get("stands_for", {})
@@ -231,28 +231,30 @@ def _following(path: str, subject: Subject, after: int, limit: int) -> Steps[lis
     """The numbers of what was said behind a number."""
     if subject.since is None:
         return (
-            yield from reading.following(path, after, limit=limit, conversation=subject.conversation_id, kinds=_KINDS)
+            yield from audit_store.following(
+                path, after, limit=limit, conversation=subject.conversation_id, kinds=_KINDS
+            )
         )
     until = LATEST + 1 if subject.until is None else micros(subject.until)
     found = yield query.audit_in_span(path=path, after=after, since=micros(subject.since), until=until, limit=limit)
     return [row["sequence"] for row in found]
 
 
-def _page(path: str, subject: Subject, after: int) -> Steps[reading.Listed]:
+def _page(path: str, subject: Subject, after: int) -> Steps[audit_store.Listed]:
     numbers = yield from _following(path, subject, after, PAGE)
-    entries = yield from reading.of_numbers(numbers, messages=False)
-    return reading.Listed(entries, numbers[-1] if len(numbers) == PAGE else None)
+    entries = yield from audit_store.of_numbers(numbers, messages=False)
+    return audit_store.Listed(entries, numbers[-1] if len(numbers) == PAGE else None)
 
 
 def _open_todos(path: str, subject: Subject) -> Steps[tuple[str, ...]]:
     """The open todos that stand in what was said."""
-    todos = yield from reading.of_status(path, OPEN)
+    todos = yield from audit_store.of_status(path, OPEN)
     texts = [todo.prompt.removeprefix(MARKS["todo"][0]).strip() for todo in todos]
     wanted = {text: plain for text in texts if (plain := _words(text))}
     found: set[str] = set()
     after = 0
     while wanted and (numbers := (yield from _following(path, subject, after, PAGE))):
-        for entry in (yield from reading.of_numbers(numbers, messages=False)):
+        for entry in (yield from audit_store.of_numbers(numbers, messages=False)):
             prompt = _words(entry.prompt)
             found |= {text for text, plain in wanted.items() if plain in prompt}
         after = numbers[-1]

@@ -1,13 +1,26 @@
-"""An entry of the audit trail, as a value."""
+"""`AuditEntry`, and the chain over entries that shows whether one was changed, removed, or moved.
+
+An entry has a digest, of a random salt and of everything of it that never changes, and a *link*: the digest of the link
+before and of this digest. So a link stands for everything up to its entry, and whoever keeps one elsewhere can prove
+later that nothing before it was changed. What is erased leaves its digest and its link. Without the salt, which is
+erased too, nothing can be learned from them, not even whether a guess was right; and the chain still holds.
+
+A chain by itself proves nothing against somebody who may write to the database and computes every link anew from some
+place on. Against that helps a head that was kept elsewhere. Who may write to the database can also empty an entry
+as `erase` does, which no head tells: watch how many are `erased`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import blake2b
 from types import NoneType
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
+from langchain_agentmem.base.encoding import write_plain
 from langchain_agentmem.base.namespaces import Namespace
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -118,3 +131,178 @@ class AuditEntry:
     def text(self) -> str:
         """What a search finds it by: prompt and reply."""
         return f"{self.prompt}\n{self.reply}"
+
+
+LINK_BYTES = 32
+SALT_BYTES = 16
+MOST_PROBLEMS = 100
+"""Problems that a check names; of more it says how many there were."""
+
+
+class Head(NamedTuple):
+    """An end of the chain.
+
+    Attributes:
+        sequence: The place of its last entry, counted from 1; 0 where there is none.
+        link: What stands for everything up to there, 32 bytes.
+    """
+
+    sequence: int
+    link: bytes
+
+    def __str__(self) -> str:
+        """As a text to be kept elsewhere, which `Head.of` reads."""
+        return f"{self.sequence}:{self.link.hex()}"
+
+    @classmethod
+    def of(cls, text: str) -> Head:
+        """Read a head that was kept as text.
+
+        Args:
+            text: What `str(head)` gave.
+
+        Raises:
+            InvalidInput: It is no head.
+        """
+        sequence, colon, link = text.strip().partition(":") if isinstance(text, str) else ("", "", "")
+        try:
+            head = cls(int(sequence), bytes.fromhex(link))
+        except ValueError:
+            head = cls(-1, b"")
+        if not colon or head.sequence < 0 or len(head.link) != LINK_BYTES:
+            raise InvalidInput(f"{safe_repr(text)} is no head of an audit trail: a head is '<number>:<64 hex digits>'.")
+        return head
+
+
+START = Head(0, bytes(LINK_BYTES))
+"""The head of an empty chain."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChainReport:
+    """What a check of the chain found.
+
+    Attributes:
+        entries: How many places of the chain were looked at.
+        erased: How many of them are of entries that were erased.
+        problems: What is wrong, in sentences; empty when all is well.
+        head: Where the chain ends.
+    """
+
+    entries: int
+    erased: int
+    problems: tuple[str, ...]
+    head: Head
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def new_salt() -> bytes:
+    """A salt for one entry."""
+    return os.urandom(SALT_BYTES)
+
+
+def digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Iterable[tuple[bytes, str]] = ()) -> bytes:
+    """The digest of an entry.
+
+    Args:
+        salt: Its salt.
+        fields: What stands in its columns and never changes.
+        body: Its text and what goes with it, uncompressed.
+        messages: The digest of the body and the id of each message, in order.
+    """
+    said = b"".join(part for key, name in messages for part in _identity(key, name))
+    found = blake2b(write_plain([*fields, len(body), len(said)]), digest_size=LINK_BYTES, key=salt)
+    found.update(b"\n")
+    found.update(body)
+    found.update(said)
+    return found.digest()
+
+
+def following(link: bytes, of_entry: bytes) -> bytes:
+    """The link after a link, given the digest of the entry between."""
+    return blake2b(link + of_entry, digest_size=LINK_BYTES).digest()
+
+
+class Walk:
+    """A walk along the chain, from its beginning to its end.
+
+    Args:
+        since: A head that was kept elsewhere: everything up to there must be as it was then.
+    """
+
+    def __init__(self, since: Head | None = None) -> None:
+        self._since = since
+        self._at = START
+        self._confirmed = since is None or since == START
+        self._found: list[str] = []
+        self._more = 0
+        self._erased = 0
+        self._places = 0
+
+    def pass_by(self, sequence: int, link: bytes, of_entry: bytes, *, called: str, erased: bool) -> None:
+        """Look at one place.
+
+        Args:
+            sequence: Its number.
+            link: Its link.
+            of_entry: The digest that is stored with it.
+            called: What a problem calls it.
+            erased: Whether its entry was erased.
+        """
+        self._places += 1
+        self._erased += erased
+        if sequence != self._at.sequence + 1:
+            self.wrong(_missing(self._at.sequence + 1, sequence - 1))
+        elif following(self._at.link, of_entry) != link:
+            self.wrong(f"{called} does not follow from what stands before it in the chain")
+        self._at = Head(sequence, link)
+        if self._since is not None and sequence == self._since.sequence:
+            self._confirmed = True
+            if link != self._since.link:
+                self.wrong(f"what the chain holds up to number {sequence} is not what it was when the head was taken")
+
+    def wrong(self, problem: str) -> None:
+        """Note a problem."""
+        if len(self._found) < MOST_PROBLEMS:
+            self._found.append(problem)
+        else:
+            self._more += 1
+
+    def end(self, head: Head | None) -> ChainReport:
+        """Come to the end.
+
+        Args:
+            head: What is noted of the end; None where nothing is.
+        """
+        if head is None:
+            self.wrong("nothing is noted of where the chain of the audit trail ends")
+        elif head.sequence > self._at.sequence:
+            self.wrong(f"{_missing(self._at.sequence + 1, head.sequence)}: the end of the chain was cut off")
+        elif head.sequence < self._at.sequence:
+            self.wrong(f"the chain ends with number {head.sequence}, but there are entries up to {self._at.sequence}")
+        elif head.link != self._at.link:
+            self.wrong("what is noted of the end of the chain does not fit its last entry")
+        if not self._confirmed and self._since is not None and self._since.sequence:
+            if self._since.sequence > self._at.sequence:
+                self.wrong(f"the chain does not reach to number {self._since.sequence}, where the head was taken")
+            else:
+                self.wrong(f"number {self._since.sequence}, where the head was taken, is missing")
+        more = (f"there are {self._more} more problems",) if self._more else ()
+        return ChainReport(
+            entries=self._places, erased=self._erased, problems=(*self._found, *more), head=head or self._at
+        )
+
+
+def _identity(key: bytes, name: str) -> tuple[bytes, bytes, bytes]:
+    written = name.encode("utf-8", "surrogatepass")
+    return key, len(written).to_bytes(4, "big"), written
+
+
+def _missing(first: int, last: int) -> str:
+    if first == last:
+        return f"number {first} of the audit trail is missing"
+    return f"the numbers {first} to {last} of the audit trail are missing"

@@ -1,24 +1,286 @@
-"""Entries of the audit trail as rows, and rows as entries."""
+"""Entries of the audit trail and the messages of model calls as rows, and rows as entries.
+
+Each call of a model is given the whole history again. So what the models of a conversation were given stands on a
+*shelf*, message after message, and a call names ranges of it, usually one. Bodies are those that conversations and
+checkpoints keep too: a message that is known anywhere is not stored again. Messages are known by what they say, not by
+their ids, since a chain without a checkpointer makes new ids each time; the first id that one came with is kept.
+"""
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.audit import chain, model_messages
+from langchain_agentmem.audit import audit_entry
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.encoding import from_plain, is_plain, read_plain, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
-from langchain_agentmem.messages import Message
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.messages import Message, body_text, decode_body, encode_body
+from langchain_agentmem.messages.message import plain
+from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.steps import Row
+
+MOST_RANGES = 32
+"""A list of more ranges than this has the lightest half of them put on the shelf once more, as one."""
+PAGE = 500
+_FARTHEST = 2**40
+
+Range: TypeAlias = tuple[int, int]
+"""Numbers of a shelf, from the first to the last."""
+
+
+class Part(NamedTuple):
+    """A message that is to be put on a shelf.
+
+    Attributes:
+        key: Its id.
+        hash: The digest of its body.
+        body: Its body; None where it is stored already.
+    """
+
+    key: str
+    hash: bytes
+    body: bytes | None
+
+
+class Placed(NamedTuple):
+    """Where the messages of an entry stand.
+
+    Attributes:
+        shelf: The shelf.
+        ranges: Its ranges, in order.
+        identities: The digest and the id of each message.
+    """
+
+    shelf: int
+    ranges: list[Range]
+    identities: list[tuple[bytes, str]]
+
+
+def parts_of(messages: Iterable[Message]) -> list[Part]:
+    """Messages as they are stored.
+
+    Raises:
+        MessageError: One cannot be stored.
+    """
+    bodies = ((message.message_id, encode_body(message)) for message in messages)
+    return [Part(plain(key) or "-", queries.digest(body), body) for key, body in bodies]
+
+
+def put(path: str, namespace: int, name: str, parts: Sequence[Part]) -> Steps[Placed]:
+    """Put messages on a shelf, but for those that stand there. Whoever calls holds the end of the chain.
+
+    Args:
+        path: The path of the namespace.
+        namespace: Its row.
+        name: The conversation or thread.
+        parts: The messages, in order.
+    """
+    rows = yield query.audit_find_shelf(path=path, name=name)
+    if not rows:
+        rows = yield query.audit_create_shelf(namespace=namespace, name=name)
+    shelf, following = int(rows[0]["id"]), int(rows[0]["next"])
+    hashes = json.dumps(sorted({part.hash.hex() for part in parts}))
+    known = yield query.audit_known_messages(shelf=shelf, hashes=hashes)
+    numbers: dict[bytes, set[int]] = {}
+    names: dict[int, str] = {}
+    for row in known:
+        numbers.setdefault(bytes(row["hash"]), set()).add(int(row["number"]))
+        names[int(row["number"])] = row["key"]
+    places = _new_places([part.hash for part in parts], numbers, following)
+    places = _fewer_ranges(places, following)
+    new = {place: part for place, part in zip(places, parts, strict=True) if place not in names}
+    if new:
+        bodies = {part.hash: part.body for part in new.values() if part.hash not in numbers and part.body is not None}
+        yield from queries.store(bodies)
+        added = [{"shelf": shelf, "number": place, "key": new[place].key, "hash": new[place].hash} for place in new]
+        yield query.audit_put_message.many(added) if len(added) > 1 else query.audit_put_message(**added[0])
+        yield query.audit_use_numbers(shelf=shelf, next=max(new) + 1)
+    names |= {place: part.key for place, part in new.items()}
+    identities = [(part.hash, names[place]) for place, part in zip(places, parts, strict=True)]
+    return Placed(shelf, runs(places), identities)
+
+
+def texts_of_messages(shelf: int, numbers: Iterable[int]) -> Steps[dict[int, str]]:
+    """What some messages of a shelf say, by their numbers. Those that are damaged are left out."""
+    wanted = json.dumps(runs(sorted(set(numbers))))
+    rows = yield query.audit_messages_in(shelf=shelf, ranges=wanted)
+    found: dict[int, str] = {}
+    for row in rows:
+        with suppress(DatabaseUnreadable):
+            found[int(row["number"])] = body_text(bytes(row["body"]))
+    return found
+
+
+def messages(shelf: int, lists: Iterable[Sequence[Range]]) -> Steps[dict[int, Message]]:
+    """The messages in some ranges of a shelf, by their numbers. Those that are damaged are left out."""
+    rows = yield query.audit_messages_in(shelf=shelf, ranges=json.dumps(covered(lists)))
+    found: dict[int, Message] = {}
+    for row in rows:
+        with suppress(DatabaseUnreadable):
+            found[int(row["number"])] = decode_body(bytes(row["body"]), row["key"])
+    return found
+
+
+def identities(shelf: int, lists: Iterable[Sequence[Range]]) -> Steps[dict[int, tuple[bytes, str]]]:
+    """The digests and ids of the messages in some ranges of a shelf, by their numbers."""
+    rows = yield query.audit_identities_in(shelf=shelf, ranges=json.dumps(covered(lists)))
+    return {int(row["number"]): (bytes(row["hash"]), row["key"]) for row in rows}
+
+
+def free(shelf: int) -> Steps[None]:
+    """Take away what no entry needs any more of a shelf, and the shelf if that is all."""
+    needed: list[Range] = []
+    after = 0
+    while rows := (yield query.audit_ranges(shelf=shelf, after=after, limit=PAGE)):
+        try:
+            needed = covered([needed, *(read(row["messages"]) for row in rows)])
+        except ValueError:
+            return  # nobody knows what a damaged entry needs
+        after = rows[-1]["sequence"]
+    low = 1
+    hashes: set[bytes] = set()
+    for first, last in [*needed, (2**62, 2**62)]:
+        if low < first:
+            gone = yield query.audit_message_hashes(shelf=shelf, low=low, high=first)
+            if gone:
+                hashes.update(bytes(row["hash"]) for row in gone)
+                yield query.audit_drop_messages(shelf=shelf, low=low, high=first)
+        low = last + 1
+    if not needed:
+        yield query.audit_drop_shelf(shelf=shelf)
+    yield from queries.collect(hashes)
+
+
+def written(ranges: Sequence[Range]) -> str:
+    """Ranges as they are stored."""
+    return json.dumps(ranges, separators=(",", ":"))
+
+
+def read(text: str) -> list[Range]:
+    """Ranges that were stored.
+
+    Raises:
+        ValueError: They are damaged.
+    """
+    ranges: Any = json.loads(text)
+    try:
+        if len(ranges) > MOST_RANGES:
+            raise ValueError(text)
+        return [_range(first, last) for first, last in ranges]
+    except TypeError as error:
+        raise ValueError(text) from error
+
+
+def number_at(ranges: Sequence[Range], place: int) -> int:
+    """The number of the message that stands at some place of a list, counted from 0.
+
+    Raises:
+        ValueError: The list is shorter, or that is no place.
+    """
+    if type(place) is not int or place < 0:
+        raise ValueError(place)
+    for first, last in ranges:
+        if place <= last - first:
+            return first + place
+        place -= last - first + 1
+    raise ValueError(place)
+
+
+def numbers_in(ranges: Iterable[Range]) -> Iterator[int]:
+    """The numbers of a list of ranges, one by one: there is no end of them where somebody has written a wrong one."""
+    return (number for first, last in ranges for number in range(first, last + 1))
+
+
+def runs(numbers: Iterable[int]) -> list[Range]:
+    """Numbers in their order, as few ranges as can be."""
+    found: list[Range] = []
+    for number in numbers:
+        if found and found[-1][1] + 1 == number:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found
+
+
+def covered(lists: Iterable[Sequence[Range]]) -> list[Range]:
+    """The union of ranges, ascending and apart from each other."""
+    union: list[Range] = []
+    for first, last in sorted({each for ranges in lists for each in ranges}):
+        if union and first <= union[-1][1] + 1:
+            union[-1] = union[-1][0], max(last, union[-1][1])
+        else:
+            union.append((first, last))
+    return union
+
+
+def apart(ranges: Iterable[Range], others: Sequence[Range]) -> list[Range]:
+    """What some ranges have that others do not; both ascend, and do not touch each other."""
+    found: list[Range] = []
+    for first, last in ranges:
+        low = first
+        for start, end in others:
+            if end >= low and start <= last:
+                if low < start:
+                    found.append((low, start - 1))
+                low = end + 1
+        if low <= last:
+            found.append((low, last))
+    return found
+
+
+def _new_places(hashes: Sequence[bytes], known: Mapping[bytes, set[int]], following: int) -> list[int]:
+    """The number of each message of a list, those that stand there and those that will.
+
+    Equal messages of one list have numbers of their own: a list that named one of them twice would be two ranges. Where
+    a range ends, the next begins where the following message stands behind this one too, if it does anywhere.
+    """
+    places: list[int] = []
+    used: set[int] = set()
+    last = 0
+    for key, after in zip(hashes, (*hashes[1:], None), strict=True):
+        number = last + 1
+        if number not in known.get(key, ()) or number in used:
+            there = sorted(known.get(key, set()) - used, reverse=True)
+            goes_on = known.get(after, ()) if after is not None else ()
+            number = next((each for each in there if each + 1 in goes_on), there[0] if there else following)
+        following = max(following, number + 1)
+        used.add(number)
+        places.append(number)
+        last = number
+    return places
+
+
+def _fewer_ranges(places: list[int], following: int) -> list[int]:
+    """A list in which there are not too many ranges: the lightest half of them gets new numbers, as one."""
+    while len(ranges := runs(places)) > MOST_RANGES:
+        width = len(ranges) // 2
+        ends = list(accumulate((last - first + 1 for first, last in ranges), initial=0))
+        start = min(range(len(ranges) - width + 1), key=lambda at: ends[at + width] - ends[at])
+        low, high = ends[start], ends[start + width]
+        # What is new in any case is numbered anew as well, so that no number is used that no entry names.
+        new = [number for at, number in enumerate(places) if not low <= at < high and number >= following]
+        renamed = {number: following + index for index, number in enumerate(new)}
+        first = following + len(new)
+        places = [
+            first + at - low if low <= at < high else renamed.get(number, number) for at, number in enumerate(places)
+        ]
+    return places
+
+
+def _range(first: Any, last: Any) -> Range:
+    if type(first) is not int or type(last) is not int or not 0 < first <= last < _FARTHEST:
+        raise ValueError(first, last)
+    return first, last
+
 
 SHOWN, JUNK, REPLACED = range(3)
 """Why an entry is hidden, if it is."""
@@ -48,7 +310,7 @@ class Draft(NamedTuple):
     mark: str | bytes | None = None
     replaced: bool = False
     body: bytes | None = None
-    parts: Sequence[model_messages.Part] | None = None
+    parts: Sequence[Part] | None = None
 
 
 def mark_of(mark: str | bytes | None) -> bytes | None:
@@ -58,7 +320,7 @@ def mark_of(mark: str | bytes | None) -> bytes | None:
     return blake2b(mark.encode("utf-8", "surrogatepass"), digest_size=MARK_BYTES).digest()
 
 
-def row_of(path: str, draft: Draft, placed: model_messages.Placed | None) -> dict[str, Any]:
+def row_of(path: str, draft: Draft, placed: Placed | None) -> dict[str, Any]:
     """What is stored of an entry, but for its place in the chain; with its digest.
 
     Args:
@@ -71,7 +333,7 @@ def row_of(path: str, draft: Draft, placed: model_messages.Placed | None) -> dic
     """
     entry = draft.entry
     body = _body(entry) if draft.body is None else draft.body
-    salt = chain.new_salt()
+    salt = audit_entry.new_salt()
     row: dict[str, Any] = {
         "salt": salt,
         "key": entry.id,
@@ -85,10 +347,10 @@ def row_of(path: str, draft: Draft, placed: model_messages.Placed | None) -> dic
         "mark": mark_of(draft.mark),
         "archived": int(entry.archived),
         "shelf": None if placed is None else placed.shelf,
-        "messages": None if placed is None else model_messages.written(placed.ranges),
+        "messages": None if placed is None else written(placed.ranges),
         "body": compressed(body) if entry.archived else body,
     }
-    row["digest"] = chain.digest(salt, _lasting(path, row), body, () if placed is None else placed.identities)
+    row["digest"] = audit_entry.digest(salt, _lasting(path, row), body, () if placed is None else placed.identities)
     return row
 
 
@@ -102,12 +364,12 @@ def digest_of(row: Row, messages: Mapping[int, tuple[bytes, str]]) -> bytes:
     Raises:
         ValueError: It is damaged.
     """
-    ranges = model_messages.read(row["messages"]) if row["messages"] is not None else []
+    ranges = read(row["messages"]) if row["messages"] is not None else []
     try:
-        said = [messages[number] for number in model_messages.numbers_in(ranges)]
+        said = [messages[number] for number in numbers_in(ranges)]
     except KeyError as error:
         raise ValueError(f"message {error}") from error
-    return chain.digest(bytes(row["salt"]), _lasting(row["path"], row), plain_body(row["body"]), said)
+    return audit_entry.digest(bytes(row["salt"]), _lasting(row["path"], row), plain_body(row["body"]), said)
 
 
 def entries(rows: Sequence[Row], *, messages: bool = True) -> Steps[list[AuditEntry]]:
@@ -132,9 +394,9 @@ def entries(rows: Sequence[Row], *, messages: bool = True) -> Steps[list[AuditEn
     made = []
     for (row, body), (prompt, reply) in zip(pairs, texts, strict=True):
         history = found.get(row["sequence"])
-        ranges = [] if history is None else model_messages.read(row["messages"])
+        ranges = [] if history is None else read(row["messages"])
         try:
-            given = tuple((history or {})[number] for number in model_messages.numbers_in(ranges))
+            given = tuple((history or {})[number] for number in numbers_in(ranges))
             made.append(_made(row, body, prompt, reply, given))
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(row) from error
@@ -246,7 +508,7 @@ def _messages(rows: Iterable[Row]) -> Steps[dict[int, dict[int, Message]]]:
     """The messages that rows name, by shelf and number."""
     found: dict[int, dict[int, Message]] = {}
     for number, lists in _by_shelf(rows).items():
-        found[number] = yield from model_messages.messages(number, lists)
+        found[number] = yield from messages(number, lists)
     return found
 
 
@@ -257,11 +519,11 @@ def _spoken(pairs: Iterable[_Pair]) -> Steps[dict[int, dict[int, str]]]:
         for place in ("said", "answered"):
             if place in body:
                 with suppress(TypeError, ValueError):  # whoever needs it will tell
-                    number = model_messages.number_at(model_messages.read(row["messages"]), body[place])
+                    number = number_at(read(row["messages"]), body[place])
                     wanted.setdefault(row["shelf_id"], set()).add(number)
     found: dict[int, dict[int, str]] = {}
     for each, numbers in wanted.items():
-        found[each] = yield from model_messages.texts(each, numbers)
+        found[each] = yield from texts_of_messages(each, numbers)
     return found
 
 
@@ -271,7 +533,7 @@ def _derived(row: Row, body: Mapping[str, Any], text_of: Callable[[Row, int], st
     def text(name: str, place: str) -> str:
         if place not in body:
             return str(body[name])
-        return text_of(row, model_messages.number_at(model_messages.read(row["messages"]), body[place]))
+        return text_of(row, number_at(read(row["messages"]), body[place]))
 
     try:
         return text("prompt", "said"), text("reply", "answered")
@@ -279,12 +541,12 @@ def _derived(row: Row, body: Mapping[str, Any], text_of: Callable[[Row, int], st
         raise _damaged(row) from error
 
 
-def _by_shelf(rows: Iterable[Row]) -> dict[int, list[list[model_messages.Range]]]:
-    found: dict[int, list[list[model_messages.Range]]] = {}
+def _by_shelf(rows: Iterable[Row]) -> dict[int, list[list[Range]]]:
+    found: dict[int, list[list[Range]]] = {}
     for row in rows:
         if row["messages"] is not None:
             try:
-                found.setdefault(row["shelf_id"], []).append(model_messages.read(row["messages"]))
+                found.setdefault(row["shelf_id"], []).append(read(row["messages"]))
             except (TypeError, ValueError) as error:
                 raise _damaged(row) from error
     return found

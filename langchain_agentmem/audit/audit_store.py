@@ -1,6 +1,6 @@
-"""The audit trail in the database: what writes it.
+"""Statements that write, read, archive, erase and walk along the entries of the audit trail.
 
-Every entry gets the next place in one chain (`chain.py`), in the order of the commits: whoever adds holds the end of
+Every entry gets the next place in one chain (`audit_entry`), in the order of the commits: whoever adds holds the end of
 the chain until its transaction ends. To add an entry alone is to insert a row and to move the head. Indexes and the
 search cost more, and cost little where many entries enter them together, so new ones wait: `TAIL` of them *settle* with
 the one that makes them so many. Until then whoever reads looks through those that wait as well, and a search that could
@@ -8,22 +8,277 @@ find them has them settle first.
 
 Entries never change but for what is no part of their digest: by which rules they are junk, whether a todo is done, and
 whether they are archived. Everything here is written as steps and does no I/O.
+
+**Reading.** The last entries of a conversation among a million cost what they are: every list of entries is a few
+ranges of an index, one for each kind and for what is hidden, which are put together here.
+
+**Walking.** Reports are given entry by entry. A walk reads in pages, each in a transaction of its own, so that of a
+million entries few are held at a time and nobody else waits. Who walks along takes each entry, remembers what it needs,
+and must itself remember little.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
-from langchain_agentmem.audit import audit_rows, chain, model_messages, reading
-from langchain_agentmem.audit.audit_entry import DIGEST, REFERENCE, STATUSES, AuditEntry
+from langchain_agentmem.audit import audit_entry, audit_rows
+from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, KINDS, REFERENCE, STATUSES, AuditEntry
 from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, SHOWN, Draft
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
+from langchain_agentmem.language_models.model_calls import NO_STREAM, Do, Run, Work
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.steps import Row
+
+LIST_PAGE = 200
+DAY = 86_400_000_000
+"""Microseconds."""
+EVER = -(2**62)
+_END = 2**62
+
+
+class Listed(NamedTuple):
+    """A page of entries, in the order of the chain.
+
+    Attributes:
+        entries: The entries.
+        after: Where the next page begins, behind this number; None after the last page.
+    """
+
+    entries: list[AuditEntry]
+    after: int | None
+
+
+class Count(NamedTuple):
+    """How many entries there are of one conversation, kind, or span of time.
+
+    Attributes:
+        name: The conversation, None for those of none; the kind; or when the span begins, in microseconds since 1970.
+        entries: How many.
+        junk: How many of them are hidden as junk.
+        first_at: When the first of them was made, in microseconds since 1970.
+        last_at: When the last.
+    """
+
+    name: Any
+    entries: int
+    junk: int
+    first_at: int
+    last_at: int
+
+
+class Sizes(NamedTuple):
+    """How large an audit trail is.
+
+    Attributes:
+        entries: Entries, without those that were erased.
+        junk: Those of them that are hidden as junk.
+        archived: Those of them that are archived.
+        entry_bytes: Bytes of their texts, as they are kept.
+        messages: Different messages that model calls were given or answered with.
+        message_bytes: Their bytes. Conversations and checkpoints may share them.
+    """
+
+    entries: int
+    junk: int
+    archived: int
+    entry_bytes: int
+    messages: int
+    message_bytes: int
+
+
+def last(
+    path: str,
+    n: int,
+    *,
+    conversation: str | None = None,
+    kinds: Collection[str] | None = None,
+    include_junk: bool = False,
+    messages: bool = True,
+) -> Steps[list[AuditEntry]]:
+    """The last entries, from the oldest to the newest.
+
+    Args:
+        path: The path of the namespace.
+        n: How many; none where it is 0 or less.
+        conversation: Only those of this conversation. Default: of all, and of none.
+        kinds: Only these kinds. Default: all.
+        include_junk: Whether those are wanted that are hidden as junk. Default: no.
+        messages: Whether model calls are given with their messages. Default: yes.
+    """
+    if n <= 0:
+        return []
+    numbers = yield from _waiting(path, _wanted(conversation, kinds, include_junk))
+    if len(numbers) < n:  # what waits is newer than the rest
+        look = query.audit_newest if conversation is None else query.audit_newest_in
+        where: dict[str, Any] = {} if conversation is None else {"conversation": conversation}
+        found = []
+        for kind, hidden in _groups(kinds, include_junk):
+            each = yield look.ahead(path=path, kind=kind, hidden=hidden, before=_END, limit=n, **where)
+            found.append(each)
+        numbers |= {row["sequence"] for each in found for row in each}
+    return (yield from of_numbers(sorted(numbers)[-n:], messages=messages))
+
+
+def page(
+    path: str,
+    after: int = 0,
+    *,
+    limit: int = LIST_PAGE,
+    conversation: str | None = None,
+    kinds: Collection[str] | None = None,
+    include_junk: bool = False,
+    messages: bool = True,
+) -> Steps[Listed]:
+    """A page of the entries, from the oldest to the newest.
+
+    Args:
+        path: The path of the namespace.
+        after: The number behind which to begin, as the page before says. Default: from the beginning.
+        limit: Most entries of a page.
+        conversation: As for `last`, and so the rest.
+        kinds: See there.
+        include_junk: See there.
+        messages: See there.
+    """
+    numbers = yield from following(
+        path, after, limit=limit, conversation=conversation, kinds=kinds, include_junk=include_junk
+    )
+    found = yield from of_numbers(numbers, messages=messages)
+    return Listed(found, numbers[-1] if len(numbers) == limit else None)
+
+
+def following(
+    path: str,
+    after: int,
+    *,
+    limit: int,
+    conversation: str | None = None,
+    kinds: Collection[str] | None = None,
+    include_junk: bool = False,
+) -> Steps[list[int]]:
+    """The numbers of the entries behind a number; arguments as for `page`."""
+    look = query.audit_following if conversation is None else query.audit_following_in
+    where: dict[str, Any] = {} if conversation is None else {"conversation": conversation}
+    found = []
+    for kind, hidden in _groups(kinds, include_junk):
+        each = yield look.ahead(path=path, kind=kind, hidden=hidden, after=after, limit=limit, **where)
+        found.append(each)
+    numbers = {row["sequence"] for each in found for row in each}
+    waiting = yield from _waiting(path, _wanted(conversation, kinds, include_junk))
+    return sorted(numbers | {number for number in waiting if number > after})[:limit]
+
+
+def of_numbers(numbers: Sequence[int], *, messages: bool = True) -> Steps[list[AuditEntry]]:
+    """The entries of some numbers, in the order of the chain; what was erased is left out."""
+    if not numbers:
+        return []
+    found = yield query.audit_rows(sequences=json.dumps(list(numbers)))
+    return (yield from audit_rows.entries(found, messages=messages))
+
+
+def get(path: str, ids: Sequence[str]) -> Steps[dict[str, AuditEntry]]:
+    """The entries of some ids, by their ids; hidden ones too. What is not there is left out."""
+    found = yield query.audit_named(path=path, keys=json.dumps(list(ids)))
+    numbers = {row["sequence"] for row in found}
+    numbers |= yield from _waiting(path, lambda row: row["key"] in ids)
+    return {each.id: each for each in (yield from of_numbers(sorted(numbers)))}
+
+
+def of_status(path: str, status: str) -> Steps[list[AuditEntry]]:
+    """The todos that are open, or done, the oldest first.
+
+    Args:
+        path: The path of the namespace.
+        status: "open" or "done".
+    """
+    numbers: set[int] = set()
+    after = 0
+    while some := (yield query.audit_of_status(path=path, status=status, after=after, limit=LIST_PAGE)):
+        numbers |= {row["sequence"] for row in some}
+        after = some[-1]["sequence"]
+    numbers |= yield from _waiting(path, lambda row: row["status"] == status and row["hidden"] == SHOWN)
+    return (yield from of_numbers(sorted(numbers)))
+
+
+def marked(path: str, kind: str, mark: str) -> Steps[AuditEntry | None]:
+    """The newest entry of a kind that bears a mark, such as the todo of a key or the reference of a title."""
+    newest = yield from newest_marked(path, kind, audit_rows.mark_of(mark))
+    read = yield from of_numbers([] if newest is None else [newest])
+    return read[0] if read else None
+
+
+def newest_marked(path: str, kind: str, mark: bytes | None) -> Steps[int | None]:
+    """The number of the newest entry of a kind that bears a mark; of a reference, the version that is shown."""
+    found = yield from _marked(path, kind, mark)
+    numbers = [number for number, hidden in found.items() if hidden != REPLACED] or list(found)
+    return max(numbers, default=None)
+
+
+def head() -> Steps[audit_entry.Head]:
+    """The end of the chain, which somebody may keep elsewhere."""
+    [row] = yield query.audit_head()
+    return audit_entry.Head(int(row["sequence"]), bytes(row["link"]))
+
+
+def by_time(low: str, high: str, *, width: int = DAY, since: int = EVER, limit: int = _END) -> Steps[list[Count]]:
+    """Counts by spans of time, the newest first; spans without entries are left out.
+
+    Args:
+        low: The first path of the namespaces.
+        high: The path behind the last.
+        width: How long a span is, in microseconds; it begins at a whole multiple of that since 1970. Default: a day.
+        since: Only entries from then on, in microseconds since 1970. Default: all.
+        limit: Most spans.
+    """
+    found = yield from _counts(query.audit_count_spans(low=low, high=high, width=width, since=since, limit=limit))
+    return [each._replace(name=each.name * width) for each in found]
+
+
+def sizes(low: str, high: str) -> Steps[Sizes]:
+    """How large the audit trail is, in the namespaces of a range of paths."""
+    [row] = yield query.audit_sizes(low=low, high=high)
+    [said] = yield query.audit_message_sizes(low=low, high=high)
+    counted = (row["entries"], row["junk"], row["archived"], row["bytes"], said["messages"], said["bytes"])
+    return Sizes(*map(int, counted))
+
+
+def _marked(path: str, kind: str, mark: bytes | None) -> Steps[dict[int, int]]:
+    """The entries of a kind that bear a mark: by their numbers, whether and why they are hidden."""
+    found = yield query.audit_marked(path=path, kind=kind, mark=mark)
+    waiting = yield query.audit_unsettled(path=path)
+    mine = [row for row in waiting if row["kind"] == kind and row["mark"] is not None and bytes(row["mark"]) == mark]
+    return {row["sequence"]: row["hidden"] for row in (*found, *mine)}
+
+
+def _waiting(path: str, is_wanted: Callable[[Row], bool]) -> Steps[set[int]]:
+    """The numbers of those entries of a namespace that are in no index yet, and wanted."""
+    found = yield query.audit_unsettled(path=path)
+    return {row["sequence"] for row in found if is_wanted(row)}
+
+
+def _wanted(conversation: str | None, kinds: Collection[str] | None, include_junk: bool) -> Callable[[Row], bool]:  # noqa: FBT001
+    groups = set(_groups(kinds, include_junk))
+    return lambda row: (
+        (row["kind"], row["hidden"]) in groups and (conversation is None or row["conversation"] == conversation)
+    )
+
+
+def _groups(kinds: Collection[str] | None, include_junk: bool) -> list[tuple[str, int]]:  # noqa: FBT001 - as given
+    states = (SHOWN, JUNK) if include_junk else (SHOWN,)
+    return [(kind, hidden) for kind in KINDS if kinds is None or kind in kinds for hidden in states]
+
+
+def _counts(asked: Any) -> Steps[list[Count]]:
+    found = yield asked
+    numbers = ("entries", "junk", "first_at", "last_at")
+    return [Count(row["name"], *(int(row[number]) for number in numbers)) for row in found]
+
 
 KIND = "audit"
 """What a search knows entries as."""
@@ -140,7 +395,7 @@ def put_reference(path: str, draft: Draft) -> Steps[tuple[AuditEntry, bool]]:
     if draft.mark is None or draft.entry.kind not in (REFERENCE, DIGEST):
         raise InvalidInput("A reference that can be updated has the kind 'reference' and a mark, such as its title.")
     end = yield from _settled(path)
-    newest = yield from reading.newest_marked(path, draft.entry.kind, audit_rows.mark_of(draft.mark))
+    newest = yield from newest_marked(path, draft.entry.kind, audit_rows.mark_of(draft.mark))
     if newest is not None:
         found = yield query.audit_rows(sequences=json.dumps([newest]))
         [there] = yield from audit_rows.entries(found)
@@ -167,7 +422,7 @@ def judge(
         limit: Most entries of a page.
     """
     yield from _settled(path)
-    numbers = yield from reading.following(path, after, limit=limit, include_junk=True)
+    numbers = yield from following(path, after, limit=limit, include_junk=True)
     found = yield query.audit_rows(sequences=json.dumps(numbers))
     said = yield from audit_rows.said(found)
     judged = [(row, reasons(row["kind"], *said[row["sequence"]])) for row in found if row["sequence"] in said]
@@ -263,11 +518,11 @@ def _append(path: str, end: _End, drafts: Sequence[Draft]) -> Steps[list[int]]:
     added: list[dict[str, Any]] = []
     for draft in drafts:
         placed = None
-        if parts := model_messages.parts_of(draft.entry.messages) if draft.parts is None else draft.parts:
+        if parts := audit_rows.parts_of(draft.entry.messages) if draft.parts is None else draft.parts:
             name = draft.entry.conversation_id or draft.entry.thread_id or ""
-            placed = yield from model_messages.put(path, namespace, name, parts)
+            placed = yield from audit_rows.put(path, namespace, name, parts)
         row = audit_rows.row_of(path, draft, placed)
-        sequence, link = sequence + 1, chain.following(link, row["digest"])
+        sequence, link = sequence + 1, audit_entry.following(link, row["digest"])
         row |= {"sequence": sequence, "link": link, "namespace": namespace, "settled": int(len(drafts) >= TAIL)}
         added.append(row)
     yield query.audit_add(**added[0]) if len(added) == 1 else query.audit_add.many(added)
@@ -338,3 +593,177 @@ def _enter(found: Sequence[Row]) -> Steps[None]:
     yield from search_index.write(together, owners, tail=0)
     entered = zip(owners, together.numbers, strict=True)
     yield query.audit_set_document.many([{"sequence": owner, "document": document} for owner, document in entered])
+
+
+KEEPING_PAGE = 500
+
+
+class Archived(NamedTuple):
+    """What was done with one page of entries.
+
+    Attributes:
+        entries: How many entries were archived, or brought back.
+        saved: How many bytes that saved; less than nothing where they were brought back.
+        after: Where the next page begins, behind this number; None after the last page.
+    """
+
+    entries: int
+    saved: int
+    after: int | None
+
+
+def archive(low: str, high: str, before: int, *, after: int = 0, limit: int = KEEPING_PAGE) -> Steps[Archived]:
+    """Compress a page of old entries where they are. They are read and found as before.
+
+    Args:
+        low: The first path of the namespaces.
+        high: The path behind the last.
+        before: Entries made before then, in microseconds since 1970.
+        after: The number behind which to begin.
+        limit: Most entries of a page.
+    """
+    return (yield from _rewritten(low, high, before, after, limit, archived=0, change=audit_rows.compressed))
+
+
+def unarchive(
+    low: str, high: str, before: int = 2**62, *, after: int = 0, limit: int = KEEPING_PAGE
+) -> Steps[Archived]:
+    """Bring a page of archived entries back; arguments as for `archive`."""
+    return (yield from _rewritten(low, high, before, after, limit, archived=1, change=audit_rows.plain_body))
+
+
+def erase(low: str, high: str, name: str | None = None) -> Steps[int]:
+    """Erase entries; of each the chain keeps a stub of which nothing can be known.
+
+    Args:
+        low: The first path of the namespaces.
+        high: The path behind the last.
+        name: Only those of the conversation or thread of this name. Default: all.
+
+    Returns:
+        How many entries were erased.
+    """
+    yield from settle()
+    if name is None:
+        return (yield from _erased(query.audit_in_range, {"low": low, "high": high}))
+    where = {"low": low, "high": high, "name": name}
+    said = yield from _erased(query.audit_in_conversation, where)
+    # Digests hold what they are of, so they go with it, and can be made again of what is left.
+    said += yield from _erased(query.audit_digests_of_thread, where)
+    said += yield from _erased(query.audit_in_thread, where)
+    return said and said + (yield from _erased(query.audit_digests_of_spans, {"low": low, "high": high}))
+
+
+def _erased(look: Query, where: dict[str, Any]) -> Steps[int]:
+    erased = 0
+    shelves: set[int] = set()
+    series: set[search_index.Series] = set()
+    paths: set[str] = set()
+    while found := (yield look(**where, limit=KEEPING_PAGE)):
+        yield from taken_out(found)
+        yield query.audit_erase.many([{"sequence": row["sequence"]} for row in found])
+        erased += len(found)
+        shelves |= {row["shelf_id"] for row in found if row["shelf_id"] is not None}
+        series |= {series_of(row) for row in found}
+        paths |= {row["path"] for row in found}
+    for number in sorted(shelves):
+        yield from audit_rows.free(number)
+    for each in sorted(series):
+        yield from search_index.close(*each)
+    for path in sorted(paths):
+        yield query.audit_close_namespace(path=path)
+        yield query.delete_empty_namespaces(path=path)
+    return erased
+
+
+def _rewritten(
+    low: str, high: str, before: int, after: int, limit: int, *, archived: int, change: Callable[[Any], bytes]
+) -> Steps[Archived]:
+    yield query.audit_lock()
+    found = yield query.audit_to_archive(low=low, high=high, before=before, archived=archived, after=after, limit=limit)
+    changed: list[dict[str, Any]] = []
+    saved = 0
+    for row in found:
+        try:
+            body = change(bytes(row["body"]))
+        except ValueError:
+            continue  # it is damaged, and stays as it is
+        saved += len(row["body"]) - len(body)
+        changed.append({"sequence": row["sequence"], "body": body, "archived": 1 - archived})
+    if changed:
+        yield query.audit_set_body.many(changed)
+    return Archived(len(changed), saved, found[-1]["sequence"] if len(found) == limit else None)
+
+
+WALK_PAGE = 500
+BYTES_AT_ONCE = 8_000_000
+"""Bodies that go through memory together, but for a single one that is larger."""
+
+
+class SeenEntry(NamedTuple):
+    """An entry, as one who walks along sees it.
+
+    Attributes:
+        entry: The entry, without the messages of a call.
+        body: What is stored of it beside them, compressed where it is archived.
+    """
+
+    entry: AuditEntry
+    body: bytes
+
+
+class Walker(Protocol):
+    """Who walks along."""
+
+    def take(self, seen: SeenEntry) -> object:
+        """Look at an entry. Each is given once, in the order of the chain, hidden ones included."""
+
+
+def walk(low: str, high: str, walkers: Sequence[Walker], *, page: int = WALK_PAGE) -> Work[int]:
+    """Give every entry of the namespaces in a range of paths to some walkers.
+
+    Args:
+        low: The first path of the namespaces.
+        high: The path behind the last.
+        walkers: Who is given them.
+        page: Most entries that are read at a time.
+
+    Returns:
+        How many entries there were.
+    """
+    after, count = 0, 0
+    while True:
+        seen, after = yield Run("audit.walk", partial(_page, low, high, after, page), shown=False)
+        if not seen:
+            return count
+        count += len(seen)
+        yield Do(partial(_give, seen, walkers))
+
+
+def is_said(entry: AuditEntry) -> bool:
+    """Whether an entry is something that a user asked: no todo and the like, and no call that memory makes itself."""
+    tags = entry.extra.get("tags")  # another database may have sent anything
+    is_own = isinstance(tags, list | tuple) and NO_STREAM in tags
+    return entry.kind == EXCHANGE or (entry.kind == CALL and not is_own)
+
+
+def _page(low: str, high: str, after: int, limit: int) -> Steps[tuple[list[SeenEntry], int]]:
+    lengths = yield query.audit_lengths_within(low=low, high=high, after=after, limit=limit)
+    size, fitting = 0, 0
+    for row in lengths:
+        size += row["bytes"]
+        if fitting and size > BYTES_AT_ONCE:
+            break
+        fitting += 1
+    if not fitting:
+        return [], after
+    found = yield query.audit_within(low=low, high=high, after=after, limit=fitting)
+    read = yield from audit_rows.entries(found, messages=False)
+    seen = [SeenEntry(entry, bytes(row["body"])) for row, entry in zip(found, read, strict=True)]
+    return seen, found[-1]["sequence"] if found else after
+
+
+def _give(seen: Sequence[SeenEntry], walkers: Sequence[Walker]) -> None:
+    for each in seen:
+        for walker in walkers:
+            walker.take(each)

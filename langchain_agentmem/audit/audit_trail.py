@@ -1,4 +1,4 @@
-"""`AuditTrail`: every prompt and reply, clean and complete (document 002).
+"""`AuditTrail`: every prompt and reply of a namespace, clean and complete.
 
     trail = memory.audit
     trail.add("How many trees are there?", "42", conversation_id="monday")
@@ -38,51 +38,160 @@ junk are data: `trail.rules = [*trail.rules, JunkRule(name="ping", pattern="^pin
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from langchain_agentmem.audit import audit_check, audit_store, audit_traces, keeping, reading
-from langchain_agentmem.audit.adding import Adding, text_given
-from langchain_agentmem.audit.audit_entry import DONE, KINDS, OPEN, TODO, AuditEntry
+from langchain_agentmem.audit import audit_part, audit_store
+from langchain_agentmem.audit.audit_entry import (
+    DONE,
+    EXCHANGE,
+    KINDS,
+    OPEN,
+    REFERENCE,
+    REFLECTION,
+    TODO,
+    AuditEntry,
+    ChainReport,
+    Head,
+    Kind,
+)
 from langchain_agentmem.audit.audit_rows import Draft
-from langchain_agentmem.audit.chain import ChainReport, Head
-from langchain_agentmem.audit.imports import Imported, as_documented, bring, drafts_of
-from langchain_agentmem.audit.junk_rules import reasons
-from langchain_agentmem.audit.legacy_json import Loaded, put_aside, read_document, write_document
-from langchain_agentmem.base.apart import apart
+from langchain_agentmem.audit.audit_todos import todo_key, todos_in
+from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons
+from langchain_agentmem.audit.legacy_json import (
+    MARKS,
+    Imported,
+    Loaded,
+    as_documented,
+    bring,
+    drafts_of,
+    put_aside,
+    read_document,
+    write_document,
+)
 from langchain_agentmem.base.clock import moment, time_given
+from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, perform
+from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
 from langchain_agentmem.search.finding import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.storage import Operation, Steps
-from langchain_agentmem.storage.database import Outputs
-from langchain_agentmem.tracing import Thunk
+from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of
+from langchain_agentmem.tracing import Thunk, brief
 
 if TYPE_CHECKING:
-    from langchain_agentmem.audit.health import Health
-    from langchain_agentmem.audit.insights import Insights
+    from langchain_agentmem.audit.audit_report import Health, Insights
+    from langchain_agentmem.audit.audit_store import Listed
+    from langchain_agentmem.audit.model_call_capture import AuditHandler
+
+MOST = 20
+"""Entries that are shown of many."""
+
+
+def _show_new(entry: AuditEntry) -> dict[str, Any]:
+    """An entry that is to be added."""
+    fields = {
+        "namespace": entry.namespace,
+        "conversation_id": entry.conversation_id,
+        "thread_id": entry.thread_id,
+        "kind": entry.kind,
+        "prompt": brief(entry.prompt),
+        "reply": brief(entry.reply),
+        "model": entry.model,
+        "of_run_id": entry.run_id,
+        "input_tokens": entry.input_tokens,
+        "output_tokens": entry.output_tokens,
+        "failure": None if entry.error is None else brief(entry.error),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _show_added(entry: AuditEntry) -> dict[str, Any]:
+    """An entry that was added: whether it is shown, and if not, by which rules."""
+    return {"entry_id": entry.id, "junk": entry.junk}
+
+
+def _show_list(entries: Sequence[AuditEntry]) -> dict[str, Any]:
+    """Entries that were read or made: the newest of them."""
+    return {"count": len(entries), "entries": [_show_entry(each) for each in entries[-MOST:]]}
+
+
+def _show_page(read: Listed) -> dict[str, Any]:
+    """A page of entries."""
+    return _show_list(read.entries)
+
+
+def _show_one(entry: AuditEntry | None) -> dict[str, Any]:
+    """An entry, if there is one."""
+    return _show_list([] if entry is None else [entry])
+
+
+def _show_changed(count: int) -> dict[str, Any]:
+    """How many entries are otherwise than before."""
+    return {"changed": count}
+
+
+def _show_head(end: Head) -> dict[str, Any]:
+    """An end of the chain."""
+    return {"entries": end.sequence, "head": str(end)}
+
+
+def _show_chain(report: ChainReport) -> dict[str, Any]:
+    """How the chain was found."""
+    return {"ok": report.ok, "entries": report.entries, "erased": report.erased, "problems": report.problems}
+
+
+def _show_health(found: Health) -> dict[str, Any]:
+    """How the trail fares."""
+    return {"entries": found.sizes.entries, "conversations": found.conversations, "open_todos": found.open_todos}
+
+
+def _show_insights(found: Insights) -> dict[str, Any]:
+    """What the trail tells of its use."""
+    return {"topics": len(found.topics), "prompts": sum(found.hours), "models": len(found.models)}
+
+
+def _show_imported(done: Imported) -> dict[str, Any]:
+    """What came of reading a document."""
+    return {"added": done.added, "known": done.known, "lost": len(done.lost)}
+
+
+def _show_entry(entry: AuditEntry) -> dict[str, Any]:
+    told = {"id": entry.id, "kind": entry.kind, "prompt": brief(entry.prompt), "reply": brief(entry.reply)}
+    return told if entry.status is None else {**told, "status": entry.status}
+
+
+TODO_MARK, TODO_CAPTURE = MARKS[TODO]
+REFLECTION_MARK, SELF_REFLECTION = MARKS[REFLECTION]
+REFERENCE_MARK, BEST_PRACTICES = MARKS[REFERENCE]
+STATUS_REPORT = f"{REFLECTION_MARK} Agent status report"
+GUIDELINES, GUIDELINES_TITLE = "AI_GUI_BEST_PRACTICES.md", "GUI Best Practices Checklist"
+_LONGEST_PATH = 4_000
+
 
 T = TypeVar("T")
 
-ARCHIVE_AFTER = timedelta(days=30)
+_ARCHIVE_AFTER = timedelta(days=30) // timedelta(microseconds=1)
 _EVER = 2**62
 _AND_NOT_BELOW = "\x01"
 """Behind the path of a namespace: the end of a range of paths in which it is alone."""
 _MOST = 2**31
 """More entries than this are as good as all."""
 
-_Pages: TypeAlias = Callable[[int], Operation[reading.Listed]]
+_Pages: TypeAlias = Callable[[int], Operation[audit_store.Listed]]
 """Makes what reads the page behind a number."""
 
 
-class AuditTrail(Adding):
+class AuditTrail:
     """Every prompt and reply of a namespace. Methods that wait have awaited twins, whose names begin with an `a`.
 
     Texts are kept whole, however long. None is kept as an empty text, and bytes are read as UTF-8, with U+FFFD for what
@@ -99,16 +208,133 @@ class AuditTrail(Adding):
         StorageError: The database cannot be opened.
     """
 
+    def __init__(
+        self,
+        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
+        namespace: Sequence[str] | None = None,
+        *,
+        rules: Iterable[JunkRule] = RULES,
+    ) -> None:
+        if namespace is not None:
+            path_of(namespace)
+        self._database = database_of(memory)
+        self._namespace = namespace
+        self.rules = rules
+
+    @property
+    def rules(self) -> tuple[JunkRule, ...]:
+        """By which entries are junk. New ones hold for what is added from now on; after `filter_junk`, for all."""
+        return self._rules
+
+    @rules.setter
+    def rules(self, rules: Iterable[JunkRule]) -> None:
+        given = tuple(rules) if isinstance(rules, Iterable) else (rules,)
+        if wrong := [each for each in given if not isinstance(each, JunkRule)]:
+            raise InvalidInput(f"The rules of an audit trail are JunkRules, not {type(wrong[0]).__name__}.")
+        self._rules: tuple[JunkRule, ...] = given
+
+    def add_work(self, prompt: str | None, reply: str | None, conversation_id: str | None = None) -> Work[AuditEntry]:
+        """Add a prompt and its reply.
+
+        Args:
+            prompt: What was asked.
+            reply: What was answered.
+            conversation_id: In which conversation. Default: in none.
+
+        Returns:
+            The entry; its `junk` says whether it is hidden, and by which rules.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        return self._add_work(EXCHANGE, prompt, reply, conversation_id)
+
+    add, aadd = both(add_work)
+
+    def add_self_reflection_work(self, summary: str | None) -> Work[AuditEntry]:
+        """Add what an agent says of its own work (document 002). One that says next to nothing is junk.
+
+        Args:
+            summary: What it did and learned.
+        """
+        return self._add_work(REFLECTION, STATUS_REPORT, summary, SELF_REFLECTION)
+
+    add_self_reflection, aadd_self_reflection = both(add_self_reflection_work)
+
+    def add_todo_from_chat_work(self, text: str | None) -> Work[list[AuditEntry]]:
+        """Add what a text asks to be done, one todo a sentence (document 002).
+
+        Args:
+            text: What somebody wrote.
+
+        Returns:
+            The new todos. What is to be done already is not added again.
+        """
+        said = text_given(text, "What is to be done")
+        return self._shown("add_todo_from_chat", self._capture_work(said), _show_list, text=brief(said))
+
+    add_todo_from_chat, aadd_todo_from_chat = both(add_todo_from_chat_work)
+
+    def add_reference_work(self, source: str | os.PathLike[str], title: str | None = None) -> Work[AuditEntry]:
+        """Keep a text to look things up in. Of a title the newest version is shown; one that is the same is not added.
+
+        Args:
+            source: A path, or the text itself. A string that is the path of a file is taken for it.
+            title: What it is called. Default: the name of the file.
+
+        Raises:
+            InvalidInput: The file cannot be read, or a text has no title.
+        """
+        return self._reference_work(source, title, None)
+
+    add_reference, aadd_reference = both(add_reference_work)
+
+    def add_best_practices_reference_work(self, path: str | os.PathLike[str] = GUIDELINES) -> Work[AuditEntry]:
+        """Keep the guidelines of a project (document 002). Call it at each start: what has not changed costs nothing.
+
+        Args:
+            path: The file. Default: "AI_GUI_BEST_PRACTICES.md" in the working directory.
+
+        Raises:
+            InvalidInput: It cannot be read.
+        """
+        return self._reference_work(path_of_file(path), GUIDELINES_TITLE, BEST_PRACTICES)
+
+    add_best_practices_reference, aadd_best_practices_reference = both(add_best_practices_reference_work)
+
+    def handler(self, **options: Any) -> AuditHandler:
+        """A callback handler that adds every model call of the runs it is given to, as entries of the kind "call".
+
+        `graph.invoke(state, {"callbacks": [memory.audit.handler()]})`
+
+        Args:
+            **options: What `AuditHandler` takes besides, such as `redact`.
+
+        Raises:
+            InvalidInput: An option is wrong, or there is none of that name.
+        """
+        from langchain_agentmem.audit.model_call_capture import AuditHandler  # noqa: PLC0415 - it loads LangChain
+
+        database = self._database
+        make = partial(AuditHandler, self._record, database.new_id, database.clock)
+        try:
+            inspect.signature(make).bind(**options)
+        except TypeError as error:
+            raise InvalidInput(f"A handler of the audit trail cannot be made of this: {error}.") from error
+        handler = make(**options)
+        database.writing.add(handler)  # calls that never end are told when the database closes
+        return handler
+
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def last(
+    def last_work(
         self,
         n: int = 5,
         conversation_id: str | None = None,
         *,
         kinds: Sequence[str] | None = None,
         include_junk: bool = False,
-    ) -> list[AuditEntry]:
+    ) -> Work[list[AuditEntry]]:
         """The last entries, from the oldest to the newest.
 
         Args:
@@ -120,30 +346,33 @@ class AuditTrail(Adding):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        make = self._last(n, conversation_id, kinds, include_junk=include_junk)
-        return self._database.read("audit.last", make, self._asked(n, conversation_id, kinds), audit_traces.listed)
-
-    async def alast(
-        self,
-        n: int = 5,
-        conversation_id: str | None = None,
-        *,
-        kinds: Sequence[str] | None = None,
-        include_junk: bool = False,
-    ) -> list[AuditEntry]:
-        """`last`, awaited."""
-        make = self._last(n, conversation_id, kinds, include_junk=include_junk)
-        return await self._database.aread(
-            "audit.last", make, self._asked(n, conversation_id, kinds), audit_traces.listed
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise InvalidInput(f"How many entries is a whole number of 0 or more, not {safe_repr(n)}.")
+        make = partial(
+            audit_store.last,
+            self._path(),
+            min(n, _MOST),
+            conversation=None if conversation_id is None else id_of(conversation_id, "conversation"),
+            kinds=_kinds(kinds),
+            include_junk=include_junk,
         )
+        asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds)
+        entries: list[AuditEntry] = yield Run("audit.last", make, inputs=asked, outputs=_show_list)
+        return entries
 
-    def get(self, entry_id: str) -> AuditEntry | None:
+    last, alast = both(last_work)
+
+    def get_work(self, entry_id: str) -> Work[AuditEntry | None]:
         """The entry of an id, also if it is hidden; None if there is none."""
-        return self._database.read("audit.get", *self._one(entry_id))
+        path, wanted = self._path(), id_of(entry_id, "trail entry")
 
-    async def aget(self, entry_id: str) -> AuditEntry | None:
-        """`get`, awaited."""
-        return await self._database.aread("audit.get", *self._one(entry_id))
+        def look() -> Steps[AuditEntry | None]:
+            return (yield from audit_store.get(path, [wanted])).get(wanted)
+
+        entry: AuditEntry | None = yield Run("audit.get", look, inputs=self._where(entry_id=wanted), outputs=_show_one)
+        return entry
+
+    get, aget = both(get_work)
 
     def entries(
         self, conversation_id: str | None = None, *, kinds: Sequence[str] | None = None, include_junk: bool = True
@@ -157,7 +386,7 @@ class AuditTrail(Adding):
         """`entries`, awaited."""
         return self._awalk(self._pages(conversation_id, kinds, include_junk=include_junk))
 
-    def search(self, query: str, limit: int = 10, conversation_id: str | None = None) -> list[Recollection]:
+    def search_work(self, query: str, limit: int = 10, conversation_id: str | None = None) -> Work[list[Recollection]]:
         """Find entries by their words, without a model, archived ones included, hidden ones not.
 
         Args:
@@ -165,61 +394,65 @@ class AuditTrail(Adding):
             limit: Most results.
             conversation_id: Only in this conversation. Default: in all.
         """
-        return perform(self._searching(query, limit, conversation_id), self._database)
+        conversations = None if conversation_id is None else (id_of(conversation_id, "conversation"),)
+        low = self._path()
+        walls = Walls(low, low + _AND_NOT_BELOW, kinds=(audit_store.KIND,), conversations=conversations)
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+            raise InvalidInput(f"limit must be a whole number of 0 or more, not {safe_repr(limit)}.")
+        found: list[Recollection] = yield Search(
+            inquiry(text_given(query, "A query"), self._database.now()),
+            walls,
+            min(limit, _MOST),
+            name="audit.search",
+            inputs=self._where(conversation_id=conversation_id),
+        )
+        return found
 
-    async def asearch(self, query: str, limit: int = 10, conversation_id: str | None = None) -> list[Recollection]:
-        """`search`, awaited."""
-        return await aperform(self._searching(query, limit, conversation_id), self._database)
+    search, asearch = both(search_work)
 
     # -- todos --------------------------------------------------------------------------------------------------
 
-    def todos(self, status: str = OPEN) -> list[AuditEntry]:
+    def todos_work(self, status: str = OPEN) -> Work[list[AuditEntry]]:
         """The todos that are "open", or "done", the oldest first."""
-        return self._database.read("audit.todos", *self._of_status(status))
+        make = partial(audit_store.of_status, self._path(), _status(status))
+        todos: list[AuditEntry] = yield Run("audit.todos", make, inputs=self._where(status=status), outputs=_show_list)
+        return todos
 
-    async def atodos(self, status: str = OPEN) -> list[AuditEntry]:
-        """`todos`, awaited."""
-        return await self._database.aread("audit.todos", *self._of_status(status))
+    todos, atodos = both(todos_work)
 
-    def complete(self, todo_id: str) -> None:
+    def complete_work(self, todo_id: str) -> Work[None]:
         """Say that a todo is done.
 
         Raises:
             InvalidInput: There is no such todo.
         """
-        perform(self._setting(todo_id, DONE), self._database)
+        return self._set_status_work(todo_id, DONE)
 
-    async def acomplete(self, todo_id: str) -> None:
-        """`complete`, awaited."""
-        await aperform(self._setting(todo_id, DONE), self._database)
+    complete, acomplete = both(complete_work)
 
-    def reopen(self, todo_id: str) -> None:
+    def reopen_work(self, todo_id: str) -> Work[None]:
         """Say that a todo is to be done after all.
 
         Raises:
             InvalidInput: There is no such todo.
         """
-        perform(self._setting(todo_id, OPEN), self._database)
+        return self._set_status_work(todo_id, OPEN)
 
-    async def areopen(self, todo_id: str) -> None:
-        """`reopen`, awaited."""
-        await aperform(self._setting(todo_id, OPEN), self._database)
+    reopen, areopen = both(reopen_work)
 
     # -- care ---------------------------------------------------------------------------------------------------
 
-    def filter_junk(self) -> int:
+    def filter_junk_work(self) -> Work[int]:
         """Judge every entry anew by the rules, which is done to each when it is added (document 002).
 
         Returns:
             How many are judged otherwise than before.
         """
-        return perform(self._seen("filter_junk", self._judging(), audit_traces.changed), self._database)
+        return self._shown("filter_junk", self._judge_work(), _show_changed)
 
-    async def afilter_junk(self) -> int:
-        """`filter_junk`, awaited."""
-        return await aperform(self._seen("filter_junk", self._judging(), audit_traces.changed), self._database)
+    filter_junk, afilter_junk = both(filter_junk_work)
 
-    def archive(self, before: datetime | None = None) -> int:
+    def archive_work(self, before: datetime | None = None) -> Work[int]:
         """Compress old entries where they are. They are read and found as before.
 
         Args:
@@ -228,74 +461,80 @@ class AuditTrail(Adding):
         Returns:
             How many were compressed.
         """
-        return perform(self._archive(before), self._database)
+        at = self._database.now() - _ARCHIVE_AFTER if before is None else time_given(before, "before")
+        work = self._archive_work(audit_store.archive, at)
+        return self._shown("archive", work, lambda count: {"archived": count}, before=moment(at))
 
-    async def aarchive(self, before: datetime | None = None) -> int:
-        """`archive`, awaited."""
-        return await aperform(self._archive(before), self._database)
+    archive, aarchive = both(archive_work)
 
-    def unarchive(self) -> int:
+    def unarchive_work(self) -> Work[int]:
         """Undo `archive`. Returns how many entries were archived."""
-        return perform(self._unarchive(), self._database)
+        work = self._archive_work(audit_store.unarchive, _EVER)
+        return self._shown("unarchive", work, lambda count: {"unarchived": count})
 
-    async def aunarchive(self) -> int:
-        """`unarchive`, awaited."""
-        return await aperform(self._unarchive(), self._database)
+    unarchive, aunarchive = both(unarchive_work)
 
-    def head(self) -> Head:
+    def head_work(self) -> Work[Head]:
         """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it."""
-        return self._database.read("audit.head", reading.head, outputs=audit_traces.head)
+        end: Head = yield Run("audit.head", audit_store.head, outputs=_show_head)
+        return end
 
-    async def ahead(self) -> Head:
-        """`head`, awaited."""
-        return await self._database.aread("audit.head", reading.head, outputs=audit_traces.head)
+    head, ahead = both(head_work)
 
-    def verify(self, since: Head | str | None = None) -> ChainReport:
+    def verify_work(self, since: Head | str | None = None) -> Work[ChainReport]:
         """Walk along the chain of the whole database, and see that nothing was changed or taken away.
 
         Args:
             since: A head that was kept elsewhere, or its text: nothing up to there may have changed, even by somebody
                 who made the chain anew, but for what was erased. The report counts that: see that it is as expected.
         """
-        return self._database.read("audit.verify", *_verifying(since))
+        until = since if since is None or isinstance(since, Head) else Head.of(since)
+        asked = partial(dict[str, Any], since=None if until is None else str(until))
+        make = partial(audit_part.verify, until)
+        report: ChainReport = yield Run("audit.verify", make, inputs=asked, outputs=_show_chain)
+        return report
 
-    async def averify(self, since: Head | str | None = None) -> ChainReport:
-        """`verify`, awaited."""
-        return await self._database.aread("audit.verify", *_verifying(since))
+    verify, averify = both(verify_work)
 
     # -- reports ------------------------------------------------------------------------------------------------
 
-    def report(self) -> Health:
+    def report_work(self) -> Work[Health]:
         """How the trail fares, here and below: its size and growth, what runs away, todos, what to archive, its junk.
 
         `print(memory.audit.report())` prints a page of text.
         """
-        return perform(self._examining(), self._database)
+        yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
+        from langchain_agentmem.audit.audit_report import examining  # noqa: PLC0415 - who needs it pays
 
-    async def areport(self) -> Health:
-        """`report`, awaited."""
-        return await aperform(await apart(self._examining), self._database)
+        work = examining(*range_of(resolve(self._namespace)), clock=self._database.clock, rules=self._rules)
+        return (yield from self._shown("report", work, _show_health))
 
-    def insights(self, *, timezone: tzinfo = UTC) -> Insights:
+    report, areport = both(report_work)
+
+    def insights_work(self, *, timezone: tzinfo = UTC) -> Work[Insights]:
         """What the trail tells of its use, here and below: topics, success, busiest hours, models. No model is asked.
 
         Args:
             timezone: Of the hours and weekdays. Default: UTC.
         """
-        return perform(self._learning(timezone), self._database)
+        if not isinstance(timezone, tzinfo):
+            raise InvalidInput(f"timezone is a tzinfo, such as ZoneInfo('Europe/Berlin'), not {safe_repr(timezone)}.")
+        yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
+        from langchain_agentmem.audit.audit_report import learning  # noqa: PLC0415 - who needs it pays
 
-    async def ainsights(self, *, timezone: tzinfo = UTC) -> Insights:
-        """`insights`, awaited."""
-        return await aperform(await apart(partial(self._learning, timezone)), self._database)
+        work = learning(*range_of(resolve(self._namespace)), timezone=timezone)
+        return (yield from self._shown("insights", work, _show_insights, timezone=str(timezone)))
 
-    def digest(
+    insights, ainsights = both(insights_work)
+
+    def digest_work(
         self,
         conversation_id: str | None = None,
         *,
         since: datetime | None = None,
         until: datetime | None = None,
         model: Any = None,
-    ) -> AuditEntry | None:
+    ) -> Work[AuditEntry | None]:
         """What was asked, decided and done in a conversation, or in a span of time, kept as an entry.
 
         Args:
@@ -310,23 +549,20 @@ class AuditTrail(Adding):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return perform(self._digesting(conversation_id, since, until, model), self._database)
+        yield Do(partial(import_module, "langchain_agentmem.audit.audit_digest"))  # too slow for a loop
+        from langchain_agentmem.audit.audit_digest import Subject, digesting  # noqa: PLC0415 - who needs it pays
 
-    async def adigest(
-        self,
-        conversation_id: str | None = None,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        model: Any = None,
-    ) -> AuditEntry | None:
-        """`digest`, awaited."""
-        work = await apart(partial(self._digesting, conversation_id, since, until, model))
-        return await aperform(work, self._database)
+        subject = Subject(conversation_id=conversation_id, since=since, until=until)
+        clock, new_id = self._database.clock, self._database.new_id
+        work = digesting(self._path(), subject, clock=clock, new_id=new_id, model=model)
+        asked = {"conversation_id": conversation_id, "since": since, "until": until}
+        return (yield from self._shown("digest", work, _show_one, **asked))
+
+    digest, adigest = both(digest_work)
 
     # -- files --------------------------------------------------------------------------------------------------
 
-    def import_document(self, path: str | os.PathLike[str]) -> Imported:
+    def import_document_work(self, path: str | os.PathLike[str]) -> Work[Imported]:
         """Add what an `agent_memory.json` of document 002 holds, all of it or nothing.
 
         Of a damaged file what can be read is taken, and a copy of it is kept beside it. What is here already stays;
@@ -338,11 +574,9 @@ class AuditTrail(Adding):
         Raises:
             InvalidInput: It is not there, or nothing of that kind.
         """
-        return perform(self._importing(path), self._database)
+        return self._shown("import_document", self._import_work(path), _show_imported)
 
-    async def aimport_document(self, path: str | os.PathLike[str]) -> Imported:
-        """`import_document`, awaited."""
-        return await aperform(self._importing(path), self._database)
+    import_document, aimport_document = both(import_document_work)
 
     def export_document(self, path: str | os.PathLike[str]) -> int:
         """Write the entries in the form of document 002, hidden ones included. Of model calls it has prompt and reply.
@@ -367,75 +601,31 @@ class AuditTrail(Adding):
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
-    def _asked(self, n: int, conversation_id: str | None, kinds: Sequence[str] | None) -> Thunk:
-        return self._where(n=n, conversation_id=conversation_id, kinds=kinds)
-
-    def _one(self, entry_id: Any) -> tuple[Operation[AuditEntry | None], Thunk, Outputs]:
-        path, wanted = self._path(), id_of(entry_id, "trail entry")
-
-        def look() -> Steps[AuditEntry | None]:
-            return (yield from reading.get(path, [wanted])).get(wanted)
-
-        return look, self._where(entry_id=wanted), audit_traces.maybe
-
-    def _of_status(self, status: str) -> tuple[Operation[list[AuditEntry]], Thunk, Outputs]:
-        make = partial(reading.of_status, self._path(), _status(status))
-        return make, self._where(status=status), audit_traces.listed
-
-    def _last(
-        self, n: Any, conversation_id: Any, kinds: Any, *, include_junk: bool
-    ) -> Callable[[], Steps[list[AuditEntry]]]:
-        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-            raise InvalidInput(f"How many entries is a whole number of 0 or more, not {safe_repr(n)}.")
-        return partial(
-            reading.last,
-            self._path(),
-            min(n, _MOST),
-            conversation=None if conversation_id is None else id_of(conversation_id, "conversation"),
-            kinds=_kinds(kinds),
-            include_junk=_flag(include_junk),
-        )
-
     def _pages(self, conversation_id: Any, kinds: Any, *, include_junk: bool) -> _Pages:
         path, wanted, junk = self._path(), _kinds(kinds), _flag(include_junk)
         conversation = None if conversation_id is None else id_of(conversation_id, "conversation")
 
-        def page(after: int) -> Steps[reading.Listed]:
-            return reading.page(path, after, conversation=conversation, kinds=wanted, include_junk=junk)
+        def page(after: int) -> Steps[audit_store.Listed]:
+            return audit_store.page(path, after, conversation=conversation, kinds=wanted, include_junk=junk)
 
         return lambda after: partial(page, after)
 
     def _walk(self, make: _Pages, *, shown: bool = True) -> Iterator[AuditEntry]:
         after: int | None = 0
         while after is not None:
-            page = self._database.read("audit.entries", make(after), self._where(), audit_traces.page, shown=shown)
+            page = self._database.read("audit.entries", make(after), self._where(), _show_page, shown=shown)
             yield from page.entries
             after = page.after
 
     async def _awalk(self, make: _Pages) -> AsyncIterator[AuditEntry]:
         after: int | None = 0
         while after is not None:
-            page = await self._database.aread("audit.entries", make(after), self._where(), audit_traces.page)
+            page = await self._database.aread("audit.entries", make(after), self._where(), _show_page)
             for entry in page.entries:
                 yield entry
             after = page.after
 
-    def _searching(self, query: Any, limit: Any, conversation_id: Any) -> Work[list[Recollection]]:
-        conversations = None if conversation_id is None else (id_of(conversation_id, "conversation"),)
-        low = self._path()
-        walls = Walls(low, low + _AND_NOT_BELOW, kinds=(audit_store.KIND,), conversations=conversations)
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise InvalidInput(f"limit must be a whole number of 0 or more, not {safe_repr(limit)}.")
-        found: list[Recollection] = yield Search(
-            inquiry(text_given(query, "A query"), self._database.now()),
-            walls,
-            min(limit, _MOST),
-            name="audit.search",
-            inputs=self._where(conversation_id=conversation_id),
-        )
-        return found
-
-    def _setting(self, todo_id: Any, status: str) -> Work[None]:
+    def _set_status_work(self, todo_id: Any, status: str) -> Work[None]:
         wanted = id_of(todo_id, "todo")
         verb = "complete" if status == DONE else "reopen"
         yield Shown(
@@ -447,14 +637,14 @@ class AuditTrail(Adding):
 
     def _set(self, wanted: str, status: str) -> Work[int]:
         path = self._path()
-        there = yield Run("audit.find_todo", partial(reading.get, path, [wanted]), shown=False)
+        there = yield Run("audit.find_todo", partial(audit_store.get, path, [wanted]), shown=False)
         if wanted not in there or there[wanted].kind != TODO:
             raise InvalidInput(f"There is no todo {safe_repr(wanted)}. todos() lists them, with their ids.")
         make = partial(audit_store.set_status, path, [wanted], status)
         count: int = yield Run("audit.set_status", make, write=True, shown=False)
         return count
 
-    def _judging(self) -> Work[int]:
+    def _judge_work(self) -> Work[int]:
         path, changed = self._path(), 0
         after: int | None = 0
         judge = partial(reasons, rules=self._rules)
@@ -465,16 +655,7 @@ class AuditTrail(Adding):
             changed, after = changed + page.changed, page.after
         return changed
 
-    def _archive(self, before: datetime | None) -> Work[int]:
-        at = self._before(before)
-        work = self._archiving(keeping.archive, at)
-        return self._seen("archive", work, lambda count: {"archived": count}, before=moment(at))
-
-    def _unarchive(self) -> Work[int]:
-        work = self._archiving(keeping.unarchive, _EVER)
-        return self._seen("unarchive", work, lambda count: {"unarchived": count})
-
-    def _archiving(self, archive: Callable[..., Any], before: int) -> Work[int]:
+    def _archive_work(self, archive: Callable[..., Any], before: int) -> Work[int]:
         low, changed = self._path(), 0
         after: int | None = 0
         while after is not None:
@@ -483,43 +664,12 @@ class AuditTrail(Adding):
             changed, after = changed + page.entries, page.after
         return changed
 
-    def _examining(self) -> Work[Health]:
-        from langchain_agentmem.audit.health import examining  # noqa: PLC0415 - who needs it pays
-
-        work = examining(*range_of(resolve(self._namespace)), clock=self._database.clock, rules=self._rules)
-        return self._seen("report", work, audit_traces.health)
-
-    def _learning(self, timezone: Any) -> Work[Insights]:
-        if not isinstance(timezone, tzinfo):
-            raise InvalidInput(f"timezone is a tzinfo, such as ZoneInfo('Europe/Berlin'), not {safe_repr(timezone)}.")
-        from langchain_agentmem.audit.insights import learning  # noqa: PLC0415 - who needs it pays
-
-        work = learning(*range_of(resolve(self._namespace)), timezone=timezone)
-        return self._seen("insights", work, audit_traces.insights, timezone=str(timezone))
-
-    def _digesting(self, conversation_id: Any, since: Any, until: Any, model: Any) -> Work[AuditEntry | None]:
-        from langchain_agentmem.audit.audit_digest import Subject, digesting  # noqa: PLC0415 - who needs it pays
-
-        subject = Subject(conversation_id=conversation_id, since=since, until=until)
-        clock, new_id = self._database.clock, self._database.new_id
-        work = digesting(self._path(), subject, clock=clock, new_id=new_id, model=model)
-        asked = {"conversation_id": conversation_id, "since": since, "until": until}
-        return self._seen("digest", work, audit_traces.maybe, **asked)
-
-    def _before(self, given: datetime | None) -> int:
-        if given is None:
-            return self._database.now() - ARCHIVE_AFTER // timedelta(microseconds=1)
-        return time_given(given, "before")
-
-    def _seen(self, verb: str, work: Work[T], told: Callable[[T], dict[str, Any]], **asked: Any) -> Work[T]:
+    def _shown(self, verb: str, work: Work[T], told: Callable[[T], dict[str, Any]], **asked: Any) -> Work[T]:
         """Do work as one step of a trace."""
         value: T = yield Shown(f"audit.{verb}", work, self._where(**asked), told)
         return value
 
-    def _importing(self, source: Any) -> Work[Imported]:
-        return self._seen("import_document", self._imported(source), audit_traces.imported)
-
-    def _imported(self, source: Any) -> Work[Imported]:
+    def _import_work(self, source: Any) -> Work[Imported]:
         loaded: Loaded = yield Do(partial(read_document, source))
         kept: Path | None = None
         if loaded.damaged:
@@ -531,10 +681,128 @@ class AuditTrail(Adding):
         added = yield Run("audit.bring", partial(bring, path_of(namespace), drafts), write=True, shown=False)
         return Imported(added, len(drafts) - added, tuple(loaded.lost), kept, tuple(loaded.notes))
 
+    def _path(self) -> str:
+        return path_of(resolve(self._namespace))
 
-def _verifying(since: Head | str | None) -> tuple[Operation[ChainReport], Thunk, Outputs]:
-    head = _head(since)
-    return partial(audit_check.verify, head), lambda: {"since": None if head is None else str(head)}, audit_traces.chain
+    def _drafted(
+        self,
+        kind: Kind,
+        prompt: Any,
+        reply: Any,
+        conversation_id: Any,
+        *,
+        mark: str | None = None,
+        **fields: Any,
+    ) -> tuple[str, Draft]:
+        namespace = resolve(self._namespace)
+        entry = AuditEntry(
+            id=self._database.new_id(),
+            kind=kind,
+            prompt=text_given(prompt, "A prompt"),
+            reply=text_given(reply, "A reply"),
+            created_at=self._database.clock(),
+            conversation_id=None if conversation_id is None else id_of(conversation_id, "conversation"),
+            namespace=namespace,
+            **fields,
+        )
+        return path_of(namespace), Draft(self._judged(entry), mark)
+
+    def _judged(self, entry: AuditEntry) -> AuditEntry:
+        junk = reasons(entry.kind, entry.prompt, entry.reply, self._rules)
+        return replace(entry, junk=junk) if junk != entry.junk else entry
+
+    def _record(self, entry: AuditEntry) -> None:
+        """Add a model call. Its namespace is that of its run, unless the trail has one."""
+        if self._namespace is not None:
+            entry = replace(entry, namespace=resolve(self._namespace))
+        draft = Draft(self._judged(entry))
+        self._database.write("audit.add", partial(audit_store.add, path_of(entry.namespace), [draft]), *_told(draft))
+
+    def _where(self, **given: Any) -> Thunk:
+        """What a trace shows of a step on this trail: whose it is, and what was given."""
+        return lambda: {
+            "namespace": resolve(self._namespace),
+            **{name: value for name, value in given.items() if value is not None},
+        }
+
+    def _capture_work(self, text: str) -> Work[list[AuditEntry]]:
+        sentences = yield Do(partial(todos_in, text))
+        found = [
+            self._drafted(TODO, f"{TODO_MARK} {each}", "", TODO_CAPTURE, mark=todo_key(each), status=OPEN)
+            for each in sentences
+        ]
+        if not found:
+            return []
+        drafts = [draft for _, draft in found]
+        make = partial(audit_store.add_once, found[0][0], drafts, statuses={OPEN})
+        added: list[AuditEntry] = yield Run("audit.keep_todos", make, write=True, shown=False)
+        return added
+
+    def _reference_work(self, source: Any, title: Any, conversation: str | None) -> Work[AuditEntry]:
+        if title is not None and (not isinstance(title, str) or not title.strip()):
+            raise InvalidInput(f"The title of a reference is a text, not {safe_repr(title)}.")
+        text, name = yield Do(partial(_read, source))
+        if (called := title or name) is None:
+            raise InvalidInput("A reference that is no file needs a title: add_reference(text, title=…).")
+        path, draft = self._drafted(
+            REFERENCE, f"{REFERENCE_MARK} {called}", text, conversation, mark=called, title=called
+        )
+        kept, _ = yield Run(
+            "audit.add_reference",
+            partial(audit_store.put_reference, path, draft),
+            write=True,
+            inputs=partial(_show_new, draft.entry),
+            outputs=lambda done: {"entry_id": done[0].id, "is_new": done[1]},
+        )
+        return kept  # type: ignore[no-any-return]  # what Run gives is not typed
+
+    def _add_work(self, kind: Kind, prompt: Any, reply: Any, conversation_id: Any) -> Work[AuditEntry]:
+        path, draft = self._drafted(kind, prompt, reply, conversation_id)
+        told, outputs = _told(draft)
+        yield Run("audit.add", partial(audit_store.add, path, [draft]), write=True, inputs=told, outputs=outputs)
+        return draft.entry
+
+    def _do(self, work: Work[T]) -> T:
+        return perform(work, self._database)
+
+    async def _ado(self, work: Work[T]) -> T:
+        return await aperform(work, self._database)
+
+
+def text_given(given: Any, what: str) -> str:
+    """A text as it is kept, see `AuditTrail`."""
+    if type(given) is str:
+        return given
+    if given is None:
+        return ""
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given).decode("utf-8", "replace")
+    if not isinstance(given, str):
+        raise InvalidInput(f"{what} is text, not {type(given).__name__}.")
+    return str.__str__(given)  # such as the text of a LangChain message, which is more than a text
+
+
+def _read(source: Any) -> tuple[str, str | None]:
+    """The text of a reference, and the name of its file; None where it is no file."""
+    if not isinstance(source, os.PathLike) and not _is_file(source):
+        return text_given(source, "A reference"), None
+    path = path_of_file(source)
+    try:
+        return path.read_bytes().decode("utf-8-sig", "replace"), path.name
+    except OSError as error:
+        raise InvalidInput(f"{safe_repr(str(path))} cannot be read: {error.strerror or error}.") from error
+
+
+def _is_file(source: Any) -> bool:
+    try:
+        return type(source) is str and len(source) <= _LONGEST_PATH and "\n" not in source and Path(source).is_file()
+    except OSError:  # no file has so long a name
+        return False
+
+
+def _told(draft: Draft) -> tuple[Thunk, Outputs]:
+    """What a trace shows of an entry that is added."""
+    return partial(_show_new, draft.entry), lambda _: _show_added(draft.entry)
 
 
 def _status(given: Any) -> str:
@@ -556,7 +824,3 @@ def _kinds(given: Any) -> tuple[str, ...] | None:
     if unknown := [each for each in kinds if each not in KINDS]:
         raise InvalidInput(f"There is no kind of entry {safe_repr(unknown[0])}; there are {', '.join(KINDS)}.")
     return kinds
-
-
-def _head(given: Head | str | None) -> Head | None:
-    return given if given is None or isinstance(given, Head) else Head.of(given)

@@ -1,25 +1,260 @@
-"""What LangChain's callbacks say of a model call, as an entry of the audit trail.
+"""`AuditHandler`: a LangChain callback handler that records every model call of a run as an entry.
+
+    graph.invoke(question, {"callbacks": [memory.audit.handler()]})
+
+A run may hand a model anything: a tool's artifact that is a table, a parsed reply that is an object of the user's own
+class, a message that somebody changed into none. Storage refuses such things, and a trail may not: what cannot be kept
+as it is, is kept as what can be told of it.
+
+An audit trail is complete unless somebody wants it otherwise. Where it is to hold no secrets and taking them out fails,
+nothing that was said is written, and the entry says so.
+
+`begun`, `ended` and `failed` make entries of what the callbacks say:
 
     call = begun([HumanMessage("Hi")], run_id="1", created_at=now, metadata={"thread_id": "t"})
     entry = ended(call, LLMResult(generations=[[generation]]), entry_id="e", duration=0.8)
 
 Nothing here raises on account of what it is given: providers tell of tokens, names and reasons each in words of their
 own, and a user's metadata may hold anything.
+
+The handler looks on, and changes nothing: it is no streaming handler, so that a model streams or does not as it would
+without it; it raises nothing; and where LangChain awaits, it is called in a thread of the loop's executor, so that
+writing never holds up the loop. What has returned has been written.
+
+What LangChain does not tell cannot be written: plain models (`BaseLLM`) do not tell of answers out of a cache, and a
+model that is called by itself, outside of any chain or graph, does not tell its `configurable`. Name its thread in
+`metadata`, as LangGraph does.
+
+A run may begin and never end. A task that awaits a model and is cancelled tells nobody, and so do runs that a process
+leaves behind. Such a call is written too, once it is known that nobody will end it: LangChain passes the id of a run as
+an object that the run itself holds, and when that object is gone, so is the run.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self, TypeAlias
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessageChunk, BaseMessage, message_chunk_to_message
 
 from langchain_agentmem.audit.audit_entry import CALL, AuditEntry
-from langchain_agentmem.audit.storable import message_of, storable
-from langchain_agentmem.base.namespaces import CONFIG_KEY, LONGEST_ID, Namespace, id_of, resolve
+from langchain_agentmem.base import forks
+from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
+from langchain_agentmem.base.encoding import MAX_DEPTH, is_plain, to_plain
+from langchain_agentmem.base.events import FirstFailures
+from langchain_agentmem.base.namespaces import CONFIG_KEY, LONGEST_ID, Namespace, id_of, resolve, running_config
+from langchain_agentmem.base.redaction import redact_value
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models.model_calls import ASKED_FOR
-from langchain_agentmem.messages import Message
+from langchain_agentmem.messages import Message, from_langchain
+from langchain_agentmem.messages.message import kept_fields
+
+_DEEPEST = MAX_DEPTH - 16  # what is told stands inside of messages and entries
+_MOST = 100_000
+_LONGEST = 500
+_ELSEWHERE = "…"
+_LOOSE = ("content", "structured_data", "reasoning_details", "langchain")
+_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
+
+
+def message_of(given: Any) -> Message:
+    """Anything that a model was given or answered with, as a message that storage keeps.
+
+    Args:
+        given: A message of LangChain; anything else is taken for the text of a user.
+
+    Returns:
+        What `from_langchain` gives, wherever that can be stored. A chunk of a reply becomes a whole message.
+    """
+    if not isinstance(given, BaseMessage):
+        return Message(role="user", content=given if isinstance(given, str) else _text_of(given))
+    try:
+        message = from_langchain(_whole(given))
+    except (InvalidInput, ValueError, TypeError, KeyError, AttributeError):
+        message = _remains(given)
+    try:
+        kept_fields(message, copied=False)
+    except MessageError:
+        loose: dict[str, Any] = {name: storable(getattr(message, name)) for name in _LOOSE}
+        message = replace(message, **loose)
+    return message
+
+
+def storable(value: Any) -> Any:
+    """A value as storage keeps it.
+
+    Args:
+        value: Anything.
+
+    Returns:
+        The value itself where it can be stored. Otherwise a copy in which objects are their fields, or, where they have
+        none, a few words. What is nested too deeply or refers to itself ends in `…`.
+    """
+    return value if is_plain(value, _DEEPEST) else _Telling().told(value, _DEEPEST)
+
+
+class _Telling:
+    """One value being told, so that neither cycles nor what branches without end take long."""
+
+    def __init__(self) -> None:
+        self.left = _MOST
+        self.within: set[int] = set()
+
+    def told(self, value: Any, depth: int) -> Any:
+        if value is None or type(value) is str:
+            return value
+        self.left -= 1
+        if depth <= 0 or self.left <= 0 or id(value) in self.within:
+            return _ELSEWHERE
+        self.within.add(id(value))
+        try:
+            return self.parts(value, depth - 1)
+        finally:
+            self.within.discard(id(value))
+
+    def parts(self, value: Any, depth: int) -> Any:
+        if isinstance(value, Mapping):
+            return {self.key(key): self.told(item, depth) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            items = [self.told(item, depth) for item in value]
+            return tuple(items) if isinstance(value, tuple) else items
+        if isinstance(value, set | frozenset):
+            return [self.told(item, depth) for item in value]
+        try:
+            to_plain(value)
+        except InvalidInput:
+            return self.of_object(value, depth)
+        return value
+
+    def key(self, key: Any) -> Any:
+        return key if isinstance(key, str | int | float | bool | None) else _text_of(key)
+
+    def of_object(self, value: Any, depth: int) -> Any:
+        try:
+            if not isinstance(value, type) and is_dataclass(value):
+                return {each.name: self.told(getattr(value, each.name), depth) for each in fields(value)}
+            if not isinstance(value, type) and callable(dump := getattr(value, "model_dump", None)):
+                return self.told(dump(), depth)
+        except Exception:  # noqa: BLE001 - it is somebody's own code, and may do anything
+            return _name_of(value)
+        return _text_of(value)
+
+
+def _whole(message: BaseMessage) -> BaseMessage:
+    return message_chunk_to_message(message) if isinstance(message, AIMessageChunk) else message
+
+
+def _remains(message: BaseMessage) -> Message:
+    """What is left of a message that no message can be, since somebody has set its fields to anything."""
+    held = message.__dict__
+    kind, content, key, name, answers = (held.get(at) for at in ("type", "content", "id", "name", "tool_call_id"))
+    if isinstance(content, list):
+        content = [each if isinstance(each, str | dict) else _text_of(each) for each in content]
+    elif not isinstance(content, str | dict | None):
+        content = _text_of(content)
+    return Message(
+        role=_ROLES.get(kind, kind) if isinstance(kind, str) and kind else "unknown",
+        content=storable(content),
+        message_id=key if isinstance(key, str) else "",
+        name=name if isinstance(name, str) else None,
+        tool_call_id=answers if isinstance(answers, str) else None,
+        structured_data={"tool_calls": storable(held["tool_calls"])} if held.get("tool_calls") else None,
+    )
+
+
+def _text_of(value: Any) -> str:
+    """A few words about an object; not where it lies in memory, so that it is told alike each time."""
+    kind: Any = type(value)
+    if kind.__repr__ is object.__repr__:
+        return _name_of(value)
+    try:
+        said = repr(value)
+    except Exception:  # noqa: BLE001 - it is somebody's own code, and may do anything
+        return _name_of(value)
+    return said if len(said) <= _LONGEST else said[: _LONGEST - 1] + _ELSEWHERE
+
+
+def _name_of(value: Any) -> str:
+    return f"<{type(value).__module__}.{type(value).__qualname__}>"
+
+
+Clean: TypeAlias = Callable[[Any], Any]
+"""Gives a text, or a dictionary or list with texts in it, without what nobody is to read."""
+
+
+def cleaner_of(redact: bool | Callable[[str], str]) -> Clean | None:  # noqa: FBT001 - it is a user's setting
+    """How entries are cleaned.
+
+    Args:
+        redact: True for what `memory.secrets` finds, a function from text to text, or False.
+
+    Returns:
+        None where they are not.
+    """
+    if isinstance(redact, bool):
+        return redact_value if redact else None
+    change = redact
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            return change(value)
+        if isinstance(value, Mapping):
+            return {key: clean(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(map(clean, value))
+        return value
+
+    return clean
+
+
+def without_secrets(entry: AuditEntry, clean: Clean) -> AuditEntry:
+    """The entry with everything that was said, and what went wrong, cleaned.
+
+    Args:
+        entry: A call.
+        clean: Gives texts, and dictionaries and lists of them, without what nobody is to read.
+    """
+    return replace(
+        entry,
+        prompt=clean(entry.prompt),
+        reply=clean(entry.reply),
+        error=None if entry.error is None else clean(entry.error),
+        messages=tuple(_cleaned(message, clean) for message in entry.messages),
+        extra=clean(dict(entry.extra)),
+    )
+
+
+def withheld(entry: AuditEntry, reason: BaseException) -> AuditEntry:
+    """The entry without anything that was said: it could not be cleaned."""
+    error = None if entry.error is None else entry.error.partition(":")[0]
+    extra = {"answers": 0, "withheld": type(reason).__name__}
+    return replace(entry, prompt="", reply="", error=error, messages=(), extra=extra)
+
+
+def _cleaned(message: Message, clean: Clean) -> Message:
+    calls, agents = message.tool_calls, message.agent_calls
+    return replace(
+        message,
+        content=clean(message.content),
+        tool_calls=calls and [replace(call, arguments=clean(call.arguments)) for call in calls],
+        agent_calls=agents and [replace(call, request=clean(call.request)) for call in agents],
+        structured_data=clean(message.structured_data),
+        images=clean(message.images),
+        reasoning_details=clean(message.reasoning_details),
+        langchain=clean(message.langchain),
+    )
+
 
 LONGEST_ERROR = 10_000
 """Characters of an error that are kept."""
@@ -305,3 +540,249 @@ def _mapped(value: Any) -> Mapping[str, Any]:
 
 def _listed(values: Any) -> Sequence[Any]:
     return values if isinstance(values, list | tuple) else ()
+
+
+MOST_OPEN = 10_000
+"""How many calls may be under way at once. Of more, the oldest is taken for one that will never end."""
+
+CANCELLED = "CancelledError: the run was cancelled before the model answered."
+GIVEN_UP = "Abandoned: the run was given up before the model answered, as when the task that awaits it is cancelled."
+UNFINISHED = "Unfinished: the handler was closed before the model answered."
+CROWDED_OUT = "Unfinished: more calls were under way than are kept in mind, and this was the oldest."
+
+logger = logging.getLogger(__name__)
+
+
+async def _hear() -> None:
+    """Nothing."""
+
+
+class _Nothing:
+    """Can be awaited, and is no coroutine that somebody would have to run."""
+
+    def __await__(self) -> Iterator[None]:
+        return iter(())
+
+
+class _Unheard:
+    """Takes the place of a callback that comes with each token, so that it costs next to nothing.
+
+    LangChain hands a plain callback to a thread where it awaits, and runs a coroutine in a loop of its own where it
+    does not; either costs a hundred microseconds. This one passes for a coroutine function, which is awaited at once,
+    and gives something that need not be awaited. To whoever looks for something else it is a plain callback.
+    """
+
+    __name__ = "unheard"
+    __code__ = _hear.__code__
+    __defaults__ = __kwdefaults__ = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> _Nothing:
+        del args, kwargs
+        return _NOTHING
+
+
+_NOTHING = _Nothing()
+_UNHEARD: Any = _Unheard()
+
+
+class _Open(NamedTuple):
+    """A call that has begun and not ended.
+
+    Attributes:
+        call: The call.
+        began: When, by the timer.
+        run: The id of the run, for as long as the run holds it.
+    """
+
+    call: Call
+    began: float
+    run: weakref.ref[Any] | None
+
+
+class AuditHandler(BaseCallbackHandler):
+    """Writes every model call of the runs that it is given to.
+
+    One handler serves any number of runs, graphs and threads at once.
+
+    Args:
+        record: Writes an entry. It is called once for each call, when the call has ended, in the thread in which
+            LangChain calls the handler. What it raises is logged once.
+        new_id: Makes ids for entries. Default: UUIDs.
+        clock: The time of day. Default: now, in UTC.
+        redact: True to take secrets out before anything is written, see `memory.secrets`; or a function from a text to
+            one without them. Where that fails, only that there was a call is written. Default False: a complete trail.
+        timer: Seconds that only go forward.
+        most_open: How many calls may be under way at once. Default: `MOST_OPEN`.
+
+    Raises:
+        InvalidInput: `record` cannot be called, `redact` is neither, or `most_open` is no positive number.
+    """
+
+    # Steps of this memory are no calls of a model, and need not be told for its sake.
+    hears_nodes_only = True
+    ignore_agent = ignore_retriever = ignore_retry = ignore_custom_event = True
+    on_llm_new_token = on_stream_event = on_chain_start = on_chain_end = _UNHEARD
+
+    def __init__(
+        self,
+        record: Callable[[AuditEntry], object],
+        new_id: NewId = new_uuid,
+        clock: Clock = utc_now,
+        *,
+        redact: bool | Callable[[str], str] = False,
+        timer: Callable[[], float] = time.perf_counter,
+        most_open: int = MOST_OPEN,
+    ) -> None:
+        if not callable(record):
+            raise InvalidInput(f"{safe_repr(record)} cannot record calls. Give a function that takes an AuditEntry.")
+        if not isinstance(redact, bool) and not callable(redact):
+            raise InvalidInput(f"redact is True, False, or a function from text to text, not {safe_repr(redact)}.")
+        if type(most_open) is not int or most_open < 1:
+            raise InvalidInput(f"most_open is a number of calls, from 1, not {safe_repr(most_open)}.")
+        self._record = record
+        self._new_id = new_id
+        self._clock = clock
+        self._timer = timer
+        self._most_open = most_open
+        self._clean = cleaner_of(redact)
+        self._failures = FirstFailures(logger)
+        self._lock = forks.lock()
+        self.renew()
+        forks.renewed(self)
+
+    def renew(self) -> None:
+        """Begin with nothing: the calls that are under way are the parent's."""
+        self._open: dict[str, _Open] = {}
+        self._cancelled: set[str] = set()
+        # Filled where garbage is collected, which may be anywhere: nothing may be written there, nor any lock taken.
+        self._gone: deque[str] = deque()
+
+    def on_chat_model_start(
+        self, serialized: Any, messages: Sequence[Sequence[Any]], *, run_id: Any, **told: Any
+    ) -> None:
+        """A chat model is given messages."""
+        del serialized
+        self._begin([each for some in messages or () for each in some], run_id, told)
+
+    def on_llm_start(self, serialized: Any, prompts: Sequence[str], *, run_id: Any, **told: Any) -> None:
+        """A model that knows no messages is given a text."""
+        del serialized
+        self._begin(prompts or (), run_id, told)
+
+    def on_llm_end(self, response: Any, *, run_id: Any, **told: Any) -> None:
+        """A model has answered."""
+        del told
+        with self._unharmed("a call that ended"):
+            if (found := self._take(str(run_id))) is not None:
+                duration = self._timer() - found.began
+                self._write(ended(found.call, response, entry_id=self._new_id(), duration=duration))
+        self._sweep()
+
+    def on_llm_error(self, error: BaseException, *, run_id: Any, **told: Any) -> None:
+        """A model has failed, or its answer is not wanted any more."""
+        with self._unharmed("a call that failed"):
+            if (found := self._take(str(run_id))) is not None:
+                self._fail(found, error, told.get("response"), self._timer() - found.began)
+        self._sweep()
+
+    def on_chain_error(self, error: BaseException, *, run_id: Any, **told: Any) -> None:
+        """A run has failed. If it was cancelled, so are the calls in it, which LangChain does not say."""
+        del told
+        if isinstance(error, asyncio.CancelledError):
+            with self._unharmed("a cancelled run"):
+                parent = str(run_id)
+                with self._lock:
+                    # They may go on all the same, if the user's code shields them. So this is said when they are gone.
+                    self._cancelled.update(key for key, each in self._open.items() if each.call.parent_run_id == parent)
+        self._sweep()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def close(self) -> None:
+        """Write the calls that have not ended, as unfinished. The handler can be used further."""
+        with self._lock:
+            keys = list(self._open)
+        for key in keys:
+            with self._unharmed("an unfinished call"):
+                self._give_up(key, UNFINISHED)
+
+    def _begin(self, given: Sequence[Any], run_id: Any, told: Mapping[str, Any]) -> None:
+        with self._unharmed("a call that began"):
+            if (key := str(run_id)) in self._open:
+                return  # a handler that is given twice hears everything twice
+            parent = told.get("parent_run_id")
+            config = running_config() or {}
+            call = begun(
+                given,
+                run_id=key,
+                created_at=self._clock(),
+                parent_run_id=None if parent is None else str(parent),
+                name=told.get("name"),
+                tags=told.get("tags"),
+                metadata=told.get("metadata"),
+                params=told.get("invocation_params"),
+                configurable=config.get("configurable"),
+            )
+            found = _Open(call, self._timer(), self._watch(run_id, key))
+            with self._lock:
+                self._open.setdefault(key, found)
+                oldest = next(iter(self._open)) if len(self._open) > self._most_open else None
+            if oldest is not None:
+                self._give_up(oldest, CROWDED_OUT)
+        self._sweep()
+
+    def _watch(self, run_id: Any, key: str) -> weakref.ref[Any] | None:
+        gone = self._gone
+        try:
+            return weakref.ref(run_id, lambda _: gone.append(key))
+        except TypeError:
+            return None
+
+    def _sweep(self) -> None:
+        """Write the calls whose runs are gone."""
+        while self._gone:
+            with self._unharmed("a call that was given up"):
+                try:
+                    key = self._gone.popleft()
+                except IndexError:  # another thread was quicker
+                    return
+                self._give_up(key, GIVEN_UP)
+
+    def _give_up(self, key: str, reason: str) -> None:
+        cancelled = key in self._cancelled
+        if (found := self._take(key)) is not None:
+            self._fail(found, CANCELLED if cancelled else reason, None, None)
+
+    def _take(self, key: str) -> _Open | None:
+        with self._lock:
+            self._cancelled.discard(key)
+            return self._open.pop(key, None)
+
+    def _fail(self, found: _Open, error: BaseException | str, response: Any, duration: float | None) -> None:
+        self._write(failed(found.call, error, response, entry_id=self._new_id(), duration=duration))
+
+    def _write(self, entry: AuditEntry) -> None:
+        if self._clean is not None:
+            try:
+                entry = without_secrets(entry, self._clean)
+            except Exception as error:  # noqa: BLE001 - a user's function may do anything
+                error.__suppress_context__ = True  # the failure of the run may say what was to be taken out
+                self._report("taking secrets out of a call", error)
+                entry = withheld(entry, error)
+        self._record(entry)
+
+    @contextmanager
+    def _unharmed(self, what: str) -> Iterator[None]:
+        """Keep what goes wrong in the block away from the run."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - looking on may not break what is looked at
+            self._report(f"recording {what}", error)
+
+    def _report(self, doing: str, error: Exception) -> None:
+        source = doing, type(error)
+        self._failures.report(source, "The audit trail failed at %s; the run goes on.", doing, error=error)

@@ -30,7 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from langchain_agentmem.audit import keeping
+from langchain_agentmem.audit import audit_store
 from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.files import is_database, path_of_file
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -546,7 +546,7 @@ def prune_work(
     after: int | None = None if archive_before is None else 0
     while after is not None:
         # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
-        page = yield from do(partial(keeping.archive, low, high, before, after=after))
+        page = yield from do(partial(audit_store.archive, low, high, before, after=after))
         archived, saved, after = archived + page.entries, saved + page.saved, page.after
     if not dry_run:
         yield Do(engine.release)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from datetime import UTC, datetime, timedelta
 
-from langchain_agentmem.audit import audit_rows, audit_store, reading
+from langchain_agentmem.audit import audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.audit_rows import Draft
 from langchain_agentmem.messages import Message
@@ -60,5 +60,5 @@ def hide(memory, prompt, *rules):
 
 def versions(title):
     """Every version of a reference, from the oldest to the newest."""
-    found = yield from reading._marked("", "reference", audit_rows.mark_of(title))
-    return sorted((yield from reading.of_numbers(sorted(found))), key=lambda each: each.created_at)
+    found = yield from audit_store._marked("", "reference", audit_rows.mark_of(title))
+    return sorted((yield from audit_store.of_numbers(sorted(found))), key=lambda each: each.created_at)

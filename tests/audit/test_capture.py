@@ -20,9 +20,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generati
 from pydantic import BaseModel
 
 from langchain_agentmem.audit import model_call_capture
-from langchain_agentmem.audit.model_call_capture import begun, ended, failed
-from langchain_agentmem.audit.redacting import without_secrets
-from langchain_agentmem.audit.storable import message_of, storable
+from langchain_agentmem.audit.model_call_capture import begun, ended, failed, message_of, storable, without_secrets
 from langchain_agentmem.base.encoding import encode, to_plain
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.messages import encode_body, from_langchain

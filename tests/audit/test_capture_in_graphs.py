@@ -16,9 +16,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import reading
+from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from langchain_agentmem.audit.handler import UNFINISHED
+from langchain_agentmem.audit.model_call_capture import UNFINISHED
 from langchain_agentmem.base.namespaces import range_of
 
 from .entries import read
@@ -260,7 +260,7 @@ def test_a_long_chat_costs_what_was_said(new_database):
             asked = HumanMessage(f"{turn}. " + "Where do the herons nest? " * 10)
             said = graph.invoke({"messages": [*said, asked]}, within(handler, "t"))["messages"]
             if turn in (99, 199):
-                found = read(memory, reading.sizes, *range_of(()))
+                found = read(memory, audit_store.sizes, *range_of(()))
                 sizes.append(found.entry_bytes + found.message_bytes)
         assert len(memory.audit.last(1)[0].messages) == 400
         assert found.messages == 400

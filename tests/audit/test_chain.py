@@ -5,8 +5,8 @@ from hashlib import blake2b
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_check, audit_rows, audit_store, chain, keeping, reading
-from langchain_agentmem.audit.chain import Head
+from langchain_agentmem.audit import audit_entry, audit_part, audit_rows, audit_store
+from langchain_agentmem.audit.audit_entry import Head
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 
@@ -32,36 +32,38 @@ def filled(memory):
 
 
 def problems(memory, since=None):
-    return list(read(memory, audit_check.verify, since).problems)
+    return list(read(memory, audit_part.verify, since).problems)
 
 
 class TestWhatIsWhole:
     def test_nothing_is_wrong_with_what_was_only_used(self, filled):
-        ids = {each.prompt: each.id for each in read(filled, reading.last, "", 9)}
+        ids = {each.prompt: each.id for each in read(filled, audit_store.last, "", 9)}
         assert hide(filled, "second", "rule") == 1
         write(filled, audit_store.set_status, "", [ids["[TODO] third"]], "done")
-        write(filled, keeping.archive, *EVERYWHERE, 2**62)
-        report = read(filled, audit_check.verify)
+        write(filled, audit_store.archive, *EVERYWHERE, 2**62)
+        report = read(filled, audit_part.verify)
         assert (report.ok, report.problems, report.entries, report.erased) == (True, (), 7, 0)
-        assert report.head == read(filled, reading.head)
+        assert report.head == read(filled, audit_store.head)
         assert filled.verify().problems == ()
         assert filled.verify().checked["audit"] == 7
 
     def test_an_empty_trail_is_whole(self, memory):
-        assert read(memory, reading.head) == chain.START
-        assert read(memory, audit_check.verify) == chain.ChainReport(entries=0, erased=0, problems=(), head=chain.START)
+        assert read(memory, audit_store.head) == audit_entry.START
+        assert read(memory, audit_part.verify) == audit_entry.ChainReport(
+            entries=0, erased=0, problems=(), head=audit_entry.START
+        )
 
     def test_erasing_keeps_the_chain_and_is_told(self, filled):
-        kept = read(filled, reading.head)
+        kept = read(filled, audit_store.head)
         assert filled.erase(conversation_id="c").audit == 4
-        report = read(filled, audit_check.verify, kept)
+        report = read(filled, audit_part.verify, kept)
         assert (report.problems, report.entries, report.erased, report.head) == ((), 7, 4, kept)
         assert filled.verify().ok
 
     def test_it_is_whole_when_it_is_read_in_many_pages(self, filled, monkeypatch):
-        monkeypatch.setattr(audit_check, "LENGTHS", 2)
-        monkeypatch.setattr(audit_check, "BYTES_AT_ONCE", 1)
-        monkeypatch.setattr(audit_check, "MESSAGES", 1)
+        monkeypatch.setattr(audit_part, "LENGTHS", 2)
+        monkeypatch.setattr(audit_part, "BYTES_AT_ONCE", 1)
+        monkeypatch.setattr(audit_part, "MESSAGES", 1)
         assert problems(filled) == []
 
     def test_the_digest_is_what_it_is_said_to_be(self, memory, raw):
@@ -73,7 +75,7 @@ class TestWhatIsWhole:
         ).digest()
         assert bytes(row["digest"]) == expected
         assert bytes(row["link"]) == blake2b(bytes(32) + expected, digest_size=32).digest()
-        assert read(memory, reading.get, "", ["e"])["e"] == kept
+        assert read(memory, audit_store.get, "", ["e"])["e"] == kept
 
 
 @pytest.mark.sqlite_suffices
@@ -184,7 +186,7 @@ class TestWhatIsFound:
         assert problem.startswith("number 4 of the audit trail was erased, but still has salt, namespace_id, key, ")
 
     def test_very_many_problems_are_counted(self, filled, raw, monkeypatch):
-        monkeypatch.setattr(chain, "MOST_PROBLEMS", 3)
+        monkeypatch.setattr(audit_entry, "MOST_PROBLEMS", 3)
         raw(filled, "update audit set salt = digest where sequence < 7")
         found = problems(filled)
         assert (len(found), found[-1]) == (4, "there are 3 more problems")
@@ -201,12 +203,12 @@ class TestWhatIsFound:
 @pytest.mark.sqlite_suffices
 class TestAHeadThatIsKeptElsewhere:
     def test_it_proves_what_was_before(self, filled):
-        kept = read(filled, reading.head)
+        kept = read(filled, audit_store.head)
         add(filled, entry("later", "on"))
-        assert problems(filled, kept) == problems(filled, chain.START) == []
+        assert problems(filled, kept) == problems(filled, audit_entry.START) == []
 
     def test_it_finds_a_chain_that_was_computed_anew(self, filled, raw):
-        kept = read(filled, reading.head)
+        kept = read(filled, audit_store.head)
         self.forge(filled, raw, 5)
         add(filled, entry("later", "on"))
         assert problems(filled) == [], "nothing inside the database can tell"
@@ -215,14 +217,14 @@ class TestAHeadThatIsKeptElsewhere:
         ]
 
     def test_it_finds_an_end_that_was_taken_off_with_the_head(self, filled, raw):
-        kept = read(filled, reading.head)
+        kept = read(filled, audit_store.head)
         raw(filled, "delete from audit where sequence > 5")
         raw(filled, "update audit_head set sequence = 5, link = (select link from audit where sequence = 5)")
         assert problems(filled) == []
         assert problems(filled, kept) == ["the chain does not reach to number 7, where the head was taken"]
 
     def test_it_is_a_text_to_keep(self, filled):
-        kept = read(filled, reading.head)
+        kept = read(filled, audit_store.head)
         assert Head.of(str(kept)) == Head.of(f" {kept}\n") == kept
         for text in ("", "7", "7:xyz", "-1:" + "0" * 64, f"{kept}0", "x:" + "0" * 64, None, 5):
             with pytest.raises(InvalidInput, match="no head"):
@@ -240,7 +242,7 @@ class TestAHeadThatIsKeptElsewhere:
             digest = bytes(row["digest"])
             if row["sequence"] == number:
                 digest = audit_rows.digest_of(row, {})
-            link = chain.following(link, digest)
+            link = audit_entry.following(link, digest)
             raw(
                 memory, "update audit set digest = :digest, link = :link where sequence = :n",
                 digest=digest, link=link, n=row["sequence"],
@@ -257,20 +259,20 @@ class TestDamage:
     )
     def test_the_trail_goes_on_and_the_damaged_entry_can_be_erased(self, filled, raw, damage):
         raw(filled, f"update audit set {damage} where sequence = 7")
-        for each, number in ((reading.last, 9), (reading.page, 0)):
+        for each, number in ((audit_store.last, 9), (audit_store.page, 0)):
             with pytest.raises(DatabaseUnreadable, match="number 7, is damaged"):
                 read(filled, each, "", number)
-        assert read(filled, reading.last, "", 9, kinds=["todo", "exchange"])
+        assert read(filled, audit_store.last, "", 9, kinds=["todo", "exchange"])
         write(filled, audit_store.settle)
         assert write(filled, audit_store.judge, "", lambda *_: ["all"]).changed >= 6
         add(filled, entry("later", "on"))
         assert len(filled.search("later", kinds=["audit"])) == 1
-        write(filled, keeping.archive, *EVERYWHERE, 2**62)
-        write(filled, keeping.unarchive, *EVERYWHERE)
+        write(filled, audit_store.archive, *EVERYWHERE, 2**62)
+        write(filled, audit_store.unarchive, *EVERYWHERE)
         assert len(problems(filled)) == 1
         assert filled.erase(conversation_id="c").audit == 4
         assert problems(filled) == []
-        assert [each.prompt for each in read(filled, reading.last, "", 9)] == ["later"]
+        assert [each.prompt for each in read(filled, audit_store.last, "", 9)] == ["later"]
 
     def test_a_damaged_message_is_told_of(self, filled, raw):
         raw(
@@ -279,7 +281,7 @@ class TestDamage:
             body=b"{",
         )
         with pytest.raises(DatabaseUnreadable, match="damaged"):
-            read(filled, reading.last, "", 9)
+            read(filled, audit_store.last, "", 9)
         write(filled, audit_store.settle)
         assert filled.erase(conversation_id="c").audit == 4
         assert filled.verify().ok
@@ -295,8 +297,8 @@ def all_rows():
 def test_what_was_stored_stays_whole_when_it_is_opened_again(url):
     with AgentMemory(url) as memory:
         add(memory, entry("a", "b"))
-        kept = read(memory, reading.head)
+        kept = read(memory, audit_store.head)
     with AgentMemory(url) as memory:
         add(memory, entry("c", "d"))
-        assert read(memory, audit_check.verify, kept).entries == 2
+        assert read(memory, audit_part.verify, kept).entries == 2
         assert problems(memory, kept) == []

@@ -31,8 +31,8 @@ from langgraph.types import RetryPolicy, Send
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from langchain_agentmem.audit import handler as module
-from langchain_agentmem.audit.handler import CANCELLED, CROWDED_OUT, GIVEN_UP, UNFINISHED, AuditHandler
+from langchain_agentmem.audit import model_call_capture as module
+from langchain_agentmem.audit.model_call_capture import CANCELLED, CROWDED_OUT, GIVEN_UP, UNFINISHED, AuditHandler
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
 from langchain_agentmem.tracing import Tracing

@@ -8,12 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_store, health, reading, walking
+from langchain_agentmem.audit import audit_report, audit_store
+from langchain_agentmem.audit.audit_report import examining, usual
 from langchain_agentmem.audit.audit_rows import Draft
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from langchain_agentmem.audit.health import examining
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule
-from langchain_agentmem.audit.runaway import usual
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.language_models.model_calls import perform
 
@@ -55,7 +54,7 @@ class TestSizeAndGrowth:
     def test_entries_and_bytes_are_counted_on_both_engines(self, memory):
         add(memory, entry("ok", "lol", junk=("filler",)), call(["Where is it?"], "There.", thread_id="t"))
         found = report(memory)
-        sizes = memory.database.engine.read(lambda: reading.sizes("", "\U0010ffff"))
+        sizes = memory.database.engine.read(lambda: audit_store.sizes("", "\U0010ffff"))
         assert (found.sizes, found.size) == (sizes, sizes.entry_bytes + sizes.message_bytes)
         assert (found.sizes.entries, found.sizes.junk) == (2, 1)
         assert found.sizes.message_bytes > 0
@@ -186,7 +185,7 @@ class TestRunaway:
         assert report(quick).runaway == ()
 
     def test_what_repeats_is_found_among_more_different_ones_than_are_remembered(self, quick, monkeypatch):
-        monkeypatch.setattr("langchain_agentmem.audit.runaway._MOST_KINDS", 50)
+        monkeypatch.setattr("langchain_agentmem.audit.audit_report._MOST_KINDS", 50)
         said = []
         for i in range(300):
             said.append(entry(f"About {chr(97 + i % 26) * (i // 26 + 1)}", created_at=before(minutes=i)))
@@ -213,7 +212,7 @@ class TestPatterns:
     def test_of_very_many_the_largest_are_told(self, quick):
         add_all(quick, [entry(conversation_id=f"c{i % 40:02d}", created_at=before(days=i)) for i in range(70)])
         found = report(quick)
-        assert (found.conversations, len(found.patterns)) == (40, health.MOST_CONVERSATIONS)
+        assert (found.conversations, len(found.patterns)) == (40, audit_report.MOST_CONVERSATIONS)
         assert {each.entries for each in found.patterns} == {2}
         assert "… and 35 more" in str(found)
 
@@ -283,7 +282,7 @@ class TestTodos:
         assert (found.open_todos, [each.text for each in found.todos]) == (1, ["Paint it"])
 
     def test_of_very_many_the_rest_is_counted(self, quick, monkeypatch):
-        monkeypatch.setattr("langchain_agentmem.audit.undone.MOST_TODOS", 3)
+        monkeypatch.setattr("langchain_agentmem.audit.audit_report.MOST_TODOS", 3)
         add_all(quick, [todo(f"Fix part{i}", created_at=before(days=9 - i)) for i in range(5)])
         found = report(quick)
         assert (found.open_todos, len(found.todos)) == (5, 3)
@@ -308,7 +307,7 @@ class TestArchiving:
         assert "has no old entries that are not archived" in str(after)
 
     def test_of_very_many_some_are_tried(self, quick, monkeypatch):
-        monkeypatch.setattr("langchain_agentmem.audit.surveys._TRIED", 10)
+        monkeypatch.setattr("langchain_agentmem.audit.audit_report._TRIED", 10)
         text = "The same words over and over. " * 10
         add_all(quick, [entry(reply=f"{i} {text}", created_at=before(days=90)) for i in range(300)])
         found = report(quick, large=10_000).archiving
@@ -344,7 +343,7 @@ class TestJunk:
         assert (trail.report().junk.to_hide, trail.report().junk.to_show) == (0, 0)
 
     def test_of_very_many_entries_some_are_tried(self, quick, monkeypatch):
-        monkeypatch.setattr("langchain_agentmem.audit.surveys.MOST_JUDGED", 100)
+        monkeypatch.setattr("langchain_agentmem.audit.audit_report.MOST_JUDGED", 100)
         add_all(quick, [entry(f"heartbeat {i}", "ack", created_at=before(hours=i)) for i in range(500)])
         found = report(quick, rules=[JunkRule(name="heartbeat", pattern="^heartbeat", field="prompt")]).junk
         assert found.to_hide == 500
@@ -354,15 +353,15 @@ class TestReading:
     def test_it_goes_through_the_trail_in_pages(self, quick, monkeypatch):
         add_all(quick, [entry(reply="x" * 100) for _ in range(95)])
         sizes = []
-        give = walking._give
-        monkeypatch.setattr(walking, "BYTES_AT_ONCE", 2_000)
-        monkeypatch.setattr(walking, "_give", lambda seen, walkers: (sizes.append(len(seen)), give(seen, walkers)))
+        give = audit_store._give
+        monkeypatch.setattr(audit_store, "BYTES_AT_ONCE", 2_000)
+        monkeypatch.setattr(audit_store, "_give", lambda seen, walkers: (sizes.append(len(seen)), give(seen, walkers)))
         found = report(quick)
         assert (sum(sizes), found.sizes.entries) == (95, 95)
         assert max(sizes) < 20
 
     def test_one_entry_that_is_larger_than_a_page_is_read(self, quick, monkeypatch):
-        monkeypatch.setattr(walking, "BYTES_AT_ONCE", 10)
+        monkeypatch.setattr(audit_store, "BYTES_AT_ONCE", 10)
         add_all(quick, [entry(reply="x" * 100, conversation_id="c") for _ in range(3)])
         assert report(quick).patterns[0].mean_length > 100
 

@@ -9,12 +9,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_store, outcomes, topics
-from langchain_agentmem.audit import insights as module
+from langchain_agentmem.audit import audit_report, audit_store
+from langchain_agentmem.audit import audit_report as module
+from langchain_agentmem.audit.audit_report import Insights, Success, learning
 from langchain_agentmem.audit.audit_rows import Draft
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from langchain_agentmem.audit.insights import Insights, learning
-from langchain_agentmem.audit.outcomes import Success
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import NO_STREAM, perform
@@ -186,7 +185,7 @@ class TestSuccess:
         assert learned(memory, ("a",)).success.because == {"corrected": 1}
 
     def test_of_more_open_conversations_than_are_remembered_the_oldest_stay_unknown(self, quick, monkeypatch):
-        monkeypatch.setattr(outcomes, "OPEN_CONVERSATIONS", 3)
+        monkeypatch.setattr(audit_report, "OPEN_CONVERSATIONS", 3)
         for prompt in ("First?", "Thanks."):
             add_all(quick, [each for i in range(5) for each in talk((prompt, "Well."), conversation=f"c{i}")])
         found = learned(quick).success
@@ -244,7 +243,7 @@ class TestTopics:
         assert learned(quick).topics == ()
 
     def test_what_is_common_is_found_among_more_phrases_than_are_remembered(self, quick, monkeypatch):
-        monkeypatch.setattr(topics, "MOST_PHRASES", 60)
+        monkeypatch.setattr(audit_report, "MOST_PHRASES", 60)
         letters = "bcdfghklmnpqrstvwxz"
         made = [f"{a}u{b}o {b}a{a}e{b} quince" for a in letters for b in letters]
         add_all(quick, [each for i, text in enumerate(made) for each in talk((text, "So."), conversation=f"c{i % 90}")])
@@ -252,7 +251,7 @@ class TestTopics:
         assert "quince" in [each.name for each in learned(quick).topics]
 
     def test_of_very_many_prompts_some_conversations_stand_for_the_others(self, quick, monkeypatch):
-        monkeypatch.setattr(topics, "MOST_PROMPTS", 300)
+        monkeypatch.setattr(audit_report, "MOST_PROMPTS", 300)
         add_all(
             quick, [entry("Prune the quince" if i % 4 else "Bread!", conversation_id=f"c{i}") for i in range(2_000)]
         )

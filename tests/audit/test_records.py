@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_check, audit_store, keeping, model_messages, reading
+from langchain_agentmem.audit import audit_part, audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import KINDS, AuditEntry
 from langchain_agentmem.audit.audit_rows import Draft
 from langchain_agentmem.base.clock import micros
@@ -54,17 +54,17 @@ class TestWhatIsKept:
         fields = {"parent_run_id": "p", "error": "none", "junk": ("rule", "other"), **ALL_KINDS[kind]}
         kept = entry(kind=kind, namespace=("team", "ana"), **fields)
         add(memory, kept, path="team\x1fana\x1f")
-        assert read(memory, reading.get, "team\x1fana\x1f", [kept.id]) == {kept.id: kept}
+        assert read(memory, audit_store.get, "team\x1fana\x1f", [kept.id]) == {kept.id: kept}
 
     def test_text_comes_back_whatever_it_is(self, memory):
         texts = ["", "\0", "\ud800 alone", "e\u0301", "x" * 300_000, '{"said": 1}', "\x1f\x00\x7f", "👍"]
         kept = add(memory, *(entry(text, text[::-1]) for text in texts))
-        assert read(memory, reading.last, "", 100) == kept
+        assert read(memory, audit_store.last, "", 100) == kept
 
     def test_times_are_in_utc_whatever_zone_they_came_in(self, memory):
         at = datetime(2026, 5, 1, 12, 0, tzinfo=timezone(timedelta(hours=2)))
         [kept] = add(memory, entry(created_at=at))
-        [found] = read(memory, reading.last, "", 1)
+        [found] = read(memory, audit_store.last, "", 1)
         assert (found.created_at, found.created_at.tzinfo, kept.created_at.hour) == (at, UTC, 10)
         assert entry(created_at=datetime(2026, 5, 1)).created_at == datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -82,14 +82,18 @@ class TestWhatIsKept:
     def test_what_cannot_be_stored_adds_nothing(self, memory):
         with pytest.raises(InvalidInput, match="object"):
             write(memory, audit_store.add, "", [Draft(entry()), Draft(entry(extra={"it": object()}))])
-        assert (read(memory, reading.head).sequence, memory.stats()["audit"], memory.stats()["namespaces"]) == (0, 0, 0)
+        assert (read(memory, audit_store.head).sequence, memory.stats()["audit"], memory.stats()["namespaces"]) == (
+            0,
+            0,
+            0,
+        )
 
     def test_none_and_damage_are_told_apart(self, memory, raw):
         [kept] = add(memory, entry())
-        assert read(memory, reading.get, "", ["nobody"]) == {}
+        assert read(memory, audit_store.get, "", ["nobody"]) == {}
         raw(memory, "update audit set body = :body", body=b"\x01")
         with pytest.raises(DatabaseUnreadable, match=kept.id):
-            read(memory, reading.last, "", 1)
+            read(memory, audit_store.last, "", 1)
 
 
 @pytest.mark.sqlite_suffices
@@ -108,21 +112,23 @@ class TestLastAndPages:
     def test_the_last_come_from_the_oldest_to_the_newest(self, memory, filled):
         shown = [each for each in filled if not each.junk]
         for n in (1, 3, 5, 100):
-            assert read(memory, reading.last, "", n) == shown[-n:]
-        assert read(memory, reading.last, "", 0) == read(memory, reading.last, "", -3) == []
+            assert read(memory, audit_store.last, "", n) == shown[-n:]
+        assert read(memory, audit_store.last, "", 0) == read(memory, audit_store.last, "", -3) == []
 
     def test_a_conversation_a_kind_and_junk_are_chosen(self, memory, filled):
-        assert read(memory, reading.last, "", 2, conversation="c0") == [filled[3], filled[6]]
-        assert read(memory, reading.last, "", 9, conversation="c1") == [filled[1], filled[7]]
-        assert read(memory, reading.last, "", 9, conversation="c1", include_junk=True) == [filled[n] for n in (1, 4, 7)]
-        assert read(memory, reading.last, "", 9, kinds=["todo"]) == [filled[7]]
-        assert read(memory, reading.last, "", 2, kinds=["exchange"], conversation="c2") == [filled[5], filled[8]]
-        assert read(memory, reading.last, "", 9, kinds=[]) == read(memory, reading.last, "none", 9) == []
+        assert read(memory, audit_store.last, "", 2, conversation="c0") == [filled[3], filled[6]]
+        assert read(memory, audit_store.last, "", 9, conversation="c1") == [filled[1], filled[7]]
+        assert read(memory, audit_store.last, "", 9, conversation="c1", include_junk=True) == [
+            filled[n] for n in (1, 4, 7)
+        ]
+        assert read(memory, audit_store.last, "", 9, kinds=["todo"]) == [filled[7]]
+        assert read(memory, audit_store.last, "", 2, kinds=["exchange"], conversation="c2") == [filled[5], filled[8]]
+        assert read(memory, audit_store.last, "", 9, kinds=[]) == read(memory, audit_store.last, "none", 9) == []
 
     def test_pages_hold_everything_once_in_order(self, memory, filled):
         found, after = [], 0
         while after is not None:
-            page = read(memory, reading.page, "", after, limit=4, include_junk=True)
+            page = read(memory, audit_store.page, "", after, limit=4, include_junk=True)
             found += page.entries
             after = page.after
         assert found == filled
@@ -131,8 +137,8 @@ class TestLastAndPages:
         old = add(memory, *(entry(f"old {n}", "a") for n in range(4)))
         settle(memory)
         new = add(memory, *(entry(f"new {n}", "a") for n in range(3)))
-        assert read(memory, reading.last, "", 5) == [*old[-2:], *new]
-        assert read(memory, reading.page, "", 0, limit=6).entries == [*old, *new][:6]
+        assert read(memory, audit_store.last, "", 5) == [*old[-2:], *new]
+        assert read(memory, audit_store.page, "", 0, limit=6).entries == [*old, *new][:6]
 
     def test_the_last_of_very_many_are_found_through_an_index(self, memory, raw):
         if memory.database.engine.dialect != "sqlite":
@@ -162,12 +168,12 @@ class TestManyWriters:
                 thread.start()
             for thread in threads:
                 thread.join()
-            found = read(memory, reading.last, "", 1000)
+            found = read(memory, audit_store.last, "", 1000)
             assert len(set(ids(found))) == 80
             for number in range(4):
                 mine = [each.id for each in found if each.id.startswith(f"{number}-")]
                 assert mine == [f"{number}-{n}" for n in range(20)]
-            report = read(memory, audit_check.verify)
+            report = read(memory, audit_part.verify)
             assert (report.problems, report.entries) == ((), 80)
 
     def test_two_processes_lose_nothing(self, url):
@@ -185,7 +191,7 @@ class TestManyWriters:
         running = [subprocess.Popen([sys.executable, "-c", program, url, name]) for name in ("a", "b")]
         assert [each.wait(120) for each in running] == [0, 0]
         with AgentMemory(url) as memory:
-            assert len(set(ids(read(memory, reading.last, "", 1000)))) == 160
+            assert len(set(ids(read(memory, audit_store.last, "", 1000)))) == 160
             assert memory.verify().ok
 
 
@@ -196,13 +202,13 @@ class TestJunk:
         if settled:
             settle(memory)
         assert hide(memory, "the heron", "filler", "short") == 1
-        assert read(memory, reading.last, "", 5) == [other]
+        assert read(memory, audit_store.last, "", 5) == [other]
         hidden = replace(kept, junk=("filler", "short"))
-        assert read(memory, reading.last, "", 5, include_junk=True) == [hidden, other]
+        assert read(memory, audit_store.last, "", 5, include_junk=True) == [hidden, other]
         assert memory.search("heron", kinds=["audit"]) == []
         assert hide(memory, "the heron") == 1
         assert hide(memory, "the heron") == 0
-        assert read(memory, reading.last, "", 5) == [kept, other]
+        assert read(memory, audit_store.last, "", 5) == [kept, other]
         assert [each.value for each in memory.search("heron", kinds=["audit"])] == [kept]
         assert memory.verify().ok
 
@@ -220,7 +226,7 @@ class TestJunk:
             )
             after, changed = page.after, changed + page.changed
         assert changed == 3
-        assert read(memory, reading.last, "", 9) == made[::2]
+        assert read(memory, audit_store.last, "", 9) == made[::2]
         assert memory.verify().ok
 
 
@@ -230,12 +236,12 @@ class TestTodosAndReferences:
         first, second = add(memory, todo("fix the build"), todo("write the docs"))
         if settled:
             settle(memory)
-        assert read(memory, reading.of_status, "", "open") == [first, second]
+        assert read(memory, audit_store.of_status, "", "open") == [first, second]
         assert write(memory, audit_store.set_status, "", [first.id, "nobody"], "done") == 1
-        assert read(memory, reading.of_status, "", "open") == [second]
-        assert read(memory, reading.of_status, "", "done") == [replace(first, status="done")]
+        assert read(memory, audit_store.of_status, "", "open") == [second]
+        assert read(memory, audit_store.of_status, "", "done") == [replace(first, status="done")]
         assert write(memory, audit_store.set_status, "", [first.id], "open") == 1
-        assert read(memory, reading.of_status, "", "open") == [first, second]
+        assert read(memory, audit_store.of_status, "", "open") == [first, second]
         assert memory.verify().ok
         with pytest.raises(InvalidInput):
             write(memory, audit_store.set_status, "", [first.id], "later")
@@ -251,12 +257,12 @@ class TestTodosAndReferences:
 
         assert once("Fix it", "fix it", "write") == ["[TODO] Fix it", "[TODO] write"]
         assert once("FIX IT", "read") == ["[TODO] read"]
-        there = read(memory, reading.marked, "", "todo", "fix it")
+        there = read(memory, audit_store.marked, "", "todo", "fix it")
         assert there.prompt == "[TODO] Fix it"
         write(memory, audit_store.set_status, "", [there.id], "done")
         assert once("fix it") == []
         assert once("fix it", statuses=["open"]) == ["[TODO] fix it"]
-        assert read(memory, reading.marked, "", "todo", "nothing") is None
+        assert read(memory, audit_store.marked, "", "todo", "nothing") is None
 
     def test_two_who_add_one_todo_at_once_add_one(self, url):
         with AgentMemory(url) as memory:
@@ -270,7 +276,7 @@ class TestTodosAndReferences:
                 thread.start()
             for thread in threads:
                 thread.join()
-            assert len(read(memory, reading.of_status, "", "open")) == 15
+            assert len(read(memory, audit_store.of_status, "", "open")) == 15
 
     def test_a_reference_is_updated_in_place(self, memory, settled):
         def put(text):
@@ -284,8 +290,8 @@ class TestTodosAndReferences:
         assert put("Say please, heron.") == (first, False)
         second, changed = put("Say thanks, egret.")
         assert (changed, second.reply) == (True, "Say thanks, egret.")
-        assert read(memory, reading.last, "", 9, include_junk=True) == [second]
-        assert read(memory, reading.marked, "", "reference", "rules") == second
+        assert read(memory, audit_store.last, "", 9, include_junk=True) == [second]
+        assert read(memory, audit_store.marked, "", "reference", "rules") == second
         assert read(memory, versions, "rules") == [first, second]
         assert memory.search("heron", kinds=["audit"]) == []
         assert [each.value for each in memory.search("egret", kinds=["audit"])] == [second]
@@ -303,14 +309,14 @@ class TestModelCalls:
         one = call(["hello"], "hi there")
         two = call(["hello", "hi there", "and now?"], "now this", conversation_id="c", error="none")
         add(memory, one, two)
-        assert read(memory, reading.last, "", 2) == [one, two]
-        bare = read(memory, reading.last, "", 2, messages=False)
+        assert read(memory, audit_store.last, "", 2) == [one, two]
+        bare = read(memory, audit_store.last, "", 2, messages=False)
         assert bare == [replace(one, messages=()), replace(two, messages=())]
 
     def test_a_prompt_that_no_message_says_is_kept_beside_them(self, memory):
         said = replace(call(["hello"], "hi"), prompt="(cut) hel", reply="(cut) h")
         add(memory, said)
-        assert read(memory, reading.last, "", 1) == [said]
+        assert read(memory, audit_store.last, "", 1) == [said]
 
     def test_a_thousand_calls_of_a_growing_history_cost_what_a_thousand_messages_cost(self, tmp_path):
         with AgentMemory(tmp_path / "memory.db") as memory:
@@ -325,11 +331,11 @@ class TestModelCalls:
                     made.append(
                         entry(text, answer.text, kind="call", messages=tuple(history), conversation_id=f"c{turns}")
                     )
-                before = read(memory, reading.sizes, *EVERYWHERE)
+                before = read(memory, audit_store.sizes, *EVERYWHERE)
                 for each in made:
                     add(memory, each)
-                after = read(memory, reading.sizes, *EVERYWHERE)
-                assert read(memory, reading.last, "", 1) == [made[-1]]
+                after = read(memory, audit_store.sizes, *EVERYWHERE)
+                assert read(memory, audit_store.last, "", 1) == [made[-1]]
                 return (
                     after.messages - before.messages,
                     after.message_bytes + after.entry_bytes - before.message_bytes - before.entry_bytes,
@@ -355,10 +361,10 @@ class TestModelCalls:
                 said = [Message(role="user", content=text, message_id=f"{text}") for text in agent]
                 add(memory, entry(agent[-2], agent[-1], kind="call", messages=tuple(said), conversation_id="c"))
         stored = [json.loads(row["messages"]) for row in raw(memory, "select messages from audit order by sequence")]
-        assert max(len(ranges) for ranges in stored) <= model_messages.MOST_RANGES
+        assert max(len(ranges) for ranges in stored) <= audit_rows.MOST_RANGES
         [rows] = raw(memory, "select count(*) as rows from audit_message")
         assert rows["rows"] < 6 * 242
-        found = read(memory, reading.last, "", 120)
+        found = read(memory, audit_store.last, "", 120)
         assert [each.text for each in found[-1].messages] == two
         assert [each.text for each in found[-2].messages] == one
         assert memory.verify().ok
@@ -370,7 +376,7 @@ class TestModelCalls:
         add(memory, entry(said.text, "fine", kind="call", messages=(said,), conversation_id="c"))
         assert memory.stats()["contents"] == before
         memory.conversation("c").reset_memory()
-        [kept] = read(memory, reading.last, "", 1)
+        [kept] = read(memory, audit_store.last, "", 1)
         assert kept.messages == (said,)
         assert memory.verify().ok
 
@@ -383,14 +389,14 @@ class TestModelCalls:
             call(long, "a2", conversation_id="c", thread_id="t3"),
         )
         assert memory.stats()["contents"] == 6
-        assert write(memory, keeping.erase, *EVERYWHERE, "t3") == 1
+        assert write(memory, audit_store.erase, *EVERYWHERE, "t3") == 1
         assert memory.stats()["contents"] == 4
-        assert write(memory, keeping.erase, *EVERYWHERE, "t1") == 1
+        assert write(memory, audit_store.erase, *EVERYWHERE, "t1") == 1
         assert memory.stats()["contents"] == 4
-        [left] = read(memory, reading.last, "", 9)
+        [left] = read(memory, audit_store.last, "", 9)
         assert [each.text for each in left.messages] == ["q0", "a0", "q1", "a1"]
         assert memory.verify().ok
-        assert write(memory, keeping.erase, *EVERYWHERE, "c") == 1
+        assert write(memory, audit_store.erase, *EVERYWHERE, "c") == 1
         assert (memory.stats()["contents"], memory.stats()["namespaces"], memory.stats()["audit"]) == (0, 0, 0)
         assert memory.verify().ok
 
@@ -428,7 +434,7 @@ class TestSearch:
             add(memory, entry("the waiting heron", "b"))
             with AgentMemory(f"file:{path}?mode=ro") as reader:
                 assert [each.value for each in reader.search("heron", kinds=["audit"])] == [kept]
-                assert len(read(reader, reading.last, "", 5)) == 2
+                assert len(read(reader, audit_store.last, "", 5)) == 2
 
     def test_a_call_is_found_by_its_newest_question_and_its_reply_alone(self, memory):
         add(memory, call(["about herons", "they wade", "about egrets"], "they are white"))
@@ -490,18 +496,18 @@ class TestReports:
         mine = range_of(())[0], "\x01"
         first, second = micros(at), micros(at + timedelta(hours=3))
         third = micros(at + timedelta(days=2))
-        days = read(memory, reading.by_time, *mine)
+        days = read(memory, audit_store.by_time, *mine)
         assert days == [
-            reading.Count(micros(datetime(2026, 4, 3, tzinfo=UTC)), 2, 0, third, third),
-            reading.Count(micros(datetime(2026, 4, 1, tzinfo=UTC)), 2, 1, first, second),
+            audit_store.Count(micros(datetime(2026, 4, 3, tzinfo=UTC)), 2, 0, third, third),
+            audit_store.Count(micros(datetime(2026, 4, 1, tzinfo=UTC)), 2, 1, first, second),
         ]
-        hours = read(memory, reading.by_time, *mine, width=reading.DAY // 24, since=second, limit=5)
+        hours = read(memory, audit_store.by_time, *mine, width=audit_store.DAY // 24, since=second, limit=5)
         assert [each.entries for each in hours] == [2, 1]
-        assert sum(each.entries for each in read(memory, reading.by_time, *EVERYWHERE)) == 5
+        assert sum(each.entries for each in read(memory, audit_store.by_time, *EVERYWHERE)) == 5
 
     def test_sizes_tell_what_there_is(self, memory):
         add(memory, entry("x" * 1000, "y", junk=("z",)), call(["hello"], "hi"))
-        sizes = read(memory, reading.sizes, *EVERYWHERE)
+        sizes = read(memory, audit_store.sizes, *EVERYWHERE)
         assert (sizes.entries, sizes.junk, sizes.archived, sizes.messages) == (2, 1, 0, 2)
         assert sizes.entry_bytes > 1000
         assert sizes.message_bytes > 7
@@ -513,28 +519,28 @@ class TestArchive:
         long = [entry(f"heron {n} " + "again and " * 200, "yes " * 100) for n in range(5)]
         made = add(memory, *long, entry("short", "s"))
         settle(memory)
-        before = read(memory, reading.sizes, *EVERYWHERE)
-        done = write(memory, keeping.archive, *EVERYWHERE, micros(made[3].created_at))
+        before = read(memory, audit_store.sizes, *EVERYWHERE)
+        done = write(memory, audit_store.archive, *EVERYWHERE, micros(made[3].created_at))
         assert (done.entries, done.after) == (3, None)
-        after = read(memory, reading.sizes, *EVERYWHERE)
+        after = read(memory, audit_store.sizes, *EVERYWHERE)
         assert after.archived == 3
         assert before.entry_bytes - after.entry_bytes == done.saved > 3 * 2000
-        found = read(memory, reading.last, "", 9)
+        found = read(memory, audit_store.last, "", 9)
         assert found == [*(replace(each, archived=True) for each in made[:3]), *made[3:]]
         assert memory.search("heron 1", kinds=["audit"], limit=1)[0].id == made[1].id
         assert memory.verify().ok
         assert hide(memory, made[0].prompt, "old") == 1
         assert memory.verify().ok
-        back = write(memory, keeping.unarchive, *EVERYWHERE)
+        back = write(memory, audit_store.unarchive, *EVERYWHERE)
         assert (back.entries, back.saved) == (3, -done.saved)
-        assert read(memory, reading.last, "", 5) == made[1:]
+        assert read(memory, audit_store.last, "", 5) == made[1:]
         assert memory.verify().ok
 
     def test_a_page_at_a_time(self, memory):
         add(memory, *(entry("long " * 50, "y") for _ in range(5)))
         after, pages = 0, []
         while after is not None:
-            done = write(memory, keeping.archive, *EVERYWHERE, 2**62, after=after, limit=2)
+            done = write(memory, audit_store.archive, *EVERYWHERE, 2**62, after=after, limit=2)
             pages.append(done.entries)
             after = done.after
         assert pages == [2, 2, 1]
@@ -553,13 +559,13 @@ class TestErase:
             settle(memory)
         report = memory.erase(conversation_id="c")
         assert report.audit == 2
-        assert read(memory, reading.last, "", 9, include_junk=True) == [left]
+        assert read(memory, audit_store.last, "", 9, include_junk=True) == [left]
         assert memory.search("heron", kinds=["audit"]) == []
         stubs = raw(memory, "select * from audit where sequence < 3")
         assert all(
             value is None for row in stubs for name, value in row.items() if name not in ("sequence", "digest", "link")
         )
-        checked = read(memory, audit_check.verify)
+        checked = read(memory, audit_part.verify)
         assert (checked.problems, checked.entries, checked.erased) == ((), 3, 2)
         assert memory.verify().ok
 
@@ -575,5 +581,5 @@ class TestErase:
         assert (memory.stats()["audit"], memory.stats()["namespaces"]) == (0, 0)
         assert memory.verify().ok
         [again] = add(memory, entry("after", "all"))
-        assert read(memory, reading.last, "", 5) == [again]
+        assert read(memory, audit_store.last, "", 5) == [again]
         assert memory.verify().ok

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_check, model_call_capture, model_messages, reading
+from langchain_agentmem.audit import audit_part, audit_rows, audit_store, model_call_capture
 from langchain_agentmem.audit.audit_todos import todos_in
 from langchain_agentmem.errors import InvalidInput
 
@@ -98,7 +98,7 @@ class TestWhatVerifyFinds:
 
     def test_nothing_where_entries_still_wait(self, memory):
         add(memory, *(entry() for _ in range(130)))
-        assert read(memory, audit_check.verify).ok
+        assert read(memory, audit_part.verify).ok
 
     def test_a_list_of_messages_without_an_end(self, filled, raw):
         raw(filled, f"update audit set messages = '[[1,{FARTHEST}]]' where sequence = 1")
@@ -106,7 +106,7 @@ class TestWhatVerifyFinds:
 
     def test_no_place_before_the_first(self):
         with pytest.raises(ValueError, match="-1"):
-            model_messages.number_at([(5, 9)], -1)
+            audit_rows.number_at([(5, 9)], -1)
 
 
 class TestWritingADocument:
@@ -118,7 +118,7 @@ class TestWritingADocument:
             for write in (memory.audit.export_document, memory.export):
                 with pytest.raises(InvalidInput, match="is a database"):
                     write(path)
-            assert len(read(memory, reading.last, "", 9)) == 1
+            assert len(read(memory, audit_store.last, "", 9)) == 1
 
     def test_replaces_any_other_file(self, tmp_path):
         path = tmp_path / "agent_memory.json"

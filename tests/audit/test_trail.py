@@ -11,8 +11,8 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.audit.audit_entry import Head
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from langchain_agentmem.audit.chain import Head
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClosed
 

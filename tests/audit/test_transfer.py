@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_check, audit_store, keeping, reading
+from langchain_agentmem.audit import audit_part, audit_store
 from langchain_agentmem.audit.audit_rows import Draft
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
@@ -30,12 +30,12 @@ def fill(memory):
         draft = Draft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")
         write(memory, audit_store.put_reference, "", draft)
     add(memory, entry("gone", "away", conversation_id="gone"))
-    write(memory, keeping.erase, *EVERYWHERE, "gone")
-    write(memory, keeping.archive, *EVERYWHERE, 2**62, limit=2)
+    write(memory, audit_store.erase, *EVERYWHERE, "gone")
+    write(memory, audit_store.archive, *EVERYWHERE, 2**62, limit=2)
 
 
 def everything(memory):
-    shown = {path: read(memory, reading.last, path, 99, include_junk=True) for path in ("", "team\x1f")}
+    shown = {path: read(memory, audit_store.last, path, 99, include_junk=True) for path in ("", "team\x1f")}
     return shown, read(memory, versions, "rules")
 
 
@@ -71,14 +71,14 @@ class TestThereAndBack:
     def test_everything_arrives_and_twice_adds_nothing(self, memory, exported, new_database, other, tmp_path):
         with AgentMemory(new_database(other)) as there:
             add(there, entry("was here", "before"))
-            head = read(there, reading.head)
+            head = read(there, audit_store.head)
             assert there.import_(exported).audit == 7
             assert there.import_(exported).audit == 0
             shown, versions = everything(there)
             expected, expected_versions = everything(memory)
             assert shown[""][1:] == expected[""]
             assert (shown["team\x1f"], versions) == (expected["team\x1f"], expected_versions)
-            report = read(there, audit_check.verify, head)
+            report = read(there, audit_part.verify, head)
             assert (report.problems, report.entries, report.erased) == ((), 8, 0)
             assert there.verify().ok
             assert there.search("heron", kinds=["audit"]) == []
@@ -98,9 +98,9 @@ class TestThereAndBack:
         assert "gone" not in exported.read_text(encoding="utf-8")
 
     def test_pages_of_one_entry_arrive_alike(self, memory, exported, new_database, monkeypatch, tmp_path):
-        from langchain_agentmem.audit import audit_transfer
+        from langchain_agentmem.audit import audit_part
 
-        monkeypatch.setattr(audit_transfer, "PAGE", 1)
+        monkeypatch.setattr(audit_part, "PAGE", 1)
         path = tmp_path / "slow.jsonl"
         memory.export(path)
         with AgentMemory(new_database("sqlite")) as there:
@@ -116,8 +116,8 @@ class TestThereAndBack:
             with AgentMemory(new_database("sqlite")) as there:
                 write(there, audit_store.put_reference, "", reference("ours", at))
                 there.import_(exported)
-                assert read(there, reading.marked, "", "reference", "rules").reply == shown
-                assert [each.reply for each in read(there, reading.last, "", 9, kinds=["reference"])] == [shown]
+                assert read(there, audit_store.marked, "", "reference", "rules").reply == shown
+                assert [each.reply for each in read(there, audit_store.last, "", 9, kinds=["reference"])] == [shown]
                 assert len(read(there, versions, "rules")) == 3
                 assert there.verify().ok
 
@@ -183,7 +183,7 @@ class TestDamage:
                 there.import_(path)
             stats = there.stats()
             assert (stats["audit"], stats["contents"], stats["namespaces"]) == (0, 0, 0)
-            assert read(there, reading.head).sequence == 0
+            assert read(there, audit_store.head).sequence == 0
 
 
 def test_only_new_entries_are_added(memory):
@@ -192,4 +192,4 @@ def test_only_new_entries_are_added(memory):
     assert write(memory, audit_store.add_new, "", drafts) == [one, two]
     assert write(memory, audit_store.add_new, "", drafts) == []
     assert write(memory, audit_store.add_new, "other\x1f", drafts[:1]) == [one]
-    assert read(memory, reading.last, "", 9) == [one, two]
+    assert read(memory, audit_store.last, "", 9) == [one, two]

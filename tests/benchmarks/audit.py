@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_check, audit_store, reading
+from langchain_agentmem.audit import audit_part, audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.audit_rows import Draft
 from langchain_agentmem.base.clock import new_uuid
@@ -68,7 +68,7 @@ class Ours:
         self.memory.database.write("audit.add", lambda: audit_store.add("", drafts))
 
     def last(self, conversation: str | None) -> int:
-        read = partial(reading.last, "", 5, conversation=conversation)
+        read = partial(audit_store.last, "", 5, conversation=conversation)
         return len(self.memory.database.read("audit.last", read))
 
 
@@ -187,7 +187,7 @@ def main() -> None:
                 flush=True,
             )
         began = time.perf_counter()
-        report = ours.memory.database.read("audit.verify", audit_check.verify)
+        report = ours.memory.database.read("audit.verify", audit_part.verify)
         seconds = time.perf_counter() - began
         print(f"verify: {report.entries:,} entries in {seconds:.1f} s, {len(report.problems)} problems")
         ours.memory.close()

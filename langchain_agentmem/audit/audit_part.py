@@ -1,0 +1,432 @@
+"""The audit trail as a part of the database: searched, verified, exported and imported.
+
+To verify, the chain is read in pages, so that of a million entries few are held at a time.
+
+As records, entries leave in the order of the chain, and each message of model calls once, before the first entry that
+names it. In another database they are added at the end of the chain, with their ids and times; an entry whose id is
+here already is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from langchain_agentmem.audit import audit_entry, audit_rows, audit_store
+from langchain_agentmem.audit.audit_entry import REFERENCE, STATUSES, TODO
+from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.base.clock import is_time, moment
+from langchain_agentmem.base.encoding import read_plain, write_plain
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
+from langchain_agentmem.messages import decode_body
+from langchain_agentmem.messages.message import plain
+from langchain_agentmem.search.memory_search import Hit, Recollection
+from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
+from langchain_agentmem.storage.steps import Row
+
+
+def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
+    """The texts by which entries are found, by their numbers.
+
+    Args:
+        owners: Their numbers in the chain.
+    """
+    found = yield query.audit_rows(sequences=json.dumps(list(owners)))
+    said = yield from audit_rows.texts(found)
+    return {number: (text,) for number, text in said.items()}
+
+
+def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mapping[int, Recollection]]:
+    """What hits are to the user, by the numbers of their documents.
+
+    Args:
+        hits: Entries that a search found. What was hidden or erased meanwhile is left out.
+        now: When. Entries do not expire.
+        outlook: From where it looks. They are seen from everywhere.
+    """
+    del now, outlook
+    found = yield query.audit_rows(sequences=json.dumps([hit.owner for hit in hits]))
+    shown = [row for row in found if row["hidden"] == audit_rows.SHOWN]
+    read = yield from audit_rows.entries(shown)
+    there = {row["sequence"]: entry for row, entry in zip(shown, read, strict=True)}
+    return {
+        hit.document: Recollection(
+            kind="audit",
+            id=entry.id,
+            text=entry.text,
+            score=hit.score,
+            namespace=entry.namespace,
+            conversation_id=entry.conversation_id,
+            created_at=entry.created_at,
+            value=entry,
+            why=hit.why,
+        )
+        for hit in hits
+        if (entry := there.get(hit.owner)) is not None
+    }
+
+
+LENGTHS = 500
+BYTES_AT_ONCE = 8_000_000
+"""Bodies that go through memory together, but for a single one that is larger."""
+MESSAGES = 200
+
+_ERASED = (
+    "salt", "namespace_id", "key", "hidden", "conversation", "thread", "created_at", "junk", "status", "mark",
+    "archived", "settled", "shelf_id", "messages", "body",
+)  # fmt: skip
+
+
+def verify(since: audit_entry.Head | None = None) -> Steps[audit_entry.ChainReport]:
+    """Walk along the whole chain, and see that every entry is what was stored, and where.
+
+    Args:
+        since: A head that was kept elsewhere. With it, it is proved that nothing up to there was changed, even by
+            somebody who computed the chain anew, but for what was erased.
+    """
+    walk = audit_entry.Walk(since)
+    noted = yield query.audit_head()
+    indexed = int(noted[0]["indexed"]) if noted else 0
+    after = 0
+    while True:
+        lengths = yield query.audit_lengths(after=after, limit=LENGTHS)
+        if not lengths:
+            break
+        upto = _fitting(lengths)
+        if upto <= after:  # an index that is damaged leads back
+            walk.wrong(f"the audit trail cannot be followed beyond its number {after}")
+            break
+        found = yield query.audit_chain(after=after, upto=upto)
+        said = yield from _said(found)
+        for row in found:
+            _look_at(walk, row, said, indexed)
+        after = upto
+    for problem in (yield from _messages()):
+        walk.wrong(problem)
+    end = audit_entry.Head(int(noted[0]["sequence"]), bytes(noted[0]["link"])) if noted else None
+    return walk.end(end)
+
+
+def problems() -> Steps[list[str]]:
+    """What is wrong with the audit trail, in sentences."""
+    report = yield from verify()
+    found = list(report.problems)
+    unfound = yield query.audit_wrong_documents()
+    found += [
+        f"number {row['sequence']} of the audit trail is "
+        + ("not in the search index" if row["hidden"] == audit_rows.SHOWN else "hidden, but in the search index")
+        for row in unfound
+    ]
+    return found
+
+
+def _look_at(walk: audit_entry.Walk, row: Row, said: dict[int, dict[int, tuple[bytes, str]]], indexed: int) -> None:
+    """See that a place of the chain holds what it was made of."""
+    erased = row["kind"] is None
+    sequence, stored = int(row["sequence"]), bytes(row["digest"])
+    called = f"number {sequence} of the audit trail"
+    if not erased and row["key"] is not None:
+        called = f"the entry {safe_repr(row['key'])} ({called[: -len(' of the audit trail')]})"
+    walk.pass_by(sequence, bytes(row["link"]), stored, called=called, erased=erased)
+    if erased:
+        if left := [name for name in _ERASED if row[name] is not None]:
+            walk.wrong(f"{called} was erased, but still has {', '.join(left)}")
+        return
+    try:
+        intact = audit_rows.digest_of(row, said.get(row["shelf_id"], {})) == stored
+    except (TypeError, ValueError):
+        intact = False
+    if not intact:
+        walk.wrong(f"{called} of {_when(row)} is not what was stored")
+    elif amiss := _amiss(row, indexed):
+        walk.wrong(f"{called} is marked as no entry can be: {', '.join(amiss)}")
+
+
+def _amiss(row: Row, indexed: int) -> list[str]:
+    """Which of the columns that may change hold what nobody writes there, so that the entry would not be seen."""
+    hidden, junk = row["hidden"], row["junk"]
+    is_sound = {
+        "hidden": hidden in (audit_rows.SHOWN, audit_rows.JUNK, audit_rows.REPLACED),
+        "junk": hidden == audit_rows.REPLACED or (junk is not None) == (hidden == audit_rows.JUNK),
+        "status": (row["status"] in STATUSES) if row["kind"] == TODO else row["status"] is None,
+        "archived": row["archived"] in (0, 1),
+        "settled": row["settled"] == 1 or (row["settled"] == 0 and row["sequence"] > indexed),
+        "shelf_id": (row["shelf_id"] is None) == (row["messages"] is None),
+    }
+    return [name for name, sound in is_sound.items() if not sound]
+
+
+def _when(row: Row) -> str:
+    try:
+        return f"{moment(row['created_at']):%Y-%m-%d %H:%M:%S}"
+    except (TypeError, OverflowError):
+        return "an unknown time"
+
+
+def _said(found: Sequence[Row]) -> Steps[dict[int, dict[int, tuple[bytes, str]]]]:
+    """The digests and ids of the messages that some rows name, by shelf and number."""
+    lists: dict[int, list[list[audit_rows.Range]]] = {}
+    for row in found:
+        if row["messages"] is not None and row["shelf_id"] is not None:
+            try:
+                lists.setdefault(row["shelf_id"], []).append(audit_rows.read(row["messages"]))
+            except ValueError:
+                continue  # its digest will tell
+    said = {}
+    for number, each in lists.items():
+        said[number] = yield from audit_rows.identities(number, each)
+    return said
+
+
+def _messages() -> Steps[list[str]]:
+    """What is wrong with the messages of model calls."""
+    found: list[str] = []
+    shelves = yield query.audit_shelves()
+    for each in shelves:
+        if each["last"] >= each["next"]:
+            found.append(f"the messages of {safe_repr(each['name'])} in the audit trail count fewer than there are")
+        after = 0
+        while page := (yield query.audit_shelf_bodies(shelf=each["id"], after=after, limit=MESSAGES)):
+            found += [
+                f"message {row['number']} of {safe_repr(each['name'])} in the audit trail is not what was stored"
+                for row in page
+                if queries.digest(bytes(row["body"])) != bytes(row["hash"])
+            ]
+            if page[-1]["number"] <= after:
+                found.append(f"the messages of {safe_repr(each['name'])} cannot be followed beyond number {after}")
+                break
+            after = page[-1]["number"]
+    return found
+
+
+def _fitting(lengths: Sequence[Row]) -> int:
+    """The last of some places whose bodies may go through memory together."""
+    size = 0
+    upto = int(lengths[0]["sequence"])
+    for row in lengths:
+        size += row["bytes"]
+        if size > BYTES_AT_ONCE:
+            break
+        upto = int(row["sequence"])
+    return upto
+
+
+AUDIT, ENTRY, MESSAGE = "audit", "audit_entry", "audit_message"
+HOLDS = {AUDIT: {ENTRY, MESSAGE}}
+"""What the records of an export hold."""
+PAGE = 100
+
+
+def dump(low: str, high: str, write: Callable[[Mapping[str, Any]], object]) -> Steps[int]:
+    """Write the entries of the namespaces in a range of paths as records that JSON can hold.
+
+    Args:
+        low: The first path of the namespaces.
+        high: The path behind the last.
+        write: Is given each record.
+
+    Returns:
+        How many entries there were.
+
+    Raises:
+        DatabaseUnreadable: An entry is damaged, or a message of one.
+    """
+    sent: dict[int, list[audit_rows.Range]] = {}
+    written = after = 0
+    while found := (yield query.audit_within(low=low, high=high, after=after, limit=PAGE)):
+        for path, group in groupby(found, lambda row: row["path"]):
+            write({"record": AUDIT, "namespace": namespace_of(path)})
+            for row in group:
+                told = _told(row)
+                if row["messages"] is not None:
+                    yield from _dump_messages(row, sent, write)
+                write(told)
+        written += len(found)
+        after = found[-1]["sequence"]
+    return written
+
+
+class Arriving:
+    """An audit trail on its way in."""
+
+    def __init__(self) -> None:
+        self._messages: dict[tuple[str, int], dict[int, audit_rows.Part]] = {}
+        self._hashes: set[bytes] = set()
+
+    def take(self, path: str, given: Sequence[Record]) -> Steps[int]:
+        """Write records into a namespace, but for the entries that it holds.
+
+        Args:
+            path: The path of the namespace.
+            given: What one `dump` wrote, in its order.
+
+        Returns:
+            How many entries were added.
+
+        Raises:
+            InvalidInput: A record is damaged.
+        """
+        yield from self._keep(path, [record for record in given if record["record"] == MESSAGE])
+        drafts = [self._draft(path, record) for record in given if record["record"] == ENTRY]
+        added = yield from audit_store.add_new(path, drafts)
+        new = {entry.id for entry in added if entry.kind == REFERENCE}
+        marks = [draft.mark for draft in drafts if draft.entry.id in new and isinstance(draft.mark, bytes)]
+        if marks:
+            yield from audit_store.show_newest(path, marks)
+        return len(added)
+
+    def finish(self) -> Steps[None]:
+        """Let go of the messages that no entry needed."""
+        yield from queries.collect(self._hashes)
+
+    def _keep(self, path: str, given: Sequence[Record]) -> Steps[None]:
+        bodies: dict[bytes, bytes] = {}
+        for record in given:
+            try:
+                number, owner, name, body = record["number"], record["shelf"], record["id"], write_plain(record["body"])
+                decode_body(body, name)
+                sound = type(number) is int and type(owner) is int and isinstance(name, str) and plain(name) == name
+            except (AttributeError, KeyError, TypeError, ValueError, AgentMemoryError) as error:
+                raise _damaged(record) from error
+            if not sound:
+                raise _damaged(record)
+            key = queries.digest(body)
+            bodies[key] = body
+            self._messages.setdefault((path, owner), {})[number] = audit_rows.Part(name, key, None)
+        self._hashes.update(bodies)
+        yield from queries.store(bodies)
+
+    def _draft(self, path: str, record: Record) -> Draft:
+        try:
+            return self._read(path, record)
+        except (AttributeError, KeyError, TypeError, ValueError, AgentMemoryError) as error:
+            raise _damaged(record) from error
+
+    def _read(self, path: str, record: Record) -> Draft:
+        body, written = record["body"], write_plain(record["body"])
+        parts: list[audit_rows.Part] = []
+        if record["messages"] is not None:
+            there = self._messages[path, record["shelf"]]
+            parts = [there[number] for number in audit_rows.numbers_in(audit_rows.read(json.dumps(record["messages"])))]
+        for text, place in (("prompt", "said"), ("reply", "answered")):
+            if (place in body) == (text in body) or (place in body and body[place] not in range(len(parts))):
+                raise ValueError(text)
+            if type(body.get(place, 0)) is not int:
+                raise ValueError(place)
+        junk, extra = record["junk"], body.get("extra", {})
+        if not isinstance(junk, list) or not all(isinstance(name, str) for name in junk) or not isinstance(extra, dict):
+            raise ValueError("junk or extra")
+        if not is_time(record["created_at"]):
+            raise ValueError("created_at")
+        mark = None if record["mark"] is None else bytes.fromhex(record["mark"])
+        if mark is not None and len(mark) != audit_rows.MARK_BYTES:
+            raise ValueError("mark")
+        entry = audit_rows.entry_of(
+            body,
+            id=id_of(record["id"], "entry"),
+            kind=record["kind"],
+            prompt=body.get("prompt", ""),
+            reply=body.get("reply", ""),
+            created_at=moment(record["created_at"]),
+            conversation_id=None if record["conversation"] is None else id_of(record["conversation"], "conversation"),
+            thread_id=None if record["thread"] is None else id_of(record["thread"], "thread"),
+            namespace=namespace_of(path),
+            junk=tuple(junk),
+            status=record["status"],
+            archived=record["archived"] is True,
+        )
+        return Draft(entry, mark, record["replaced"] is True, written, parts)
+
+
+def _dump_messages(
+    row: Row, sent: dict[int, list[audit_rows.Range]], write: Callable[[Mapping[str, Any]], object]
+) -> Steps[None]:
+    """Write the messages that an entry names and none before it did."""
+    ranges, before = audit_rows.read(row["messages"]), sent.get(row["shelf_id"], [])
+    new = audit_rows.apart(audit_rows.covered([ranges]), before)
+    if not new:
+        return
+    sent[row["shelf_id"]] = audit_rows.covered([before, ranges])
+    found = yield query.audit_messages_in(shelf=row["shelf_id"], ranges=json.dumps(new))
+    for each in found:
+        body = bytes(each["body"])
+        decode_body(body, each["key"])  # what is damaged could not come back
+        write(
+            {
+                "record": MESSAGE,
+                "shelf": row["shelf_id"],
+                "number": each["number"],
+                "id": each["key"],
+                "body": read_plain(body),
+            }
+        )
+
+
+def _told(row: Row) -> dict[str, Any]:
+    try:
+        body = read_plain(audit_rows.plain_body(row["body"]))
+        ranges = None if row["messages"] is None else audit_rows.read(row["messages"])
+    except (ValueError, AgentMemoryError) as error:
+        raise DatabaseUnreadable(f"The entry {safe_repr(row['key'])} of the audit trail is damaged.") from error
+    return {
+        "record": ENTRY,
+        "id": row["key"],
+        "kind": row["kind"],
+        "created_at": row["created_at"],
+        "conversation": row["conversation"],
+        "thread": row["thread"],
+        "junk": json.loads(row["junk"]) if row["junk"] else [],
+        "status": row["status"],
+        "mark": None if row["mark"] is None else bytes(row["mark"]).hex(),
+        "replaced": row["hidden"] == audit_rows.REPLACED,
+        "archived": bool(row["archived"]),
+        "shelf": row["shelf_id"],
+        "messages": ranges,
+        "body": body,
+    }
+
+
+def _damaged(record: Record) -> InvalidInput:
+    return InvalidInput(f"The record of the audit trail's {safe_repr(record.get('id'))} is damaged.")
+
+
+def _erase(erasure: Erasure) -> Steps[None]:
+    erasure.removed["audit"] += yield from audit_store.erase(erasure.low, erasure.high, erasure.name)
+
+
+def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
+    return {"audit": (yield from dump(*range_of(()), write))}
+
+
+def _arriving(into: Import) -> Arriving:
+    del into
+    return Arriving()
+
+
+def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+    arriving = into.kept(_arriving)
+    into.added["audit"] += yield from arriving.take(path_of(head.get("namespace")), records)
+
+
+def _finish(into: Import) -> Steps[None]:
+    yield from into.kept(_arriving).finish()
+
+
+PART = Part(
+    found={"audit": (Found(stored_as=audit_store.KIND, texts=texts, recollections=recollections),)},
+    usual=False,  # the audit trail repeats what messages say
+    unsettled=audit_store.waiting,
+    settle=audit_store.settle,
+    tables={"audit": ("audit", "audit_namespace", "audit_shelf", "audit_message", "audit_document", "audit_head")},
+    verify={"audit": problems},
+    erase=_erase,
+    records=HOLDS,
+    dump=_dump,
+    load=_load,
+    finish=_finish,
+)
