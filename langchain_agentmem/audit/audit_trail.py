@@ -354,7 +354,7 @@ class AuditTrail:
             min(n, _MOST),
             conversation=None if conversation_id is None else id_of(conversation_id, "conversation"),
             kinds=_kinds(kinds),
-            include_junk=include_junk,
+            include_junk=_flag(include_junk),
         )
         asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds)
         entries: list[AuditEntry] = yield Run("audit.last", make, inputs=asked, outputs=_show_list)

@@ -140,7 +140,7 @@ class SessionMemory(LogMemory):
         new = Round.create(user_query)
         entry = self._round_entry(new)
         yield from self._run("create_round", self._append([entry]), _begins(new), _begun, write=True)
-        yield Do(self._notify_watchers, self._anotify_watchers)
+        yield Do(self._rounds_changed, self._arounds_changed)
         return new
 
     create_round, acreate_round = both(create_round_work)
@@ -417,12 +417,12 @@ class SessionMemory(LogMemory):
     def _rounds(self, **asked: str) -> Work[list[Round]]:
         return assembled(*(yield from self._read(**asked)))
 
-    def _notify_watchers(self) -> None:
+    def _rounds_changed(self) -> None:
         for notify in self._watchers.values():
             notify()
 
-    async def _anotify_watchers(self) -> None:
-        self._notify_watchers()  # on the event loop, however large the query is
+    async def _arounds_changed(self) -> None:
+        self._rounds_changed()  # on the event loop, however large the query is
 
     def _require_round(self, round_id: str) -> Steps[message_log.Stored]:
         row = yield from self._log.get(self._at, id_of(round_id, "round", MessageError))
