@@ -57,15 +57,13 @@ if TYPE_CHECKING:
         MissingExtra,
         StorageError,
     )
-    from langchain_agentmem.experiences.drafting import Draft
-    from langchain_agentmem.experiences.experience import Experience
+    from langchain_agentmem.experiences.experience import Experience, section
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary, LibraryCheck, Usage
     from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware as ExperienceMiddleware
-    from langchain_agentmem.experiences.experience_rows import Feedback, Tally
+    from langchain_agentmem.experiences.experience_part import Feedback, Tally
+    from langchain_agentmem.experiences.experience_proposals import Draft
     from langchain_agentmem.experiences.experience_selector import ExperienceSelector
-    from langchain_agentmem.experiences.model_choice import Selection
-    from langchain_agentmem.experiences.sections import section
-    from langchain_agentmem.experiences.selection_template import SelectionTemplate
+    from langchain_agentmem.experiences.model_choice import Selection, SelectionTemplate
     from langchain_agentmem.facts.fact import (
         Alias,
         Contradiction,
@@ -140,7 +138,7 @@ _HOMES = {
     "ConversationMemory": "conversations.conversation_memory",
     "CoreEntry": "layers.core_memory",
     "CoreMemory": "layers.core_memory",
-    "Draft": "experiences.drafting",
+    "Draft": "experiences.experience_proposals",
     "Entity": "facts.fact",
     "Event": "layers.layer_values",
     "Evidence": "facts.fact",
@@ -151,7 +149,7 @@ _HOMES = {
     "ExtractionFailure": "facts.fact",
     "Fact": "facts.fact",
     "FactsConfig": "facts.fact",
-    "Feedback": "experiences.experience_rows",
+    "Feedback": "experiences.experience_part",
     "InvalidInput": "errors",
     "KGMemory": "facts.kg_memory",
     "LayeredMemory": "layers.layered_memory",
@@ -179,12 +177,12 @@ _HOMES = {
     "Round": "messages.role_rounds",
     "SecretPattern": "base.secret_patterns",
     "Selection": "experiences.model_choice",
-    "SelectionTemplate": "experiences.selection_template",
+    "SelectionTemplate": "experiences.model_choice",
     "SessionMemory": "conversations.session_memory",
     "SharedMemoryEntry": "messages.role_rounds",
     "Source": "facts.fact",
     "StorageError": "errors",
-    "Tally": "experiences.experience_rows",
+    "Tally": "experiences.experience_part",
     "TokenCounter": "language_models.tokens",
     "Update": "layers.protocol_updates",
     "Usage": "experiences.experience_library",
@@ -198,7 +196,7 @@ _HOMES = {
     "patterns_with": "base.redaction",
     "redact": "base.redaction",
     "redact_value": "base.redaction",
-    "section": "experiences.sections",
+    "section": "experiences.experience",
 }
 
 __all__ = [

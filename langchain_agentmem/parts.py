@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from langchain_agentmem.audit import audit_part
 from langchain_agentmem.conversations import conversation_part
-from langchain_agentmem.experiences import experience_transfer
+from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.facts import fact_part
 from langchain_agentmem.layers import layer_part
 from langchain_agentmem.rewinding import memory_import
@@ -17,7 +17,7 @@ PARTS = (
     conversation_part.PART,
     thread_part.PART,  # exported before what the threads remember
     item_part.PART,
-    experience_transfer.PART,
+    experience_part.PART,
     memory_import.PART,
     fact_part.PART,
     layer_part.PART,

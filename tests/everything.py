@@ -9,8 +9,8 @@ from langchain_agentmem.audit import audit_store as audit
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.audit_rows import Draft
 from langchain_agentmem.compaction import ManagedMemoryConfig
-from langchain_agentmem.experiences import experience_rows as experiences
-from langchain_agentmem.experiences.experience_rows import Feedback
+from langchain_agentmem.experiences import experience_part as experiences
+from langchain_agentmem.experiences.experience_part import Feedback
 from langchain_agentmem.messages import Message
 from langchain_agentmem.storage import job_queue
 from tests.threads.filled import fill as fill_saver

@@ -3,18 +3,56 @@
     Experience("file-validation", ["CodeInterpreter"], "Use when files are read.", "Check that the file exists first.")
 
 Whoever selects is shown the condition, and the prompt is given the instruction.
+
+What chosen experiences say, as a section of a prompt that nothing in them can leave.
+
+    These instructions hold for what is asked now.
+    <experiences>
+    <experience id="file-validation">
+    Check that the file exists before it is read.
+    </experience>
+    </experiences>
+
+It stands in the system's role, since handcrafted experiences are instructions.
+
+The files of a library: `handcrafted_exp_*.yaml` in a folder, read again when they change (document 000).
+
+A file that cannot be used is reported with its reason, and the others are loaded. Everything in a file is text, so that
+`exp_id: 1` is "1" and `exp_id: no` is "no".
+
+The folders of a library: its own, and those below it that sessions name (document 000).
+
+A new file for an experience: whole or not at all, and never in the place of another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+import os
+import re
+import stat
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
 
+import yaml
+from langchain_core.messages import BaseMessage
+
+from langchain_agentmem.base import forks
+from langchain_agentmem.base.fencing import fenced, harmless
+from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.messages.history_shape import role_of
+from langchain_agentmem.messages.injected import block, injected, is_injected
 from langchain_agentmem.messages.role_rounds import Portable, fields_of
+from langchain_agentmem.storage.database import Database
+from langchain_agentmem.tracing.measures import Measures
 
 LONGEST = 100_000
 """Characters that a condition or an instruction may have."""
@@ -100,3 +138,346 @@ def _roles(given: Any) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in listed):
         raise InvalidInput("The roles of an experience are a list of names: one of them is no text.")
     return tuple(dict.fromkeys(name for name in listed if name))
+
+
+PART: Final = "experiences"
+
+
+def section(experiences: Iterable[Experience]) -> str:
+    """The instructions of experiences as a section of a prompt; "" where there are none.
+
+    Only what they say is shown, not when it applies. What could end the section, or a message, is escaped.
+
+    Args:
+        experiences: Those that were chosen, the most important first.
+    """
+    text = told(experiences)
+    return block(PART, text) if text else ""
+
+
+def with_section(messages: Sequence[BaseMessage], experiences: Iterable[Experience]) -> list[BaseMessage]:
+    """Messages with such a section behind the system messages at their beginning, in the place of one from before.
+
+    Args:
+        messages: A context. It is not changed.
+        experiences: Those that were chosen.
+    """
+    said = [message for message in messages if not is_injected(message, PART)]
+    text = told(experiences)
+    start = next((place for place, each in enumerate(said) if role_of(each) != "system"), len(said))
+    return [*said[:start], injected(PART, text, "system"), *said[start:]] if text else said
+
+
+def told(experiences: Iterable[Experience]) -> str:
+    """What experiences say, each in a fence of its own, without what stands around them all.
+
+    Args:
+        experiences: Those that were chosen.
+    """
+    return "\n".join(fenced("experience", harmless(each.what.strip()), id=each.exp_id) for each in experiences)
+
+
+CACHE = "files of experiences"
+"""What the measures call them."""
+PREFIX, SUFFIX = "handcrafted_exp_", ".yaml"
+LARGEST = 300_000
+"""Bytes that a file may have."""
+_FIELDS = {"exp_id", "who", "when", "what", "experience_text"}
+_SETTLED = 2_000_000_000
+"""Nanoseconds after which a change of a file surely shows in its time."""
+_REASON = 300
+_UNREADABLE = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
+"""What PyYAML raises for what is no YAML, or for a tag that does not fit what it stands before."""
+
+
+class Problem(NamedTuple):
+    """What is wrong with a file.
+
+    Attributes:
+        path: The file, within the folder.
+        reason: What is wrong with it, and what to do.
+        is_loaded: Whether it counts nevertheless.
+    """
+
+    path: str
+    reason: str
+    is_loaded: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+class Shelf(NamedTuple):
+    """What a folder held when it was looked at.
+
+    Attributes:
+        experiences: By the order of their files: those of a folder before those below it, then by name.
+        problems: What is wrong with the others, in the same order.
+        files: The file of each experience, within the folder, by its id.
+    """
+
+    experiences: tuple[Experience, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    files: Mapping[str, str] = MappingProxyType({})
+
+
+class _Read(NamedTuple):
+    """A file as it was when it was read: what it held, or why that is no experience."""
+
+    stamp: tuple[int, ...]
+    read_at: int
+    found: Experience | str
+    unknown: tuple[str, ...] = ()
+
+    def is_still(self, stamp: tuple[int, ...]) -> bool:
+        # Somebody may write twice within what the clock of a file system tells apart.
+        return stamp == self.stamp and self.read_at - max(stamp[:2]) > _SETTLED
+
+
+class Folder:
+    """A folder with files of experiences. May be looked at from any thread.
+
+    Args:
+        directory: The folder.
+        subfolders: Whether what lies in folders below it counts too.
+        measures: Is told how many files were as they were. Default: nobody is.
+    """
+
+    def __init__(self, directory: Path, *, subfolders: bool = False, measures: Measures | None = None) -> None:
+        self.directory = directory
+        self._measures = measures
+        self._subfolders = subfolders
+        self._read: dict[str, _Read] = {}
+        self._lock = forks.lock()
+
+    def look(self) -> Shelf:
+        """What it holds now. Only files that have changed since the last look are read."""
+        with self._lock:
+            locked: dict[str, _Read] = {}
+            try:
+                found = [*self._names(self.directory, locked), *locked]
+            except OSError as error:
+                self._read = {}
+                return Shelf(problems=(Problem(".", f"The folder cannot be read: {error.strerror or error}."),))
+            names = sorted(found, key=lambda name: (name.count("/"), name.split("/")))
+            before, self._read = self._read, {name: locked.get(name) or self._of(name) for name in names}
+            if self._measures is not None:
+                hits = sum(read is before.get(name) for name, read in self._read.items())
+                self._measures.cache(CACHE, hits, len(names) - hits)
+            return _shelf(self._read)
+
+    def _names(self, folder: Path, locked: dict[str, _Read], below: str = "") -> Iterator[str]:
+        """The files that are meant to be experiences, as paths within the folder; those below it that are locked."""
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if self._subfolders and entry.is_dir(follow_symlinks=False):
+                    try:
+                        yield from self._names(Path(entry.path), locked, f"{below}{entry.name}/")
+                    except OSError as error:
+                        reason = f"The folder cannot be read: {error.strerror or error}."
+                        locked[below + entry.name] = _Read((), 0, reason)
+                elif entry.name.startswith(PREFIX) and entry.name.lower().endswith((SUFFIX, ".yml")):
+                    yield below + entry.name
+
+    def _of(self, name: str) -> _Read:
+        path = self.directory / name
+        try:
+            about = path.stat()
+            # The time of a file can be set at will; that of its change cannot.
+            stamp = about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino
+            if (known := self._read.get(name)) is not None and known.is_still(stamp):
+                return known
+            read_at = time.time_ns()
+            return _Read(stamp, read_at, *_found(path, about))
+        except OSError as error:
+            return _Read((), 0, f"It cannot be read: {error.strerror or error}.")
+
+
+def _shelf(read: dict[str, _Read]) -> Shelf:
+    experiences: dict[str, Experience] = {}
+    files: dict[str, str] = {}
+    problems = []
+    for name, each in read.items():
+        if isinstance(each.found, str):
+            problems.append(Problem(name, each.found))
+            continue
+        exp_id = each.found.exp_id
+        if exp_id in experiences:
+            first = safe_repr(files[exp_id])
+            reason = f"The exp_id {safe_repr(exp_id)} is that of {first} already, which counts. Give it another."
+            problems.append(Problem(name, reason))
+            continue
+        experiences[exp_id], files[exp_id] = each.found, name
+        if each.unknown:
+            told = ", ".join(map(repr, each.unknown))
+            reason = f"It has what no experience has: {told:.200}. There are exp_id, who, when and what."
+            problems.append(Problem(name, reason, is_loaded=True))
+    return Shelf(tuple(experiences.values()), tuple(problems), files)
+
+
+def _unfit(path: Path, about: os.stat_result) -> str:
+    """Why a file is not even read; "" if it is."""
+    if not path.name.endswith(SUFFIX):
+        return f"It is not read, since its name does not end with {safe_repr(SUFFIX)}. Rename it."
+    if not stat.S_ISREG(about.st_mode):
+        return "It is no file."
+    return f"It has {about.st_size:,} bytes; {LARGEST:,} are allowed." if about.st_size > LARGEST else ""
+
+
+def _found(path: Path, about: os.stat_result) -> tuple[Experience | str, tuple[str, ...]]:
+    """What a file holds, or why that is no experience; and what of it nobody reads."""
+    if unfit := _unfit(path, about):
+        return unfit, ()
+    try:
+        held = yaml.load(path.read_bytes().decode("utf-8-sig"), Loader=_Texts)  # noqa: S506 - a loader that is safe
+    except UnicodeDecodeError as error:
+        return f"It is not UTF-8: {error.reason} at byte {error.start:,}. Save it as UTF-8.", ()
+    except _UNREADABLE as error:
+        return f"It is not YAML that can be read: {' '.join(str(error).split()):.{_REASON}}.", ()
+    if not isinstance(held, dict):
+        return "It holds no mapping. Write exp_id, who, when and what, one experience a file.", ()
+    try:
+        return Experience.from_dict(held), tuple(str(key) for key in held if key not in _FIELDS)
+    except InvalidInput as error:
+        return str(error), ()
+
+
+class _Texts(yaml.SafeLoader):
+    """Plain YAML in which every value is text, but for null; what stands twice is refused."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        seen: set[str] = set()
+        for key in (each.value for each, _ in node.value if isinstance(each.value, str)):
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{safe_repr(key)} stands twice", node.start_mark)
+            seen.add(key)
+        return dict(super().construct_mapping(node, deep))
+
+
+_Texts.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag == "tag:yaml.org,2002:null"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class Folders:
+    """What a library reads from. May be used from any thread.
+
+    Args:
+        database: Where feedback is kept.
+        directory: Its own folder.
+        subfolders: Whether what lies below it counts too.
+
+    Raises:
+        InvalidInput: There is no such folder.
+    """
+
+    def __init__(self, database: Database, directory: str | os.PathLike[str], *, subfolders: bool) -> None:
+        self.database = database
+        self.directory = path_of_file(directory)
+        if not os.path.isdir(self.directory):  # noqa: PTH112 - the method of a path raises where it is too long
+            raise InvalidInput(
+                f"There is no folder {safe_repr(str(self.directory))} with experiences. Make it, or name another."
+            )
+        if not isinstance(subfolders, bool):
+            raise InvalidInput(f"subfolders must be True or False, not {safe_repr(subfolders)}.")
+        self._subfolders = subfolders
+        self._folders: dict[str, Folder] = {}
+        self._lock = forks.lock()
+
+    def look(self, sub_path: str | None = None) -> Shelf:
+        """What a folder holds now.
+
+        Args:
+            sub_path: Which folder below the library's own. Default: that itself.
+
+        Raises:
+            InvalidInput: It is not below the library's own, or not there.
+        """
+        path = self.directory if sub_path is None else self._below(sub_path)
+        with self._lock:
+            folder = self._folders.setdefault(
+                str(path), Folder(path, subfolders=self._subfolders, measures=self.database.measures)
+            )
+        return folder.look()
+
+    def look_below(self) -> Shelf:
+        """What any folder holds now that a session may name."""
+        return Folder(self.directory, subfolders=True).look()
+
+    def _below(self, sub_path: Any) -> Path:
+        path = path_of_file(sub_path)
+        inside = (self.directory / path).resolve()
+        if path.is_absolute() or not inside.is_relative_to(self.directory.resolve()):
+            raise InvalidInput(f"The folder {safe_repr(str(path))} is not below {safe_repr(str(self.directory))}.")
+        if not os.path.isdir(inside):  # noqa: PTH112 - see above
+            raise InvalidInput(f"There is no folder {safe_repr(str(path))} below {safe_repr(str(self.directory))}.")
+        return inside
+
+
+_LONGEST_NAME = 120
+"""Bytes of an id that the name of a file shows."""
+_MOST = 10_000
+"""How many files may be called after one id."""
+
+
+def name_for(exp_id: str) -> str:
+    """What of an id can stand in the name of a file: letters, digits, dots and hyphens."""
+    plain = re.sub(r"[^\w.-]+", "_", exp_id).strip("._")
+    return plain.encode()[:_LONGEST_NAME].decode(errors="ignore") or "experience"
+
+
+def places(folder: Path, prefix: str, exp_id: str) -> Iterator[Path]:
+    """The files that may be called after an experience, the best name first."""
+    name = f"{prefix}{name_for(exp_id)}"
+    marks = itertools.chain([""], (f"-{number}" for number in range(2, _MOST)))
+    return (folder / f"{name}{mark}{SUFFIX}" for mark in marks)
+
+
+def write_new(folder: Path, prefix: str, exp_id: str, text: str) -> Path:
+    """Write a file that is not there yet, called after an experience.
+
+    Args:
+        folder: Where to.
+        prefix: How its name begins.
+        exp_id: The experience.
+        text: What is written.
+
+    Returns:
+        The file.
+
+    Raises:
+        InvalidInput: It cannot be written.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{prefix}")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            for path in places(folder, prefix, exp_id):
+                if not os.path.lexists(path) and _claimed(Path(name), path):
+                    return path
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"No file can be written in {safe_repr(str(folder))}: {error.strerror or error}.") from error
+    raise InvalidInput(
+        f"There are too many files called {safe_repr(prefix + name_for(exp_id))} in {safe_repr(str(folder))}."
+    )
+
+
+def _claimed(file: Path, path: Path) -> bool:
+    """Give a file its name, unless another took it meanwhile."""
+    try:
+        os.link(file, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        try:
+            path.open("x").close()
+        except FileExistsError:
+            return False
+        file.replace(path)
+    return True

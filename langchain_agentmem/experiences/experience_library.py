@@ -57,14 +57,11 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of, resolve, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences import experience_rows
-from langchain_agentmem.experiences.experience import Experience
-from langchain_agentmem.experiences.experience_files import PREFIX, Problem
+from langchain_agentmem.experiences import experience_part
+from langchain_agentmem.experiences.experience import PREFIX, Experience, Folders, Problem, write_new
+from langchain_agentmem.experiences.experience_part import Feedback, Tally
 from langchain_agentmem.experiences.experience_proposals import proposing
-from langchain_agentmem.experiences.experience_rows import Feedback, Tally
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector
-from langchain_agentmem.experiences.file_writing import write_new
-from langchain_agentmem.experiences.folders import Folders
 from langchain_agentmem.language_models.model_calls import aperform, perform, usable_model
 from langchain_agentmem.rewinding.memory_access import listed
 from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of
@@ -279,7 +276,7 @@ class ExperienceLibrary:
         Raises:
             InvalidInput: There is no such tool.
         """
-        from langchain_agentmem.experiences.experience_tools import experience_tools  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.experiences.experience_proposals import experience_tools  # noqa: PLC0415 - who needs it pays
 
         return experience_tools(self, include)
 
@@ -306,7 +303,7 @@ class ExperienceLibrary:
         self._check_known(said.exp_id)
         self._database.write(
             "experience.feedback",
-            partial(experience_rows.add_feedback, path, said),
+            partial(experience_part.add_feedback, path, said),
             partial(_told, path, said),
             _kept(said),
         )
@@ -318,7 +315,7 @@ class ExperienceLibrary:
         await asyncio.to_thread(self._check_known, said.exp_id)
         await self._database.awrite(
             "experience.feedback",
-            partial(experience_rows.add_feedback, path, said),
+            partial(experience_part.add_feedback, path, said),
             partial(_told, path, said),
             _kept(said),
         )
@@ -375,8 +372,8 @@ class ExperienceLibrary:
         low, high = range_of(resolve(self.namespace))
 
         def reading() -> Any:
-            tallies = yield from experience_rows.counts(low, high)
-            said = yield from experience_rows.feedback_of(low, high)
+            tallies = yield from experience_part.counts(low, high)
+            said = yield from experience_part.feedback_of(low, high)
             return tallies, said
 
         return reading

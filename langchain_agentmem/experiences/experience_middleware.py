@@ -13,10 +13,10 @@ from typing import Any
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.experiences.experience import PART, told
 from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector
 from langchain_agentmem.experiences.model_choice import Selection
-from langchain_agentmem.experiences.sections import PART, told
 from langchain_agentmem.messages.placement import with_block
 
 try:

@@ -3,12 +3,24 @@
     library.propose(memory.conversation("chat-7"), model=model)     # experience/proposed/proposed_exp_….yaml
 
 No loader reads files that are called so. They begin with where the proposal comes from, and how it is put to use.
+
+What can be learned of a conversation, put together from what was said: without a model, and for one.
+
+The user's requests and the errors tell when it applies; what the user corrected, what failed and what was done in the
+end tell what to do. It is a draft: it says what was said, and a person makes an instruction of it.
+
+Tools by which an agent proposes an experience, and says whether one helped.
+
+    agent = create_agent(model, tools=library.tools(), middleware=[ExperienceMiddleware(library)])
+
+What it proposes is a file that a person has to review (`proposing.py`).
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -16,34 +28,260 @@ from typing import Any, NamedTuple
 
 import yaml
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from pydantic import Field
 
 from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.namespaces import running_config
+from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.drafting import (
-    Draft,
-    Said,
-    cleaned,
-    drafted,
-    of_conversation,
-    of_messages,
-    of_text,
-    transcript,
-)
-from langchain_agentmem.experiences.experience import Experience
-from langchain_agentmem.experiences.experience_files import PREFIX, SUFFIX
-from langchain_agentmem.experiences.file_writing import name_for, places, write_new
-from langchain_agentmem.experiences.folders import Folders
+from langchain_agentmem.experiences.experience import PREFIX, SUFFIX, Experience, Folders, name_for, places, write_new
+from langchain_agentmem.language_models.binding import Whose
 from langchain_agentmem.language_models.lenient_json import read_json
 from langchain_agentmem.language_models.model_calls import Ask, Do, Shown, Work
+from langchain_agentmem.language_models.tool_arguments import Arguments, Text, Texts
+from langchain_agentmem.language_models.tool_calling import Call, Calls
+from langchain_agentmem.language_models.tool_factory import Operation, chosen, tool_of
+from langchain_agentmem.language_models.tool_results import passage
+from langchain_agentmem.language_models.transcript import turn_of
+from langchain_agentmem.messages.history_shape import calls_of, is_said_by_user, role_of
 from langchain_agentmem.messages.placement import converted
-from langchain_agentmem.messages.role_rounds import Conversation
+from langchain_agentmem.messages.role_rounds import AttachmentType, Conversation, Post
+from langchain_agentmem.messages.summary import summary_in
 from langchain_agentmem.search.english import STOP_WORDS
 from langchain_agentmem.tracing import brief
+
+USER = "User"
+"""Whom a session calls the user."""
+LINE = 300
+"""Characters that a draft quotes of one thing that was said."""
+TURN, TRANSCRIPT = 4_000, 60_000
+"""Characters that a model is shown of one thing that was said, and of all."""
+_REQUESTS, _CORRECTIONS, _FAILURES, _STEPS = 3, 5, 3, 3
+"""How many of each a draft quotes, from the end."""
+_TELLING = 2
+"""How many words that are no stop words a request has, if it says anything."""
+
+_CORRECTS = re.compile(
+    r"\A\W*(?:no|nope|wrong|not|stop|wait|sorry|actually|rather|instead|again|still|but|"
+    r"please (?:do not|don['\u2019]t|use))\b"
+    r"|\b(?:(?:do|is|was|should)(?: not|n['\u2019]t)|never|always|instead|wrong|incorrect|mistake|not what|should have|"
+    r"must|you (?:forgot|missed)|i (?:meant|said|told you|asked)|make sure|next time|from now on|prefer)\b",
+    re.IGNORECASE,
+)
+_FAILS = re.compile(
+    r"\A\W*(?:error|failed|failure|exception|traceback|\w+(?:Error|Exception))\b(?!\W{1,4}(?:null|none|false|0)\b)",
+    re.IGNORECASE,
+)
+_SPEAKER = re.compile(
+    r"^[ \t]*(user|human|customer|assistant|ai|agent|bot|tool|execution|error|system)[ \t]*:",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SPEAKERS = {"user": "user", "human": "user", "customer": "user", "tool": "tool", "execution": "tool", "error": "tool"}
+_MARKS = re.compile(r"^\[(?:Calls|Result of call) [^\n]*\n?", re.MULTILINE)
+
+
+def cleaned(text: str) -> str:
+    """A text without secrets, and without what nobody sees, which may hide one."""
+    return redact(harmless(text))
+
+
+class Draft(NamedTuple):
+    """What an experience would say.
+
+    Attributes:
+        when: The condition.
+        what: The instruction.
+    """
+
+    when: str
+    what: str
+
+
+class Said(NamedTuple):
+    """Something that was said, without secrets.
+
+    Attributes:
+        role: Who spoke: "user", "assistant", "tool", "record" for a summary.
+        text: What.
+        name: The speaker's name, or the tool's.
+        failed: Whether it tells that something failed.
+        step: The call that it is the result of.
+    """
+
+    role: str
+    text: str
+    name: str | None = None
+    failed: bool = False
+    step: str = ""
+
+
+def of_messages(messages: Sequence[BaseMessage]) -> list[Said]:
+    """What was said in messages; not what a system says, nor what was put into the prompt."""
+    said = []
+    steps: dict[str | None, str] = {}
+    for message in messages:
+        if role_of(message) == "system":
+            continue
+        for call in calls_of(message):
+            steps[call.get("id")] = f"{call.get('name') or 'a tool'} {_arguments(call.get('args', call.get('input')))}"
+        turn, step, failed = turn_of(message), "", False
+        text = cleaned(turn.text)
+        if isinstance(message, ToolMessage):
+            step = cleaned(steps.get(message.tool_call_id, turn.name or ""))
+            failed = message.status == "error" or _FAILS.match(_plain(text)) is not None
+        role = "record" if summary_in(message) is not None else turn.role
+        if role != "user" or is_said_by_user(message):
+            said.append(Said(role, text, turn.name, failed, step))
+    return said
+
+
+def of_conversation(conversation: Conversation) -> list[Said]:
+    """What was said in the rounds of a session, with what its attachments tell of code that was run."""
+    said = []
+    for each in conversation.rounds:
+        query = cleaned(each.user_query)
+        if query.strip() and not any(
+            post.send_from == USER and post.message == each.user_query for post in each.post_list
+        ):
+            said.append(Said("user", query))
+        for post in each.post_list:
+            said += _of_post(post)
+    return said
+
+
+def of_text(text: str) -> list[Said]:
+    """What was said according to a text: lines such as "User: …", "Assistant: …" and "Error: …", else one request."""
+    text = cleaned(text)
+    pieces = _SPEAKER.split(text)
+    said = [Said("record", pieces[0])] if len(pieces) > 1 else [Said("user", text)]
+    for name, told in zip(pieces[1::2], pieces[2::2], strict=True):
+        speaker = name.lower()
+        if speaker != "system":
+            role = _SPEAKERS.get(speaker, "assistant")
+            failed = role == "tool" and (speaker == "error" or _FAILS.match(told) is not None)
+            said.append(Said(role, told.strip(), failed=failed))
+    return [each for each in said if each.text.strip()]
+
+
+def drafted(said: Sequence[Said]) -> Draft | None:
+    """An experience made of what was said; None where the user said nothing and nothing failed."""
+    asked = [_quoted(each.text) for each in said if each.role == "user" and each.text.strip()]
+    corrections = [text for text in asked[1:] if _CORRECTS.search(text)][-_CORRECTIONS:]
+    requests = [text for text in asked if text not in corrections]
+    requests = [text for text in requests if _is_telling(text)] or requests
+    requests = [*requests[:1], *requests[1:][-_REQUESTS + 1 :]]
+    failures = [place for place, each in enumerate(said) if each.failed]
+    if not asked and not failures:
+        return None
+    errors = _each(_error(said[place].text) for place in failures)
+    when = [
+        *_listed("Use when the user asks for something like this:", requests),
+        *_listed(
+            "Or when an error like this occurred:" if requests else "Use when an error like this occurred:", errors
+        ),
+    ]
+    after = said[failures[-1] + 1 :] if failures else said
+    done = _each(_quoted(each.step) for each in after if each.step and not each.failed)[-_STEPS:]
+    failed = _each(_failure(said[place]) for place in failures)
+    answer = next((text for each in reversed(after) if each.role == "assistant" and (text := _plain(each.text))), "")
+    what = [
+        *_listed("What the user corrected:", corrections),
+        *_listed("What failed:", failed),
+        *_listed("What was done in the end:", [*done, *([f"The answer: {_quoted(answer)}"] if answer else [])]),
+    ]
+    if not corrections and not failed:
+        what.insert(0, "Nothing was corrected, and nothing is known to have failed. Say here what is to be done.")
+    return Draft("\n".join(when), "\n".join(what))
+
+
+def transcript(said: Sequence[Said]) -> str:
+    """What was said as a model is shown it, as data: the first thing, and the latest that there is room for."""
+    shown = [
+        fenced(
+            "message",
+            each.text if len(each.text) <= TURN else f"{each.text[: TURN // 2]} … {each.text[-TURN // 2 :]}",
+            role=each.role,
+            name=each.name,
+            failed="yes" if each.failed else None,
+        )
+        for each in said
+    ]
+    room = TRANSCRIPT - sum(map(len, shown[:1]))
+    kept: list[str] = []
+    for each in reversed(shown[1:]):
+        room -= len(each)
+        if room < 0:
+            break
+        kept.append(each)
+    left_out = len(shown[1:]) - len(kept)
+    gap = [f"({left_out} messages are left out here)"] if left_out else []
+    return fenced("conversation", "\n".join([*shown[:1], *gap, *reversed(kept)]))
+
+
+def _of_post(post: Post) -> Iterator[Said]:
+    role = "user" if post.send_from == USER else "assistant"
+    yield Said(role, cleaned(post.message), None if role == "user" else post.send_from)
+    told: dict[AttachmentType, str] = {}
+    for attachment in post.attachment_list:
+        told[attachment.type] = cleaned(attachment.content)
+    step = told.get(AttachmentType.reply_content, "")
+    status = told.get(AttachmentType.execution_status, "")
+    error = told.get(AttachmentType.code_error, "")
+    if error.strip() or status.strip().upper().startswith("FAIL"):
+        yield Said("tool", error or status, failed=True, step=step)
+    elif result := told.get(AttachmentType.execution_result) or status:
+        yield Said("tool", result, step=step)
+
+
+def _is_telling(text: str) -> bool:
+    """Whether a request says more than a greeting does."""
+    words = re.findall(r"[^\W_]+", text.casefold())
+    return len(set(words) - STOP_WORDS) >= _TELLING or not text.isascii()
+
+
+def _plain(text: str) -> str:
+    """What was said, without the marks for calls and results."""
+    return _MARKS.sub("", f"{text}\n").strip()
+
+
+def _quoted(text: str) -> str:
+    """The beginning of what was said, on one line."""
+    words = " ".join(text.split())
+    return words if len(words) <= LINE else f"{words[:LINE].rsplit(' ', 1)[0]} …"
+
+
+def _error(text: str) -> str:
+    """What an error says: of a trace its last line."""
+    lines = [line for line in _plain(text).splitlines() if line.strip()]
+    return _quoted(lines[-1] if lines and any("Traceback" in line for line in lines) else "\n".join(lines))
+
+
+def _failure(said: Said) -> str:
+    error = _error(said.text)
+    return f"{_quoted(said.step)}: {error}" if said.step else error
+
+
+def _each(texts: Iterator[str]) -> list[str]:
+    """The latest of some texts, each once."""
+    return list(dict.fromkeys(text for text in texts if text))[-_FAILURES:]
+
+
+def _listed(head: str, texts: Sequence[str]) -> list[str]:
+    return [head, *(f"- {text}" for text in texts)] if texts else []
+
+
+def _arguments(given: object) -> str:
+    try:
+        return given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return str(given)
+
 
 FOLDER, PROPOSED = "proposed", "proposed_exp_"
 """Where proposals are, within the folder of a library, and how their files are called."""
@@ -325,3 +563,81 @@ def _yaml(experience: Experience) -> str:
     given = experience.to_dict()
     text = yaml.dump(given, Dumper=_Readable, allow_unicode=True, sort_keys=False, width=120)
     return text if yaml.safe_load(text) == given else experience.to_yaml()
+
+
+_SHOWN = 200
+"""How much of a name a sentence shows, in characters."""
+
+
+class ExperiencePropose(Arguments):
+    """An experience."""
+
+    when: Text = Field(
+        min_length=1,
+        max_length=LONGEST,
+        description='When it applies: "Use when …", in words that users say, errors by their names.',
+    )
+    what: Text = Field(
+        min_length=1, max_length=LONGEST, description="What to do then, in a few sentences; understandable by itself."
+    )
+    who: Texts | None = Field(default=None, description="The roles it is for. Leave out for everybody.")
+    exp_id: Text | None = Field(
+        default=None, description="A short name such as check-file-first. Leave out to have one made."
+    )
+
+
+class ExperienceFeedback(Arguments):
+    """Whether an experience helped."""
+
+    exp_id: Text = Field(description="The id of the experience, as it stands beside its instruction.")
+    helped: bool = Field(description="Whether following it helped.")
+    note: Text = Field(default="", max_length=LONGEST, description="Why, in a sentence.")
+
+
+def experience_tools(library: Any, include: Iterable[str] | None = None) -> list[BaseTool]:
+    """The tools `experience_propose` and `experience_feedback`.
+
+    Args:
+        library: An `ExperienceLibrary`.
+        include: The names of those that are wanted, in this order. Default: both.
+
+    Raises:
+        InvalidInput: There is no such tool.
+    """
+    whose = Whose(type(library), "experiences", library)
+    return chosen([tool_of(operation, whose) for operation in OPERATIONS], include)
+
+
+def _propose(library: Any, given: ExperiencePropose) -> Calls[str]:
+    named = {"exp_id": (given.exp_id or "").strip() or None, "who": given.who or ()}
+    path: Path = yield Call(library, "propose", (Draft(given.when, given.what),), named)
+    return f"It is proposed, in {safe_repr(f'{FOLDER}/{path.name}')}. It is not in use until a person has reviewed it."
+
+
+def _feedback(library: Any, given: ExperienceFeedback) -> Calls[str]:
+    yield Call(library, "feedback", (given.exp_id.strip(), given.helped, given.note))
+    verdict = "helped" if given.helped else "did not help"
+    return f"It is noted that {safe_repr(passage(given.exp_id.strip(), most=_SHOWN))} {verdict}."
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        name="experience_propose",
+        about=(
+            "Propose an instruction for situations like this one, so that the next time goes well from the beginning: "
+            "after the user corrected you, or when something failed and something else worked. A person reviews it "
+            "before it counts."
+        ),
+        arguments=ExperiencePropose,
+        do=_propose,
+        adds=True,
+    ),
+    Operation(
+        name="experience_feedback",
+        about="Say whether an instruction that you were given as an experience helped. It is then given more or less.",
+        arguments=ExperienceFeedback,
+        do=_feedback,
+        adds=True,
+    ),
+)
+"""What a model can do with experiences."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_agentmem.experiences.answers import Reading, selected
+from langchain_agentmem.experiences.model_choice import Reading, selected
 
 IDS = ["exp-1", "exp-2", "exp-3", "exp-10", "my-exp-1"]
 ONE_AND_THREE = ("exp-1", "exp-3")

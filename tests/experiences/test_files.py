@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.experience import LONGEST, Experience
-from langchain_agentmem.experiences.experience_files import LARGEST, Folder
+from langchain_agentmem.experiences.experience import LARGEST, LONGEST, Experience, Folder
 
 from .conftest import CHARTS, FILES, REFUNDS
 

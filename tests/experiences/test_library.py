@@ -9,8 +9,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory, Experience, ExperienceLibrary, ExperienceSelector
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.experience_rows import Tally
-from langchain_agentmem.experiences.sections import section
+from langchain_agentmem.experiences.experience import section
+from langchain_agentmem.experiences.experience_part import Tally
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
 

@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 from langchain_agentmem import ExperienceMiddleware, LayeredMemory, MemoryMiddleware
 from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.sections import section
+from langchain_agentmem.experiences.experience import section
 from langchain_agentmem.messages.injected import MARK, is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.test_middleware import Scripted

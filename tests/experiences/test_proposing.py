@@ -12,9 +12,15 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory, Experience, InvalidInput
-from langchain_agentmem.experiences import file_writing
-from langchain_agentmem.experiences.drafting import LINE, TRANSCRIPT, Draft, of_messages, transcript
-from langchain_agentmem.experiences.experience_proposals import LONGEST
+from langchain_agentmem.experiences import experience
+from langchain_agentmem.experiences.experience_proposals import (
+    LINE,
+    LONGEST,
+    TRANSCRIPT,
+    Draft,
+    of_messages,
+    transcript,
+)
 from langchain_agentmem.messages.injected import injected
 from langchain_agentmem.messages.role_rounds import Attachment
 
@@ -145,8 +151,8 @@ class TestForReview:
     def test_two_at_once_do_not_take_each_others_name(self, library, folder, monkeypatch, links):
         """As if both had found the name free."""
         if not links:  # a file system that has none
-            monkeypatch.setattr(file_writing.os, "link", lambda *_: (_ for _ in ()).throw(OSError("no links")))
-        monkeypatch.setattr(file_writing.os.path, "lexists", lambda path: False)
+            monkeypatch.setattr(experience.os, "link", lambda *_: (_ for _ in ()).throw(OSError("no links")))
+        monkeypatch.setattr(experience.os.path, "lexists", lambda path: False)
         threads = [
             threading.Thread(target=library.propose, args=(f"User: Plot {n}.",), kwargs={"exp_id": "plot"})
             for n in range(6)
@@ -160,11 +166,11 @@ class TestForReview:
     @pytest.mark.parametrize("links", [True, False])
     def test_what_cannot_be_written_leaves_nothing(self, library, folder, monkeypatch, links):
         if not links:  # a file system that has none
-            monkeypatch.setattr(file_writing.os, "link", lambda *_: (_ for _ in ()).throw(OSError("no links")))
+            monkeypatch.setattr(experience.os, "link", lambda *_: (_ for _ in ()).throw(OSError("no links")))
         path = library.propose(TALK)
         again = library.propose("User: Something else is wanted.", exp_id=read(path).exp_id)
         assert read(path) != read(again)
-        monkeypatch.setattr(file_writing.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left")))
+        monkeypatch.setattr(experience.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left")))
         with pytest.raises(InvalidInput, match="No space left"):
             library.propose("User: A third thing is wanted.")
         assert set((folder / "proposed").iterdir()) == {path, again}

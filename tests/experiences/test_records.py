@@ -15,9 +15,8 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.base.namespaces import path_of, range_of
 from langchain_agentmem.errors import BranchMoved, DatabaseUnreadable, InvalidInput, StorageError
-from langchain_agentmem.experiences import experience_rows
-from langchain_agentmem.experiences.experience_rows import Feedback, Tally
-from langchain_agentmem.experiences.experience_transfer import PAGE
+from langchain_agentmem.experiences import experience_part
+from langchain_agentmem.experiences.experience_part import PAGE, Feedback, Tally
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 ODD = ("käse", "\U0001f9c0", "' or 1=1 --", "%s :id {}", "0", "null", "x" * 500, "\U0010ffff" * 500, " ", "a\\u0000b")
@@ -30,7 +29,7 @@ def at(minutes):
 
 def count(memory, considered, chosen=(), *, namespace=(), minutes=0):
     path, now = path_of(namespace), micros(at(minutes))
-    memory.database.write("count", lambda: experience_rows.count(path, considered, chosen, now=now))
+    memory.database.write("count", lambda: experience_part.count(path, considered, chosen, now=now))
 
 
 def said(feedback_id, exp_id="a", helped=True, *, minutes=0, **more):
@@ -39,15 +38,15 @@ def said(feedback_id, exp_id="a", helped=True, *, minutes=0, **more):
 
 def say(memory, *feedback, namespace=()):
     for each in feedback:
-        memory.database.write("say", partial(experience_rows.add_feedback, path_of(namespace), each))
+        memory.database.write("say", partial(experience_part.add_feedback, path_of(namespace), each))
 
 
 def counts(memory, namespace=()):
-    return memory.database.read("counts", lambda: experience_rows.counts(*range_of(namespace)))
+    return memory.database.read("counts", lambda: experience_part.counts(*range_of(namespace)))
 
 
 def heard(memory, namespace=(), **more):
-    return memory.database.read("heard", lambda: experience_rows.feedback_of(*range_of(namespace), **more))
+    return memory.database.read("heard", lambda: experience_part.feedback_of(*range_of(namespace), **more))
 
 
 def held(memory, raw, *tables):
@@ -104,7 +103,7 @@ class TestTallies:
         assert counts(memory) == {}
 
     def test_hundreds_of_candidates_are_one_statement(self):
-        steps = experience_rows.count("a\x1f", [f"e{n}" for n in range(300)], {"e7"}, now=5)
+        steps = experience_part.count("a\x1f", [f"e{n}" for n in range(300)], {"e7"}, now=5)
         assert next(steps).query == "find_namespace"
         statement = steps.send([{"id": 3}])
         assert (statement.query, statement.parameters["namespace"], statement.parameters["now"]) == (
@@ -117,7 +116,7 @@ class TestTallies:
             steps.send(())
 
     def test_a_namespace_that_goes_meanwhile_begins_it_again(self):
-        steps = experience_rows.count("a\x1f", ["a"], [], now=5)
+        steps = experience_part.count("a\x1f", ["a"], [], now=5)
         assert [next(steps).query, steps.send([]).query, steps.send(()).query] == [
             "find_namespace",
             "create_namespace",
@@ -142,8 +141,8 @@ class TestTallies:
         assert counts(memory, ("nobody",)) == {}
 
     async def test_awaited_it_is_the_same(self, memory):
-        await memory.database.awrite("count", lambda: experience_rows.count("", ["a"], ["a"], now=micros(START)))
-        assert await memory.database.aread("counts", lambda: experience_rows.counts(*EVERYWHERE)) == counts(memory)
+        await memory.database.awrite("count", lambda: experience_part.count("", ["a"], ["a"], now=micros(START)))
+        assert await memory.database.aread("counts", lambda: experience_part.counts(*EVERYWHERE)) == counts(memory)
 
 
 class TestWritersAtOnce:
@@ -190,7 +189,7 @@ class TestWritersAtOnce:
 
             def erase():
                 return sum(
-                    memory.database.write("erase", lambda: experience_rows.erase(*range_of(("busy",))))
+                    memory.database.write("erase", lambda: experience_part.erase(*range_of(("busy",))))
                     for _ in range(15)
                 )
 
@@ -428,7 +427,7 @@ class TestTransfer:
 
         def many(path):
             for n in range(PAGE + 1):
-                yield from experience_rows.add_feedback(path, said(f"f{n}", "e5", n % 3 == 0, minutes=n))
+                yield from experience_part.add_feedback(path, said(f"f{n}", "e5", n % 3 == 0, minutes=n))
 
         memory.database.write("many", lambda: many(""))
         before = known(memory, raw)

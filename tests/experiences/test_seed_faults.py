@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import Experience
-from langchain_agentmem.experiences.experience_files import Folder
+from langchain_agentmem.experiences.experience import Folder
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
 
 from .conftest import LOAD, PLOT, WEATHER, Picky

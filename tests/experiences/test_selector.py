@@ -27,7 +27,7 @@ from langchain_agentmem import Experience, LayeredMemory, MemoryInjection
 from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.sections import section, with_section
+from langchain_agentmem.experiences.experience import section, with_section
 from langchain_agentmem.messages.injected import MARK, is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.layers.hostile import TEXTS, TOKENS, marks

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.selection_template import DEFAULT, SelectionTemplate
+from langchain_agentmem.experiences.model_choice import DEFAULT, SelectionTemplate
 
 
 def filled(text, experiences="E", user_query="Q", context="C"):

@@ -19,8 +19,8 @@ from langchain_agentmem.audit.audit_rows import Draft
 from langchain_agentmem.base.events import ConversationErased
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MessageError
-from langchain_agentmem.experiences import experience_rows as experiences
-from langchain_agentmem.experiences.experience_rows import Feedback
+from langchain_agentmem.experiences import experience_part as experiences
+from langchain_agentmem.experiences.experience_part import Feedback
 from langchain_agentmem.messages import Message
 
 WORDS = {
