@@ -37,14 +37,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_agentmem.base.lazy_imports import lazily
+from langchain_agentmem.base.lifetime import lazily
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
     from langchain_agentmem.audit.audit_trail import AuditTrail
     from langchain_agentmem.base.fencing import harmless
-    from langchain_agentmem.base.redaction import patterns_with, redact, redact_value
-    from langchain_agentmem.base.secret_patterns import SecretPattern
+    from langchain_agentmem.base.redaction import SecretPattern, patterns_with, redact, redact_value
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
     from langchain_agentmem.compaction.compaction_node import CompactionNode
     from langchain_agentmem.compaction.managed_conversation import ManagedConversationMemory
@@ -79,8 +78,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.facts.kg_memory import KGMemory
     from langchain_agentmem.injection.memory_injection import MemoryInjection
     from langchain_agentmem.injection.memory_middleware import MemoryMiddleware as MemoryMiddleware
-    from langchain_agentmem.language_models.budget import Budget
-    from langchain_agentmem.language_models.tokens import TokenCounter
+    from langchain_agentmem.language_models.tokens import Budget, TokenCounter
     from langchain_agentmem.layers.archival_memory import ArchivalMemory
     from langchain_agentmem.layers.compression import Compressor
     from langchain_agentmem.layers.consolidation import ConsolidationReport
@@ -129,7 +127,7 @@ _HOMES = {
     "AuditTrail": "audit.audit_trail",
     "BranchDiff": "rewinding.branch_merge",
     "BranchTree": "rewinding.branch_merge",
-    "Budget": "language_models.budget",
+    "Budget": "language_models.tokens",
     "CompactionNode": "compaction.compaction_node",
     "Compressor": "layers.compression",
     "ConsolidationReport": "layers.consolidation",
@@ -175,7 +173,7 @@ _HOMES = {
     "ResourceMemory": "layers.resource_memory",
     "Retention": "messages.role_rounds",
     "Round": "messages.role_rounds",
-    "SecretPattern": "base.secret_patterns",
+    "SecretPattern": "base.redaction",
     "Selection": "experiences.model_choice",
     "SelectionTemplate": "experiences.model_choice",
     "SessionMemory": "conversations.session_memory",

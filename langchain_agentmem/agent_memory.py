@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
-from langchain_agentmem.base.closing import Closing
 from langchain_agentmem.base.events import Hook
+from langchain_agentmem.base.lifetime import Closing
 from langchain_agentmem.base.namespaces import Namespace, config_given, configurable_of, id_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base import delivery
+from langchain_agentmem.base import events
 from langchain_agentmem.search import embedding
 from langchain_agentmem.storage import postgres
 from langchain_agentmem.storage.queries import for_psycopg
@@ -35,7 +35,7 @@ ROOM = 4 << 30
 # How quick a machine is says nothing of what holds on it.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("patient")
-delivery.PATIENCE = 60.0  # nor whether a hook was told of something,
+events.PATIENCE = 60.0  # nor whether a hook was told of something,
 embedding.PATIENCE = 60.0  # a search found what had just been said,
 postgres._AT_ONCE = 60.0  # or measures were kept
 

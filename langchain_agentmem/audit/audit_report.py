@@ -61,8 +61,7 @@ from langchain_agentmem.audit.legacy_json import MARKS
 from langchain_agentmem.base.clock import EPOCH, LATEST, micros, moment
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.language_models.model_calls import Run, Work
-from langchain_agentmem.search.analysis import question, terms
-from langchain_agentmem.search.english import STOP_WORDS
+from langchain_agentmem.search.analysis import STOP_WORDS, question, terms
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 

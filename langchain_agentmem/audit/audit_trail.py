@@ -82,7 +82,7 @@ from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
-from langchain_agentmem.search.finding import Search
+from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of

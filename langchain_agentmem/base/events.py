@@ -16,22 +16,391 @@ Events hold ids and numbers. Steps show content as `AgentMemory(trace_content=..
 hold the error as it is, and one the query, which may quote what was said: they are for code of the same process.
 
 The event bus of document 003 (`set_event_context`) is one more listener, with the same protection.
+
+A listener is called in a thread of its own, so that one that hangs holds nobody up.
+
+    delivery = Delivery(listener, report)
+    delivery.tell(listener, event)
+
+Whoever has something to tell waits until the listener has heard it, but only `PATIENCE` long. So a prompt listener
+has heard of everything before the operation goes on, in order, whichever thread it happened in. One that overran
+once is never waited for again: what it has not heard yet stands in line, and beyond `MOST` it is told no more.
+
+It does not notice the thread: it is called in a copy of the caller's context, and with the caller's event loop,
+which stands still meanwhile. What it returns to be awaited is awaited on that loop, or, where there is none, in its
+thread. An asynchronous listener that blocks the loop blocks it, as all that runs there does.
+
+Whoever tells may be interrupted at any time, and the handler of a signal or a finalizer may have something to tell in
+the middle of it. So nothing here is guarded by a lock that somebody waits for: whatever changes changes in one step of
+the interpreter, and each state between two steps is one that everybody else can go on from.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
 import logging
+import queue
+import sys
+import threading
+import time
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from langchain_agentmem.base import delivery
-from langchain_agentmem.base.delivery import Delivery, running_loop
+from langchain_agentmem.base import forks
+from langchain_agentmem.base.apart import at_home
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+
+PATIENCE = 1.0
+"""Seconds that a listener is waited for."""
+MOST = 1_000
+"""Events that stand in line for a listener that nobody waits for, and tasks of one that it has begun and not ended."""
+IDLE = 5.0
+"""Seconds without an event after which the thread ends."""
+_WAKE = 0.1
+"""Seconds after which a wait looks whether the process was interrupted: a signal that comes just before it begins does
+not end it."""
+
+_within: ContextVar[bool] = ContextVar("agentmem_listener", default=False)
+"""Whether this is what a listener does."""
+
+
+class _Here(threading.local):
+    """What is so in this thread."""
+
+    lent: asyncio.AbstractEventLoop | None = None
+    """The loop of another thread, which stands still and passes for the one that runs here."""
+
+
+_here = _Here()
+
+
+class Report(Protocol):
+    """Logs what goes wrong, the first time for each source."""
+
+    def __call__(self, source: str, message: str, /, *details: object, error: BaseException | None = None) -> None:
+        """Log `message % details`."""
+        ...
+
+
+class _Line:
+    """What stands in line for a listener, and the thread that serves it."""
+
+    __slots__ = ("busy", "calls", "served", "thread")
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        self.busy = False
+        # The thread that serves it holds this. It takes it itself: whoever began it may not have lived to note that.
+        self.served = threading.Lock()
+        self.thread: int | None = None
+
+    @property
+    def under_way(self) -> int:
+        """How many calls stand in line or are being made."""
+        return self.calls.qsize() + self.busy
+
+
+class _Call:
+    """One event on its way to a listener. Whoever waits for it holds `ended`, which its end releases."""
+
+    __slots__ = ("answer", "call", "context", "decided", "delivery", "ended", "error", "event", "loop")
+
+    def __init__(self, delivery: Delivery, call: Callable[[Any], object], event: object, *, awaited: bool) -> None:
+        self.delivery = delivery
+        self.call = call
+        self.event = event
+        self.context: Context = copy_context()
+        self.loop = running_loop()
+        self.answer: Awaitable[object] | None = None
+        self.error: BaseException | None = None
+        self.ended = threading.Lock()
+        self.ended.acquire()
+        # Taken once: by the listener's thread when the call has ended, or before by the caller, who waits no more.
+        self.decided = threading.Lock()
+        if not awaited:
+            self.decided.acquire()
+
+    def decide(self) -> bool:
+        """Whether nobody else has decided yet what becomes of its answer; from now on it is decided."""
+        return self.decided.acquire(blocking=False)
+
+
+class Delivery:
+    """Tells one listener what happens. What goes wrong in it stays with it.
+
+    Args:
+        listener: What the log calls it.
+        report: Logs what goes wrong.
+    """
+
+    def __init__(self, listener: object, report: Report) -> None:
+        self.listener = listener
+        self._report = report
+        self._prompt = True
+        # A loop holds its tasks weakly: without this, a listener could be collected halfway through its work.
+        self._tasks: set[asyncio.Future[object]] = set()
+        self._begun: set[asyncio.Future[object]] = set()
+        self.renew()
+        forks.renewed(self)
+
+    def renew(self) -> None:
+        """Begin without a thread. In a child of the process there is none."""
+        self._line = _Line()
+
+    @property
+    def under_way(self) -> int:
+        """How many events the listener has not heard to the end, but for what it had awaited on a loop."""
+        return self._line.under_way
+
+    def tell(self, call: Callable[[Any], object], event: object) -> None:
+        """Have `call`, which belongs to the listener, called with the event. Never raises an `Exception`.
+
+        What else it raises, such as a `KeyboardInterrupt`, goes through, unless nobody waits for it.
+        """
+        if threading.get_ident() == self._line.thread:
+            # The listener itself did something that there is an event of, and it cannot wait for itself to end.
+            self._tell_here(call, event)
+            return
+        loop = running_loop()
+        if loop is None and at_home(partial(self.tell, call, event), 10 * PATIENCE):
+            return
+        if loop is None or loop is _here.lent or not loop.get_debug():
+            self._tell_there(call, event)
+            return
+        # A loop that is being debugged lets no other thread come near it.
+        try:
+            loop.set_debug(False)
+            self._tell_there(call, event)
+        finally:
+            loop.set_debug(True)
+
+    async def settle(self, until: float) -> None:
+        """Wait for what the listener still has under way on the running loop.
+
+        Args:
+            until: For how long, as the time of that loop.
+        """
+        loop = asyncio.get_running_loop()
+        here = asyncio.current_task()
+        while self._prompt and (
+            mine := [task for task in list(self._tasks) if task.get_loop() is loop and task is not here]
+        ):
+            left = until - loop.time()
+            if left <= 0:
+                self._wait_no_more()
+                return
+            await asyncio.wait(mine, timeout=left)
+
+    def serve(self, this: _Call, line: _Line) -> None:
+        """Make the call, in the listener's thread."""
+        answer: Awaitable[object] | None = None
+        failure: BaseException | None = None
+        if not this.decided.locked():
+            # The caller's loop does nothing until the caller goes on, so it is as if this were its thread.
+            _here.lent = this.loop
+            asyncio._set_running_loop(this.loop)  # noqa: SLF001 - the only way; exported by asyncio
+        try:
+            answer = this.context.run(self._perform, this)
+        except Exception as error:  # noqa: BLE001 - whatever a listener raises must not reach the agent
+            self._failed(error)
+        except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
+            failure = error
+        finally:
+            asyncio._set_running_loop(None)  # noqa: SLF001
+            _here.lent = None
+        this.answer, this.error = answer, failure
+        line.busy = False
+        if this.decide():
+            this.ended.release()
+            return
+        if failure is not None:
+            self._failed(failure)
+        if answer is not None and this.loop is not None:
+            self._hand_over(answer, this.loop)
+
+    def _tell_there(self, call: Callable[[Any], object], event: object) -> None:
+        this: _Call | None = None
+        try:
+            line = self._line
+            # Two listeners that are at work must not wait for each other.
+            awaited = self._prompt and not (_within.get() and line.under_way)
+            if not awaited and line.under_way >= MOST:
+                self._lose()
+            elif _is_served(line):
+                this = _Call(self, call, event, awaited=awaited)
+                line.calls.put(this)
+                _is_served(line)  # whoever served it may have gone since
+                if awaited:
+                    self._wait_for(this)
+            elif awaited:
+                self._tell_here(call, event)
+        except BaseException:  # of the listener, or an interruption at any time since it stands in line
+            if this is not None:
+                this.decide()
+            raise
+
+    def _perform(self, this: _Call) -> Awaitable[object] | None:
+        _within.set(True)
+        answer = this.call(this.event)
+        if answer is None or not inspect.isawaitable(answer):
+            return None
+        if this.loop is None:
+            _see_through(answer)
+            return None
+        return answer
+
+    def _tell_here(self, call: Callable[[Any], object], event: object) -> None:
+        try:
+            answer = call(event)
+            if answer is not None and inspect.isawaitable(answer):
+                if running_loop() is None:
+                    _see_through(answer)
+                else:
+                    self._schedule(answer)
+        except Exception as error:  # noqa: BLE001 - see `serve`
+            self._failed(error)
+
+    def _wait_for(self, this: _Call) -> None:
+        begun = time.monotonic()
+        while not this.ended.acquire(timeout=min(PATIENCE, _WAKE)):
+            if time.monotonic() - begun >= PATIENCE and this.decide():
+                self._wait_no_more()
+                return
+        if this.error is not None:
+            raise this.error
+        if this.answer is not None:
+            self._schedule(this.answer)
+
+    def _schedule(self, answer: Awaitable[object]) -> None:
+        """Have it awaited on the running loop."""
+        loop = asyncio.get_running_loop()
+        if loop is _here.lent:
+            self._hand_over(answer, loop)
+            return
+        if len(self._begun) >= MOST:
+            self._lose()
+            _discard(answer)
+            return
+
+        def begun() -> None:
+            if task in self._tasks:
+                self._begun.add(task)
+
+        def finished(task: asyncio.Future[object]) -> None:
+            self._tasks.discard(task)
+            self._begun.discard(task)
+            error = None if task.cancelled() else task.exception()
+            if isinstance(error, Exception):
+                self._failed(error)
+
+        task: asyncio.Future[object] = asyncio.ensure_future(answer)
+        self._tasks.add(task)
+        task.add_done_callback(finished)
+        # As long as the loop had no time for a task, it is no fault of the listener's that it has not ended.
+        loop.call_soon(begun)
+
+    def _hand_over(self, answer: Awaitable[object], loop: asyncio.AbstractEventLoop) -> None:
+        """Have it awaited on the loop of another thread."""
+        try:
+            loop.call_soon_threadsafe(self._schedule, answer)
+        except RuntimeError:  # it is closed
+            _discard(answer)
+
+    def _failed(self, error: BaseException) -> None:
+        self._report(
+            "failed", "The listener %s failed; memory goes on without it.", safe_repr(self.listener), error=error
+        )
+
+    def _wait_no_more(self) -> None:
+        self._prompt = False
+        listener = safe_repr(self.listener)
+        self._report("slow", "The listener %s does not answer; memory goes on without waiting for it.", listener)
+
+    def _lose(self) -> None:
+        self._report(
+            "lost",
+            "The listener %s is %d events behind; it will not hear of others until it has caught up.",
+            safe_repr(self.listener),
+            MOST,
+        )
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread, if there is one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _is_served(line: _Line) -> bool:
+    """Whether there is a thread, made now if need be. There can be none when the process is about to end."""
+    if sys.is_finalizing():
+        return False
+    if not line.served.locked():
+        ready = threading.Lock()
+        ready.acquire()
+        thread = threading.Thread(target=_serve, args=(line, ready), name="agentmem-listener", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+        ready.acquire()
+    return True
+
+
+def _serve(line: _Line, ready: threading.Lock) -> None:
+    """Make the calls that stand in line, unless another thread does. Between them, it keeps no listener in being."""
+    serving = line.served.acquire(blocking=False)
+    ready.release()
+    while serving:
+        try:
+            line.thread = threading.get_ident()
+            _make_calls(line)
+        finally:
+            line.thread = None
+            line.served.release()
+        # Somebody may have put a call in line while this still seemed to serve it.
+        serving = not line.calls.empty() and line.served.acquire(blocking=False)
+
+
+def _make_calls(line: _Line) -> None:
+    """Make the calls that stand in line, and those that come, until none comes."""
+    while True:
+        try:
+            this = line.calls.get(timeout=IDLE)
+        except queue.Empty:
+            return
+        line.busy = True
+        this.delivery.serve(this, line)
+        del this
+
+
+def _see_through(answer: Awaitable[object]) -> None:
+    """Run it to its end, as nobody else would ever run it."""
+    # The factory keeps this loop from becoming the thread's own.
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(_wait_for(answer))
+
+
+async def _wait_for(answer: Awaitable[object]) -> None:
+    await answer
+
+
+def _discard(answer: Awaitable[object]) -> None:
+    close = getattr(answer, "close", None)  # of a coroutine, which would complain that nobody awaited it
+    if callable(close):
+        with contextlib.suppress(Exception):
+            close()
+
 
 logger = logging.getLogger(__name__)
 
@@ -326,7 +695,7 @@ class Hooks:
 
     async def settle(self) -> None:
         """Wait until the asynchronous hooks started on the running loop are done, a second at most."""
-        until = asyncio.get_running_loop().time() + delivery.PATIENCE
+        until = asyncio.get_running_loop().time() + PATIENCE
         for _, each in self._deliveries:
             await each.settle(until)
 
@@ -373,7 +742,7 @@ class EventContext:
 
     async def settle(self) -> None:
         """Wait until the bus has taken what was put on it from the running loop, a second at most."""
-        await self._delivery.settle(asyncio.get_running_loop().time() + delivery.PATIENCE)
+        await self._delivery.settle(asyncio.get_running_loop().time() + PATIENCE)
 
     def _put(self, event: Event) -> object:
         entrances = _entrances(self.event_bus)

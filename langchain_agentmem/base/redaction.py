@@ -6,21 +6,298 @@ and `password = get_password()` stay as they are. In place of a secret stands `*
 
     redact("OPENAI_API_KEY=abc123")     # 'OPENAI_API_KEY=***'
     redact(text, patterns_with([r"\bBADGE-\d{6}\b"]))
+
+Which names are given to secrets, and which values under such a name are one.
+
+`api_key` names a secret, `max_token` a number and `token_count` a count. And what stands under the name of a secret
+need not be one: a type, a placeholder, a call that fetches it, or a sentence about it is none.
+
+What secrets look like: those that have a form of their own, and those that a name tells.
+
+Every pattern takes time in proportion to the text, whatever the text is: none begins within what it has just read, and
+none gives back what it took.
 """
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_agentmem.base.encoding import MAX_DEPTH
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.base.secret_names import Kind, is_secret_value, kind_of_name
-from langchain_agentmem.base.secret_patterns import DEFAULT, REDACTED, SecretPattern
+from langchain_agentmem.base.secret_names import Kind, is_placeholder, is_secret_value, kind_of_name
 from langchain_agentmem.errors import InvalidInput
 
 __all__ = ["DEFAULT", "REDACTED", "SecretPattern", "patterns_with", "redact", "redact_value"]
+
+
+REDACTED = "***"
+"""What stands in place of a secret."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SecretPattern:
+    """How secrets of one kind are recognised.
+
+    Attributes:
+        name: What they are called.
+        regex: What they look like. Groups whose names begin with "secret" are what is taken out; without such a group
+            the whole match is.
+        is_secret: Says of a match whether it is one. Default: every match is, unless a placeholder stands there
+            (`<your key>`, `${KEY}`).
+        needs: Texts in lower case, of which one must be there for a match to be possible; they spare the search.
+            Default: none.
+        instead: What stands in place of it. Default `***`.
+
+    Raises:
+        InvalidInput: The regex is none, or matches the empty text.
+    """
+
+    name: str
+    regex: str | re.Pattern[str]
+    is_secret: Callable[[re.Match[str]], bool] | None = None
+    needs: tuple[str, ...] = ()
+    instead: str = REDACTED
+
+    def __post_init__(self) -> None:
+        try:
+            compiled = re.compile(self.regex)
+        except (re.error, TypeError, RecursionError) as error:
+            raise InvalidInput(f"The pattern {safe_repr(self.name)} is no regular expression: {error}.") from error
+        if not isinstance(compiled.pattern, str) or compiled.fullmatch(""):
+            raise InvalidInput(f"The pattern {safe_repr(self.name)} must match text, and not the empty text.")
+        object.__setattr__(self, "regex", compiled)
+
+    def without(self, text: str, lowered: str) -> str:
+        """A text without the secrets of this kind; the text itself if it has none.
+
+        Args:
+            text: The text.
+            lowered: The same in lower case.
+        """
+        if self.needs and not any(each in lowered for each in self.needs):
+            return text
+        parts: list[str] = []
+        end = 0
+        for match in self.regex.finditer(text):  # type: ignore[union-attr]  # compiled above
+            if self.is_secret is not None and not self.is_secret(match):
+                continue
+            for start, stop in _spans(match):
+                if start >= end and not (self.is_secret is None and is_placeholder(text[start:stop])):
+                    parts += (text[end:start], self.instead)
+                    end = stop
+        return "".join((*parts, text[end:])) if parts else text
+
+
+def _spans(match: re.Match[str]) -> list[tuple[int, int]]:
+    """Where the secrets of a match lie, in order."""
+    groups = [name for name in match.re.groupindex if name.startswith("secret")]
+    spans = [match.span(name) for name in groups] if groups else [match.span()]
+    return sorted((start, stop) for start, stop in spans if start < stop)
+
+
+# --- What a name tells -----------------------------------------------------------------------------------------------
+
+_NAME = r"(?P<name>[A-Za-z_][\w.-]{0,199}+|(?i:api|secret|access|private)[ ](?i:key|token))"
+_TYPE = (
+    r"(?:[ \t]{0,4}:[ \t]{0,4}(?:str|String|string|bytes|Any|Optional|Secret|Annotated|Union|Text)[\w.\[\] |,]{0,40})?"
+)
+_VALUE = re.compile(
+    r"""
+    (?: [rbfuRBFU]{1,2}(?=["']) | [A-Za-z.]{0,20}Secret[A-Za-z]{0,10}\((?=["']) )?
+    (?: (?P<slashes>\\{1,8}+) (?P<deep>["']) (?P<secret_deep>(?:[^"'\\\n] | \\++(?!["']) | (?P=slashes)\\+["'])*+)
+        (?P=slashes) (?P=deep)
+      | \"\"\" (?P<secret_triple>[^"]{1,10000}+) \"\"\"
+      | " (?P<secret_double>(?:[^"\\\n]|\\.)*+) "
+      | ' (?P<secret_single>(?:[^'"\\\n] | "(?![ \t]{0,8}[,:}\]]) | \\.)*+) '
+      | ` (?P<secret_back>(?:[^`"\n] | "(?![ \t]{0,8}[,:}\]]))*+) `
+      | (?P<secret_bare><[^<>\n]{0,80}> | \$\{[^{}\n]{0,80}\} | \{\{[^{}\n]{0,80}\}\}
+        | (?: [^\s"'`,;&)\]}<>|\\] | \\++(?!["'`]) )++) )
+    """,
+    re.VERBOSE,
+)
+_MORE_WORDS = re.compile(r"[ \t]+[A-Za-z]")
+_BARE = ("secret_bare", "secret_line")
+
+
+def _kind_of(match: re.Match[str]) -> Kind | None:
+    """What the name says that a match begins with."""
+    name, start = match["name"], match.start("name")
+    # In JSON, a line that begins with a name is written as a backslash, the letter n, and the name.
+    escaped = name[0] in "nrt" and start > 0 and match.string[start - 1] == "\\"
+    return kind_of_name(name) or (kind_of_name(name[1:]) if escaped else None)
+
+
+def _is_named_so(match: re.Match[str]) -> bool:
+    """Whether what a name is given is a secret, where both are one match."""
+    kind = _kind_of(match)
+    group, value = _value_in(match)
+    assigned = "sign" in match.re.groupindex and "=" in match["sign"]
+    return kind is not None and is_secret_value(value, kind, quoted=group not in _BARE, assigned=assigned)
+
+
+def _value_in(match: re.Match[str]) -> tuple[str, str]:
+    groups = (name for name in match.re.groupindex if name.startswith("secret"))
+    return next(((name, match[name]) for name in groups if match[name]), ("", ""))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _NamedValue(SecretPattern):
+    """What stands where a name has been given. What is no secret itself may hold one, so it is looked into."""
+
+    def without(self, text: str, lowered: str) -> str:
+        """See `SecretPattern.without`."""
+        if not any(each in lowered for each in self.needs):
+            return text
+        parts: list[str] = []
+        end = past = 0
+        for match in self.regex.finditer(text):  # type: ignore[union-attr]  # compiled above
+            if match.start() < past or (kind := _kind_of(match)) is None:
+                continue
+            if (found := _VALUE.match(text, match.end())) is None:
+                continue
+            group, value = _value_in(found)
+            quoted, assigned = group not in _BARE, "=" in match["sign"]
+            # Words that go on are prose: "API key: needed for the search".
+            prose = not quoted and not assigned and _MORE_WORDS.match(text, found.end()) is not None
+            if group and is_secret_value(value, kind, quoted=quoted, assigned=assigned, prose=prose):
+                parts += (text[end : found.start(group)], self.instead)
+                end = past = found.end(group)
+            elif not quoted:
+                past = found.end()
+        return "".join((*parts, text[end:])) if parts else text
+
+
+BY_NAME = (
+    SecretPattern(
+        name="line of an environment",
+        regex=rf"(?m)^[ \t]*(?:export[ \t]+|set[ \t]+)?{_NAME}(?P<sign>=)(?P<secret_line>[^\s\"'`=<]\S*+)[ \t]*\r?$",
+        is_secret=_is_named_so,
+        needs=("=",),
+    ),
+    SecretPattern(
+        name="number in JSON",
+        regex=rf'"{_NAME}"[ \t]{{0,8}}(?P<sign>:)[ \t]{{0,8}}(?P<secret>\d++)(?![.\w])',
+        is_secret=_is_named_so,
+        needs=('":', '" :'),
+        instead=f'"{REDACTED}"',  # so that it stays JSON
+    ),
+    _NamedValue(
+        name="named value",
+        regex=rf"""(?x)(?<![\w.])(?<!\w-){_NAME} (?:\\*["'`]\]?)? {_TYPE}
+            [ \t]{{0,8}} (?P<sign>=>|:=|=(?!=)|:(?!:|//)) [ \t]{{0,8}}""",
+        needs=(":", "="),
+    ),
+    _NamedValue(
+        name="option of a command",
+        regex=rf"(?x)(?<![\w-])--{_NAME}(?P<sign>=|[ \t]{{1,8}}) (?!-)",
+        needs=("--",),
+    ),
+    SecretPattern(
+        name="sentence that tells a password",
+        regex=r"""(?xi)\b(?:password|passphrase|passcode|api[ _-]?key|secret[ ]key|access[ ]token)\s{1,4}(?:is|was|to)
+            \s{1,4} (?: "(?P<secret_double>[^"\s]{1,200})" | '(?P<secret_single>[^'\s]{1,200})'
+            | `(?P<secret_back>[^`"\s\\]{1,200})`
+            | (?P<secret_bare>(?=[^\s\d]{0,80}\d)(?=[^\sA-Z]{0,80}[A-Z])[^\s"'`,;<>\\]{4,200}(?<![.:!?)])) )""",
+        needs=("password", "passphrase", "passcode", "key", "token"),
+    ),
+)  # fmt: skip
+
+# --- What has a form of its own --------------------------------------------------------------------------------------
+
+
+def _form(name: str, regex: str, *needs: str) -> SecretPattern:
+    return SecretPattern(name=name, regex=regex, needs=needs)
+
+
+def _is_user_and_password(match: re.Match[str]) -> bool:
+    try:
+        return b":" in base64.b64decode(match["secret"], validate=True)
+    except ValueError:
+        return False
+
+
+# It begins here, and not within a longer word; in JSON the end of a line is a backslash and a letter.
+_IS_FREE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
+_SCHEME = r"(?i)(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://"
+
+FORMS = (
+    _form(
+        "private key",
+        r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:(?!-----BEGIN ).)*?"
+        r"(?=-----END [A-Z0-9 ]{0,40}PRIVATE KEY)|(?:(?:\\[nr]|\s)*+[A-Za-z0-9+/=]{20,}+)++)",
+        "private key",
+    ),
+    _form("password in a URL", _SCHEME + r"[^\s/:@\"'<>]*+:(?P<secret>[^\s/\"'<>]*)@", "://"),
+    _form("key as user of a URL", _SCHEME + r"(?=[^\s/@]{0,200}\d)(?P<secret>[\w-]{20,}+)@", "://"),
+    _form(
+        "header of a request",
+        r"(?i)\bauthorization\\?[\"']?\s{0,4}[:=,]\s{0,4}\\?[\"']?(?:bearer|basic|token|digest|apikey|negotiate)\s{1,4}"
+        r"(?P<secret>[^\s\"'\\,;<>]++)",
+        "authorization",
+    ),
+    _form("bearer", r"(?i)\bbearer\s{1,4}(?=[\w.~+/=-]{0,200}\d)(?P<secret>[\w.~+/=-]{12,}+)", "bearer"),
+    SecretPattern(
+        name="basic", regex=r"\b[Bb]asic\s{1,4}(?P<secret>[A-Za-z0-9+/]{6,}+={0,2})", is_secret=_is_user_and_password,
+        needs=("basic",),
+    ),
+    _form("cookie", r"(?i)\b(?:set-)?cookie:\s{0,4}(?P<secret>[\w.-]+=(?:[^\r\n\"'\\]|\\++(?![\"']))++)", "cookie:"),
+    _form(
+        "user of a command",
+        r"(?<!\S)(?:-u|--user)[ \t]{1,4}[\"']?(?=[^\s:]{0,60}[A-Za-z])[^\s:\"']{1,60}+:"
+        r"(?P<secret>(?:[^\s\"'\\]|\\++(?![\"']))++)",
+        "-u",
+    ),
+    _form("JWT", _IS_FREE + r"eyJ[\w-]{5,}+\.[\w-]{5,}+(?:\.[\w-]*+)?", "eyj"),
+    _form(
+        "OpenAI, Anthropic, OpenRouter",
+        _IS_FREE + r"sk-(?:[A-Za-z0-9]{16}|(?:proj|ant|or|svcacct|admin|live|test)-(?=[\w-]{10})"
+        r"|(?=[\w-]{16})(?=[\w-]{0,200}\d))[\w-]*+",
+        "sk-",
+    ),
+    _form(
+        "Hugging Face",
+        _IS_FREE + r"(?:hf|api_org)_(?:[A-Za-z0-9]{16}|(?=[A-Za-z0-9]{10})(?=[A-Za-z]{0,200}[0-9A-Z]))[A-Za-z0-9]*+",
+        "hf_", "api_org_",
+    ),
+    _form("GitHub", _IS_FREE + r"(?:gh[pousr]_[A-Za-z0-9]{16,}+|github_pat_\w{20,}+)", "gh", "github_pat_"),
+    _form(
+        "AWS",
+        r"(?<![A-Za-z0-9])(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{16}(?![A-Za-z0-9])",
+        "akia", "asia", "abia", "acca", "aroa", "aida", "agpa", "anpa",
+    ),
+    _form("Google", _IS_FREE + r"(?:AIza[\w-]{30,}+|ya29\.[\w-]{20,}+|GOCSPX-[\w-]{20,}+)", "aiza", "ya29.", "gocspx-"),
+    _form("Slack", _IS_FREE + r"(?:xox[a-z]-[\w-]{10,}+|xapp-[\w-]{10,}+)", "xox", "xapp-"),
+    _form(
+        "webhook",
+        r"(?i)https://(?:hooks\.slack\.com/(?:services|workflows)|discord(?:app)?\.com/api/webhooks)/"
+        r"(?P<secret>[\w/-]{10,}+)",
+        "hooks.slack.com", "/webhooks/",
+    ),
+    _form(
+        "Stripe",
+        _IS_FREE + r"(?:[spr]k_(?:live|test)_[A-Za-z0-9]{10,}+|whsec_[\w+/=]{16,}+)",
+        "k_live_", "k_test_", "whsec_",
+    ),
+    _form(
+        "keys of other services",
+        _IS_FREE + r"(?:glpat-[\w-]{16,}+|gsk_[A-Za-z0-9]{20,}+|xai-[A-Za-z0-9]{20,}+|pplx-[A-Za-z0-9]{20,}+"
+        r"|tvly-[\w-]{16,}+|lsv2_[a-z]{2}_\w{20,}+|npm_[A-Za-z0-9]{30,}+|pypi-[\w-]{40,}+|dop_v1_[a-f0-9]{40,}+|dapi[0-9a-f]{32}"
+        r"|r8_\w{30,}+|shp(?:at|ss|ca|pa)_[a-fA-F0-9]{32}|hvs\.[\w-]{20,}+|SG\.[\w-]{16,}+\.[\w-]{16,}+"
+        r"|AGE-SECRET-KEY-1[A-Z0-9]{20,}+|ATATT3[\w=-]{40,}+|secret_[A-Za-z0-9]{40,}+|ntn_[A-Za-z0-9]{30,}+)",
+        "glpat-", "gsk_", "xai-", "pplx-", "tvly-", "lsv2_", "npm_", "pypi-", "dop_v1_", "dapi", "r8_", "shpat_",
+        "shpss_", "shpca_", "shppa_", "hvs.", "sg.", "age-secret-key-1", "atatt3", "secret_", "ntn_",
+    ),
+    # What comes before is looked at when it has begun: a search for what begins in one way only is many times as fast.
+    _form("Twilio", r"SK(?:(?<![A-Za-z0-9_-]SK)|(?<=\\[nrt]SK))[0-9a-f]{32}"),
+    _form("Telegram", r"\d(?<![\w:-]\d)\d{7,9}:[\w-]{35}(?![\w-])"),
+)  # fmt: skip
+
+DEFAULT: tuple[SecretPattern, ...] = (*FORMS[:8], *BY_NAME, *FORMS[8:])
+"""What is taken for a secret where nobody says otherwise."""
 
 
 def redact(text: str, patterns: Sequence[SecretPattern] = DEFAULT) -> str:

@@ -9,9 +9,13 @@ from __future__ import annotations
 import re
 from typing import Literal, TypeAlias
 
+_LEAST_TOKEN, _LONG_TOKEN, _MIXED_TOKEN = 6, 20, 12
+
+
 Kind: TypeAlias = Literal["password", "key", "token", "secret"]
 """What a name stands for. "key" is certain (`api_key`, `access_token`, `client_secret`), "token" and "secret" are words
 that also mean other things."""
+
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -24,34 +28,51 @@ _AFTER = _words(
     "value string text plain raw prod production dev development test testing stage staging live old new current "
     "default confirm confirmation repeat again"
 )
+
+
 _ABOUT = _words("is has needs requires show hide check verify validate ask forgot forgotten")
 """A name that begins so says something of a secret: `has_password: yes`."""
+
+
 _PASSWORDS = _words("passwort passphrase passcode pwd pw")
+
+
 _PASS_OF = _words(
     "db database user root admin smtp mysql pg postgres postgresql redis mongo ftp mail email imap ssh login proxy "
     "http basic auth"
 )
+
+
 _KEYS = _words(
     "accesskey secretkey privatekey authkey accountkey sharedaccesskey signingkey encryptionkey authtoken accesstoken "
     "refreshtoken bearertoken apitoken sessiontoken idtoken clientsecret appsecret sharedsecret"
 )
+
+
 _KEY_OF = _words(
     "api access secret private auth signing signature encryption master service account shared license deploy ssh "
     "subscription storage webhook hmac aes"
 )
+
+
 _TOKEN_OF = _words(
     "access auth authorization authentication refresh bearer api id session csrf xsrf bot github gitlab git slack hf "
     "huggingface hub personal pat secret oauth jwt app user client service security private deploy npm pypi vault "
     "discord telegram admin login web device upload registry"
 )
+
+
 _NO_TOKEN = _words(
     "max min maximum minimum num number n count total next prev previous pad eos bos unk mask cls sep special stop "
     "start end per first last prompt completion input output cached reasoning image think extra new unknown each every"
 )
+
+
 _SECRET_OF = _words(
     "client app application shared consumer webhook signing jwt session api auth oauth token cookie aws user nextauth "
     "totp otp"
 )
+
 
 _PLACEHOLDER = re.compile(
     r"[*•.…_#-]+|(?i:x[x-]{2,})|<[^>]*>|\[[^\]]*\]|\$\{[^}]*\}|\$[A-Z_][A-Z0-9_]*|\$\d|\$\(.*|\{\{.*\}\}|\{\w*\}"
@@ -59,6 +80,8 @@ _PLACEHOLDER = re.compile(
     r"|(?i:example|sample|dummy|placeholder|redacted|masked|hidden|removed)(?:[ _-].*)?",
     re.DOTALL,
 )
+
+
 _WORDS = _words(
     "str string bytes int integer float bool boolean number object array any none null nil undefined true false text "
     "char varchar uuid secretstr optional required yes no n/a na todo tbd unset set empty missing wrong invalid "
@@ -66,16 +89,29 @@ _WORDS = _words(
     "your my our their its in on at of to for from with and or not be by as if it header query cookie env password "
     "token secret key"
 )
+
+
 _CODE = re.compile(
     r"[A-Za-z_][\w.]*[(\[]|(?:os|env|environ|process|config|cfg|conf|settings|self|this|args|kwargs|request|req|ctx|"
     r"context|secrets|params|options|opts|credentials|creds|props|environment|event|state|data|user|app|vault|st)\.\w"
 )
+
+
 _NUMBER = re.compile(r"[-+]?[\d.,_/]+\s?(?:[A-Za-z]{1,3}|%)?")
+
+
 _FILE = re.compile(r"[~.]{0,2}/?[\w./ -]*\.(?:pem|key|crt|cer|der|p12|pfx|pub|txt|json|ya?ml|env|md|py)", re.IGNORECASE)
+
+
 _FOLDER = re.compile(r"[~/]|[A-Za-z]:\\")
+
+
 _LETTERS = re.compile(r"[^\W\d_][^\W\d_'\u2019-]*[.!?:]?")
+
+
 _LEAST_NUMBER = {"password": 4, "key": 8}
-_LEAST_TOKEN, _LONG_TOKEN, _MIXED_TOKEN = 6, 20, 12
+
+
 _SHORT_WORD = 8
 
 

@@ -66,7 +66,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langchain_agentmem.base.closing import Closing, Ready
+from langchain_agentmem.base.lifetime import Closing, Ready
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints import checkpoint_listing, rewind_follower

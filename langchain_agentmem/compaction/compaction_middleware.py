@@ -32,8 +32,14 @@ from langchain_agentmem.compaction.places import conversation_of
 from langchain_agentmem.compaction.situation import Size, limit_of, target_of, window_of
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
-from langchain_agentmem.language_models.overflow import is_payload, is_too_large
+from langchain_agentmem.language_models.model_calls import (
+    Work,
+    aperform,
+    is_payload,
+    is_too_large,
+    perform,
+    usable_model,
+)
 from langchain_agentmem.storage.database import Database, database_of
 
 try:

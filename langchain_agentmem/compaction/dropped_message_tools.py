@@ -26,11 +26,10 @@ from langchain_agentmem.compaction.dropped_messages import EXPAND, SUMMARY, Said
 from langchain_agentmem.compaction.places import conversation_of, place_of
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError
-from langchain_agentmem.language_models.clipping import clipped
-from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.language_models.transcript import Turn, parts_of, turn_of
 from langchain_agentmem.messages import Message, to_langchain
-from langchain_agentmem.search.finding import Search
+from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.search.ranking import WEIGHTS, Weights
 from langchain_agentmem.storage import Steps

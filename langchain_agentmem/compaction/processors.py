@@ -18,8 +18,7 @@ from langchain_agentmem.compaction.compaction_config import (
     ToolOffloadConfig,
     ToolTruncationConfig,
 )
-from langchain_agentmem.language_models.clipping import clipped
-from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.history_repair import repaired
 from langchain_agentmem.messages.history_shape import bundles, droppable, protected_from, role_of, shape_of
 from langchain_agentmem.messages.synthetic_messages import altered

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from langchain_agentmem.base import forks
-from langchain_agentmem.base.background_thread import Attendant, Looked
+from langchain_agentmem.base.lifetime import Attendant, Looked
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.compaction.compaction_events import COMPACT, Telling
 from langchain_agentmem.compaction.pipeline import Outcome

@@ -17,7 +17,7 @@ from langchain_agentmem.experiences.experience import PART, told
 from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector
 from langchain_agentmem.experiences.model_choice import Selection
-from langchain_agentmem.messages.placement import with_block
+from langchain_agentmem.messages.prompt_forms import with_block
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse

@@ -41,19 +41,16 @@ from langchain_agentmem.conversations.conversation_memory import ConversationMem
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import PREFIX, SUFFIX, Experience, Folders, name_for, places, write_new
-from langchain_agentmem.language_models.binding import Whose
 from langchain_agentmem.language_models.lenient_json import read_json
 from langchain_agentmem.language_models.model_calls import Ask, Do, Shown, Work
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text, Texts
-from langchain_agentmem.language_models.tool_calling import Call, Calls
-from langchain_agentmem.language_models.tool_factory import Operation, chosen, tool_of
-from langchain_agentmem.language_models.tool_results import passage
+from langchain_agentmem.language_models.tool_factory import Call, Calls, Operation, Whose, chosen, passage, tool_of
 from langchain_agentmem.language_models.transcript import turn_of
 from langchain_agentmem.messages.history_shape import calls_of, is_said_by_user, role_of
-from langchain_agentmem.messages.placement import converted
+from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.messages.role_rounds import AttachmentType, Conversation, Post
 from langchain_agentmem.messages.summary import summary_in
-from langchain_agentmem.search.english import STOP_WORDS
+from langchain_agentmem.search.analysis import STOP_WORDS
 from langchain_agentmem.tracing import brief
 
 USER = "User"

@@ -43,7 +43,7 @@ from langchain_agentmem.experiences.experience import Experience, Folders
 from langchain_agentmem.experiences.model_choice import Chooser, Failure, Selection, Wanted
 from langchain_agentmem.language_models.model_calls import Do, Run, Work
 from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
-from langchain_agentmem.messages.placement import last_said
+from langchain_agentmem.messages.prompt_forms import last_said
 from langchain_agentmem.messages.role_rounds import AttachmentType, Round
 
 LONGEST_LINE = 1_000

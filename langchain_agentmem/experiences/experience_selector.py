@@ -46,8 +46,7 @@ from langchain_agentmem.experiences.model_choice import (
     Strategy,
 )
 from langchain_agentmem.language_models.model_calls import aperform, perform, usable_model
-from langchain_agentmem.messages.placement import last_said
-from langchain_agentmem.messages.prompt_forms import Form, Insertion, Keys, check_keys, form_of
+from langchain_agentmem.messages.prompt_forms import Form, Insertion, Keys, check_keys, form_of, last_said
 from langchain_agentmem.tracing import Step, brief, within
 
 if TYPE_CHECKING:

@@ -35,8 +35,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from langchain_agentmem.search.analysis import question, terms
-from langchain_agentmem.search.english import STOP_WORDS
+from langchain_agentmem.search.analysis import STOP_WORDS, question, terms
 from langchain_agentmem.search.ranking import rarity
 
 PHRASING = frozenset(
@@ -568,17 +567,17 @@ def judged(query: str, context: str, conditions: Sequence[str]) -> list[Judged]:
     asked = _asked(query, context, index)
     evidence = _evidence(asked.features, index)
     strongest: dict[str, float] = {}
-    total = {number: sum(terms.values()) for number, terms in evidence.items()}
-    for number, terms in evidence.items():
-        for key, worth in terms.items():
+    total = {number: sum(weighed.values()) for number, weighed in evidence.items()}
+    for number, weighed in evidence.items():
+        for key, worth in weighed.items():
             strongest[key] = max(strongest.get(key, 0.0), total[number] * worth)
     found = [_NOTHING] * len(conditions)
-    for number, terms in evidence.items():
+    for number, weighed in evidence.items():
         if total[number] <= 0:
             continue
         own = {
             key: worth * (total[number] * worth / strongest[key]) ** STEEP if worth > 0 else worth
-            for key, worth in terms.items()
+            for key, worth in weighed.items()
         }
         left = sum(own.values())
         if left > 0:

@@ -1,25 +1,8 @@
 """Which experiences apply: by the words of their conditions, or by a model that is shown the conditions.
 
-A model is asked about all candidates ("model"), or only about those of which the words leave it open ("auto"). Where it
-fails, or says nothing that can be understood, the words decide.
-
-The prompt by which a model selects experiences: a text with places for what it is about.
-
-    SelectionTemplate("Which of these apply?\n{experiences}\nAnswer with {{"id": true}}.")
-
-Braces that are meant as such are doubled, as in `str.format`. Nothing else of `str.format` is taken, and what is filled
-in is never looked at for places again, so that no query can reach into the program.
-
-What a model's answer selects, in whatever form it comes: JSON of many shapes, a list, a table, or prose.
-
-    selected('```json\n{"exp-1": true, "exp-2": "no"}\n```', ["exp-1", "exp-2"]).chosen    # ("exp-1",)
-
-What an answer denies is never chosen, even where it also says the opposite.
-
-Yes and no in words: what a text says of the experiences that it names.
-
-An id counts where it stands as a whole, not within another word or a longer id. What is said of it, before or after,
-may deny it; in doubt it is denied, since an instruction that nobody chose does more harm than one that is missing.
+A model is asked about all candidates ("model"), or only about those of which the words leave it open ("auto"). Where
+it fails, or says nothing that can be understood, the words decide. A `SelectionTemplate` is the prompt by which it is
+asked, and `selected` reads its answer, in whatever form it comes: JSON of many shapes, a list, a table, or prose.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from langchain_agentmem.facts.fact_store import Book
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.messages import decode_body
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branch_merge import same
+from langchain_agentmem.rewinding.branch_merge import Conflict, Prefer, Promoted, promoted, same
 from langchain_agentmem.rewinding.memory_access import Change, changing, looking
 from langchain_agentmem.rewinding.memory_rows import (
     DUE,
@@ -57,7 +57,6 @@ from langchain_agentmem.rewinding.memory_rows import (
 )
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
 from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
-from langchain_agentmem.rewinding.promotion import Conflict, Prefer, Promoted, promoted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.part import Found, Import, Part, Record

@@ -16,13 +16,13 @@ from langchain_agentmem.facts import fact_events, fact_store, source_texts
 from langchain_agentmem.facts.fact import Contradiction, Evidence, Fact, entity_key, maybe_moment, predicate_key
 from langchain_agentmem.facts.fact_events import Rules
 from langchain_agentmem.facts.fact_extraction import FactsGround
-from langchain_agentmem.language_models.budget import Budget, Measure
 from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.language_models.tokens import Budget, Measure
 from langchain_agentmem.messages import body_text
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.layer_search import found
 from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
 from langchain_agentmem.rewinding.memory_rows import FACT, TEXT, Kept, View, message_source
+from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.tracing import brief
 

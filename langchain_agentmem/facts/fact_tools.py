@@ -35,14 +35,21 @@ from langchain_agentmem.facts.fact import Fact, FactsConfig
 from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, Teacher, learning, times_in
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.facts.source_texts import Due
-from langchain_agentmem.language_models.binding import Whose
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text
-from langchain_agentmem.language_models.tool_calling import Call, Calls
-from langchain_agentmem.language_models.tool_factory import LIMIT, Operation, tool_of, within
-from langchain_agentmem.language_models.tool_results import listed, passage
+from langchain_agentmem.language_models.tool_factory import (
+    LIMIT,
+    Call,
+    Calls,
+    Operation,
+    Whose,
+    listed,
+    passage,
+    tool_of,
+    within,
+)
 from langchain_agentmem.messages import Message, from_langchain
-from langchain_agentmem.messages.placement import converted
+from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.messages.synthetic_messages import is_filler
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.graph_runs import runs_of

@@ -50,9 +50,9 @@ from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from langchain_agentmem.base.argument_checks import check_whole, limit_given, text_given
-from langchain_agentmem.base.background_thread import Attendant, Looked
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.events import MemoryResetEvent
+from langchain_agentmem.base.lifetime import Attendant, Looked
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import message_of

@@ -23,13 +23,11 @@ from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.selection import Bringing
-from langchain_agentmem.language_models.budget import SECTIONS, Budget
 from langchain_agentmem.language_models.model_calls import aperform, perform
-from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.language_models.tokens import SECTIONS, Budget, TokenCounter
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.injected import Role
-from langchain_agentmem.messages.placement import Brought, woven
-from langchain_agentmem.messages.prompt_forms import Form, Insertion, Keys, check_keys, form_of
+from langchain_agentmem.messages.prompt_forms import Brought, Form, Insertion, Keys, check_keys, form_of, woven
 from langchain_agentmem.tracing import within
 
 

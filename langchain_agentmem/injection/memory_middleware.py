@@ -16,12 +16,11 @@ from langchain_core.runnables.config import ensure_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.injection.selection import Bringing
-from langchain_agentmem.language_models.budget import SECTIONS, Budget
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform
-from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.language_models.tokens import SECTIONS, Budget, TokenCounter
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.injected import Role
-from langchain_agentmem.messages.placement import Brought, with_block, woven
+from langchain_agentmem.messages.prompt_forms import Brought, with_block, woven
 
 try:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse

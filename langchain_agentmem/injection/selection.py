@@ -14,20 +14,19 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
-from langchain_agentmem.language_models.budget import ARCHIVAL, CORE, RECALL, SECTIONS, Budget, Measure
 from langchain_agentmem.language_models.model_calls import Shown, Work
-from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, SECTIONS, Budget, Measure, TokenCounter
 from langchain_agentmem.layers.layer_values import Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import NEWEST, Composed, Found, Material, composed
 from langchain_agentmem.messages import Message
-from langchain_agentmem.messages.placement import Brought, last_said
+from langchain_agentmem.messages.prompt_forms import Brought, last_said
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.memory_access import whose
 from langchain_agentmem.rewinding.memory_rows import RECORD
 from langchain_agentmem.rewinding.outlook import outlook_of
 from langchain_agentmem.rewinding.thread_memory import thread_point
-from langchain_agentmem.search.finding import Search
+from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.storage.database import Database, database_of
 from langchain_agentmem.storage.part import all_parts

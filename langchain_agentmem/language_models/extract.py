@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from langchain_agentmem.language_models.clipping import clipped
-from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.language_models.transcript import Turn
 from langchain_agentmem.messages.summary import Summary, sections
 

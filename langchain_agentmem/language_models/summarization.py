@@ -18,8 +18,7 @@ from langchain_agentmem.base.argument_checks import flag_fields, number_field, t
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.language_models.extract import clip, extract
-from langchain_agentmem.language_models.model_calls import Ask, Work
-from langchain_agentmem.language_models.overflow import is_too_large
+from langchain_agentmem.language_models.model_calls import Ask, Work, is_too_large
 from langchain_agentmem.language_models.prompts import answer, question
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.language_models.transcript import Turn, cost, images_of, parts_of, turn_of

@@ -7,6 +7,10 @@ own estimate stands in.
 Counts are kept per message, under what the message says and never under which object it is: a message changed in
 place is counted anew, and a context that grew costs only what is new. What a provider reports it was sent corrects
 the counts, per model and within bounds.
+
+The beginning of a text, as much of it as a number of tokens allows.
+
+How much room memory has in a prompt, in characters or in tokens.
 """
 
 from __future__ import annotations
@@ -19,14 +23,21 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from langchain_agentmem.base import forks
+from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.language_models.token_estimate import ESTIMATE, estimate_tokens
-from langchain_agentmem.language_models.vocabulary import FILES, tiktoken_counter, tiktoken_file_present
-from langchain_agentmem.messages.blocks import kind_of
+from langchain_agentmem.language_models.token_estimate import (
+    ESTIMATE,
+    FILES,
+    estimate_tokens,
+    tiktoken_counter,
+    tiktoken_file_present,
+)
+from langchain_agentmem.messages.provider_content import kind_of
 
 __all__ = ["TokenCounter", "estimate_tokens", "tiktoken_file_present"]
 
@@ -543,3 +554,128 @@ def _schema_text(tool: Any) -> str:
         with suppress(Exception):  # of a value that cannot be written, its kind counts
             return _json(tool) if isinstance(tool, Mapping) else repr(tool)
         return safe_repr(tool)
+
+
+def clipped(text: str, tokens: int, counter: TokenCounter, *, marker: str = "") -> str:
+    """Cut a text where it would cost more than so many tokens, at a blank where one is near.
+
+    Args:
+        text: Any text.
+        tokens: What the result may cost, the marker included.
+        counter: Counts tokens.
+        marker: What stands where it was cut. Default: nothing.
+
+    Returns:
+        The text itself, where it is short enough.
+    """
+    if counter.count_text(text) <= tokens:
+        return text
+    low, high = 0, min(len(text), max(0, tokens) * 16)  # no token is longer than some 16 characters, on the whole
+    while low < high:
+        middle = (low + high + 1) // 2
+        if counter.count_text(text[:middle] + marker) <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    blank = text.rfind(" ", low - min(low, 40), low)
+    at_blank = text[:blank].rstrip() + marker
+    return at_blank if blank > 0 and counter.count_text(at_blank) <= tokens else text[:low] + marker
+
+
+CORE, RECALL, ARCHIVAL = SECTIONS = ("core", "recall", "archival")
+"""The sections of a prompt, in their order."""
+CUT = "..."
+"""What stands where a text was cut (document 004)."""
+_CHARS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Budget:
+    """How much room there is, for all and for each section, headings included.
+
+    What does not fit is left out: of core memory the least important and least recently updated first, of events the
+    oldest, of records the worst. Where not even one line fits, it is cut.
+
+    Attributes:
+        total: For everything; core memory comes first, then events, then records. Default None: as much as it takes.
+        core: For core memory. Default None: as much as it takes.
+        recall: For events. Default None: as much as they take.
+        archival: For records. Default None: as much as they take.
+        archival_snippet: For one record; a longer one is shortened. Default 3,000.
+        unit: What all of them count: "characters" or "tokens". Default "characters".
+
+    Raises:
+        InvalidInput: A value cannot be one.
+    """
+
+    total: int | None = None
+    core: int | None = None
+    recall: int | None = None
+    archival: int | None = None
+    archival_snippet: int = 3000
+    unit: Literal["characters", "tokens"] = "characters"
+
+    def __post_init__(self) -> None:
+        for name in ("total", *SECTIONS, "archival_snippet"):
+            value = getattr(self, name)
+            if value is None and name != "archival_snippet":
+                continue
+            check_whole(f"The budget {safe_repr(name)}", value)
+        if self.unit not in ("characters", "tokens"):
+            raise InvalidInput(f'A budget counts "characters" or "tokens", not {safe_repr(self.unit)}.')
+
+    @classmethod
+    def of(cls, given: int | Mapping[str, Any] | Budget | None, defaults: Mapping[str, Any] | None = None) -> Budget:
+        """The budget that somebody means.
+
+        Args:
+            given: A budget; a number, which is the total in characters; a mapping of the names of a budget's fields to
+                their values; or None.
+            defaults: What holds where the user says nothing, such as `section_budgets` of the settings, in
+                characters. Names that are for something else are left alone.
+
+        Raises:
+            InvalidInput: It is none of these.
+        """
+        if isinstance(given, Budget):
+            return given
+        names = {each.name for each in fields(cls)}
+        if given is None:
+            given = {}
+        elif isinstance(given, int) and not isinstance(given, bool):
+            given = {"total": given}
+        if not isinstance(given, Mapping):
+            raise InvalidInput(f"A budget is a number of characters, a mapping or a Budget, not {safe_repr(given)}.")
+        if unknown := [name for name in given if name not in names]:
+            raise InvalidInput(f"A budget has no {safe_repr(unknown[0])}; it has {', '.join(sorted(names))}.")
+        if given.get("unit", "characters") != "characters":
+            return cls(**given)  # the defaults count something else
+        return cls(**{name: value for name, value in (defaults or {}).items() if name in names} | dict(given))
+
+
+class Measure:
+    """Says how large texts are in the unit of a budget, and cuts them.
+
+    Args:
+        budget: The budget.
+        counter: Counts tokens. Default: a new one.
+    """
+
+    def __init__(self, budget: Budget, counter: TokenCounter | None = None) -> None:
+        self._counter = (counter or TokenCounter()) if budget.unit == "tokens" else None
+
+    def size(self, text: str) -> int:
+        """How large a text is."""
+        return len(text) if self._counter is None else self._counter.count_text(text)
+
+    def cut(self, text: str, room: int) -> str:
+        """The beginning of a text that is too large, with a sign that it was cut; "" where there is no room."""
+        if self.size(text) <= room:
+            return text
+        if self._counter is None:
+            return text[: room - len(CUT)] + CUT if room > len(CUT) else ""
+        return clipped(text, room, self._counter, marker=CUT) if room > self.size(CUT) else ""
+
+    def characters(self, room: int) -> int:
+        """How many characters so much room holds, roughly."""
+        return room if self._counter is None else room * _CHARS_PER_TOKEN

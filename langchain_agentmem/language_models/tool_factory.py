@@ -1,25 +1,254 @@
 """An operation as a tool, which a model calls by its name and is answered with a text.
 
 It works on the memory of the run in which it is called. Whatever goes wrong is told to the model in a sentence.
+
+Calls of methods that have awaited twins, written once for those who wait and for those who await.
+
+Whatever calls methods of a layered memory or of a model is a generator of calls: `called` makes them, `acalled` awaits
+the twins, whose names begin with an `a`. What goes wrong is raised in the generator, at the place where it called.
+
+What a model is told of its memory: short text or JSON, in which nothing that was stored can pass for anything else.
+
+What is told is data. Characters that steer a terminal or a reader, hide text, or turn it around are written as escapes,
+and so are marks with which a model writes to its memory, so that quoting what was stored cannot do it.
+
+Whose memory a model uses, where that is known only when it does: that of the thread it runs in.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Any
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
+from langchain_agentmem.base.apart import led
+from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
-from langchain_agentmem.language_models.binding import Whose
 from langchain_agentmem.language_models.tool_arguments import Arguments, faults, read
-from langchain_agentmem.language_models.tool_calling import Calls, acalled, called
-from langchain_agentmem.language_models.tool_results import told
+from langchain_agentmem.storage.database import Database, database_of
+
+T = TypeVar("T")
+
+
+class Call(NamedTuple):
+    """A method to be called, or its awaited twin.
+
+    Attributes:
+        target: What has the method, and one of the same name with an `a` before it.
+        method: Its name.
+        arguments: What it is given by place.
+        named: What it is given by name.
+    """
+
+    target: Any
+    method: str
+    arguments: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = MappingProxyType({})
+
+
+Calls: TypeAlias = Generator[Call, Any, T]
+"""Yields calls, is sent what they return, returns a `T`."""
+
+
+def called(calls: Calls[T]) -> T:
+    """Make the calls of a generator; what they raise is raised in it."""
+    try:
+        call = next(calls)
+        while True:
+            try:
+                answer = getattr(call.target, call.method)(*call.arguments, **call.named)
+            except Exception as error:  # noqa: BLE001 - it is the generator's to handle
+                call = calls.throw(error)
+            else:
+                call = calls.send(answer)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]  # StopIteration is not generic
+    finally:
+        calls.close()
+
+
+async def acalled(calls: Calls[T]) -> T:
+    """`called`, with awaited twins."""
+    return await led(calls, _acall)
+
+
+async def _acall(call: Call) -> Any:
+    return await getattr(call.target, f"a{call.method}")(*call.arguments, **call.named)
+
+
+PASSAGE = 1_000
+"""How much of one text a list shows, in characters."""
+MOST = 20_000
+"""How long a list may be, in characters; what does not fit is counted."""
+
+# Controls, what turns text around or hides it, halves of characters, private and tag characters.
+_STEERING = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\ue000-\uf8ff\U000e0000-\U000e007f\U000f0000-\U0010ffff]"
+)
+_MARK = re.compile(r"<(?=[^\w<]*memory_)", re.IGNORECASE)
+
+
+def told(value: Any) -> str:
+    """Write a value for a model: a sentence as it is, anything else as JSON, on one line.
+
+    Args:
+        value: A text, or what JSON knows, or a value of this package.
+    """
+    if isinstance(value, str):
+        return _MARK.sub("&lt;", _STEERING.sub(_escape, value))
+    # Outside of its texts, JSON that is written on one line has none of these characters.
+    text = json.dumps(plain(value), ensure_ascii=False)
+    return _MARK.sub(r"\\u003c", _STEERING.sub(_escape, text))
+
+
+def listed(name: str, values: Sequence[Any], **more: Any) -> dict[str, Any]:
+    """A list of results under its name, as many as may be shown, and how many there are beyond.
+
+    Args:
+        name: What they are.
+        values: The results, the most important first.
+        more: What else is told of them; None is left out.
+    """
+    shown: list[Any] = []
+    room = MOST
+    for value in map(plain, values):
+        room -= len(json.dumps(value, ensure_ascii=False))
+        if room < 0 and shown:
+            break
+        shown.append(value)
+    left_out = len(values) - len(shown)
+    told_too = {"left_out": left_out or None, **more}
+    return {name: shown, **{key: value for key, value in told_too.items() if value is not None}}
+
+
+def passage(text: str, note: str = "", most: int = PASSAGE) -> str:
+    """The beginning of a text.
+
+    Args:
+        text: Any text.
+        note: What is said where it was cut.
+        most: How much of it is shown, in characters.
+    """
+    return text if len(text) <= most else f"{text[:most]} … {note}".rstrip()
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON knows it."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="seconds")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value) if not each.name.startswith("_")}
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(each) for each in value]
+    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code <= 0xFFFF:  # noqa: PLR2004 - what one escape can say
+        return f"\\u{code:04x}"
+    high, low = divmod(code - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+M = TypeVar("M")
+
+_NO_THREAD = (
+    "There is no memory to use: this run has no thread_id. Whoever runs the agent gives it one with "
+    'config={"configurable": {"thread_id": …}}, or names a branch when the tools are made.'
+)
+
+
+class Whose(Generic[M]):
+    """A memory of one kind, or how to find it.
+
+    Args:
+        kind: Which: `LayeredMemory` or `KGMemory`.
+        part: The method of an `AgentMemory` that hands it out.
+        memory: One of this kind; or an `AgentMemory`, or the path or URL of a database.
+        where: The name of a branch, or a config that names a thread. Default: the thread of the run that asks.
+        namespace: Whose it is. Default: that of the run.
+        options: What else both take: settings, and the model that sums up.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        kind: type[M],
+        part: str,
+        memory: Any,
+        where: str | Mapping[str, Any] | None = None,
+        namespace: Sequence[str] | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(where, str):
+            id_of(where, "branch")
+        elif where is not None and not isinstance(where, Mapping):
+            raise InvalidInput(
+                f"Memory is that of a branch or a thread: give a name or a config, not {safe_repr(where)}."
+            )
+        if not isinstance(memory, kind):
+            database_of(memory)
+        elif where is not None or namespace is not None:
+            raise InvalidInput(
+                f"A {kind.__name__} is somebody's already: give the AgentMemory, or no branch and namespace."
+            )
+        if namespace is not None:
+            path_of(namespace)
+        self._kind = kind
+        self._part = part
+        self._memory = memory
+        self._where = where
+        self._namespace = namespace
+        self._options = options
+
+    @property
+    def shows_content(self) -> bool:
+        """Whether traces show content as it is; of a database that is not open yet they do."""
+        ground = getattr(self._memory, "facts_ground", self._memory)
+        database = getattr(ground, "database", ground)
+        return not isinstance(database, Database) or database.tracing.shows_content
+
+    def memory(self, config: Mapping[str, Any]) -> M:
+        """The memory that is meant in a run.
+
+        Args:
+            config: The run's config.
+
+        Raises:
+            InvalidInput: The run has no thread, and no branch was named.
+        """
+        if isinstance(self._memory, self._kind):
+            return self._memory
+        where = config if self._where is None else self._where
+        part = getattr(self._memory, self._part, None)
+        if not isinstance(where, str):
+            if (where.get("configurable") or {}).get("thread_id") is None:
+                raise InvalidInput(_NO_THREAD)
+            if part is None:
+                raise InvalidInput("The memory of a thread is that of an AgentMemory: give one, not its path.")
+        make: Callable[..., M] = self._kind
+        make = partial(make, self._memory) if part is None else part
+        return make(where, namespace=self._namespace, **self._options)
+
 
 LIMIT = 50
 """Most results that one search gives."""

@@ -13,9 +13,9 @@ from langchain_agentmem.layers.layer import Layer, record_shown
 from langchain_agentmem.layers.layer import found_shown as seen
 from langchain_agentmem.layers.layer_values import Record, record_of
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.layer_search import found
 from langchain_agentmem.rewinding.memory_access import Change, listed, maybe
 from langchain_agentmem.rewinding.memory_rows import RECORD, Draft, Kept, View, body_of
+from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Steps
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.argument_checks import ALL
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.budget import Budget
 from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.language_models.tokens import Budget
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
 from langchain_agentmem.layers.consolidation import adding, asking
 from langchain_agentmem.layers.core_memory import (

@@ -17,11 +17,18 @@ from langchain_agentmem.facts.fact_part import PromotedFacts, promote_facts
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.layers.core_memory import CoreMemory, leaving
 from langchain_agentmem.layers.layer import Ground
-from langchain_agentmem.rewinding.branch_merge import by_key, named_branch
+from langchain_agentmem.rewinding.branch_merge import (
+    Conflict,
+    LayerName,
+    Prefer,
+    Promoted,
+    by_key,
+    named_branch,
+    promoted,
+)
 from langchain_agentmem.rewinding.branches import Standpoint
 from langchain_agentmem.rewinding.memory_access import Change, changing
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Draft, Kept, View
-from langchain_agentmem.rewinding.promotion import Conflict, LayerName, Prefer, Promoted, promoted
 from langchain_agentmem.storage import Steps
 
 LAYERS: Mapping[str, LayerName] = {CORE: "core", EVENT: "recall", RECORD: "archival"}

@@ -10,9 +10,7 @@ from typing import Any
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models import tool_arguments as given_as
-from langchain_agentmem.language_models.tool_calling import Call, Calls
-from langchain_agentmem.language_models.tool_factory import Operation, within
-from langchain_agentmem.language_models.tool_results import listed, passage
+from langchain_agentmem.language_models.tool_factory import Call, Calls, Operation, listed, passage, within
 
 NEWEST = 20
 """How many events and records a reading of a branch shows."""

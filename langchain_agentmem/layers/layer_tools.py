@@ -13,8 +13,7 @@ from typing import Any
 
 from langchain_core.tools import BaseTool
 
-from langchain_agentmem.language_models.binding import Whose
-from langchain_agentmem.language_models.tool_factory import tool_of
+from langchain_agentmem.language_models.tool_factory import Whose, tool_of
 from langchain_agentmem.layers.layer_operations import OPERATIONS
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.layers_config import LayersConfig

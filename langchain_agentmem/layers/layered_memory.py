@@ -79,9 +79,8 @@ from langchain_agentmem.layers.pressure import Pressure, measuring, relieving
 from langchain_agentmem.layers.recall_memory import RecallMemory
 from langchain_agentmem.layers.resource_memory import ResourceMemory
 from langchain_agentmem.rewinding import branch_merge
-from langchain_agentmem.rewinding.branch_merge import BranchDiff, BranchTree
+from langchain_agentmem.rewinding.branch_merge import BranchDiff, BranchTree, Prefer
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
-from langchain_agentmem.rewinding.promotion import Prefer
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
 
 T = TypeVar("T")

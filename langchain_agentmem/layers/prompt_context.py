@@ -23,9 +23,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_agentmem.base.fencing import harmless, on_one_line
-from langchain_agentmem.language_models.budget import ARCHIVAL, CORE, CUT, RECALL, Budget, Measure
 from langchain_agentmem.language_models.model_calls import Work
-from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, CUT, RECALL, Budget, Measure, TokenCounter
 from langchain_agentmem.layers.layer_values import Event, Record
 from langchain_agentmem.search.memory_search import Why
 

@@ -18,9 +18,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.tool_calling import Calls, acalled, called
-from langchain_agentmem.language_models.tool_factory import failure
-from langchain_agentmem.language_models.tool_results import told
+from langchain_agentmem.language_models.tool_factory import Calls, acalled, called, failure, told
 from langchain_agentmem.layers.normalization import Request, requests_of
 from langchain_agentmem.layers.protocol_blocks import RESULTS, blocks_in, cut, unmarked, without
 from langchain_agentmem.rewinding.memory_access import whose

@@ -25,9 +25,9 @@ from langchain_agentmem.layers.layer import Layer, event_shown
 from langchain_agentmem.layers.layer import found_shown as seen
 from langchain_agentmem.layers.layer_values import Event, event_of
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.layer_search import found
 from langchain_agentmem.rewinding.memory_access import Change, listed, maybe
 from langchain_agentmem.rewinding.memory_rows import EVENT, Draft, Kept, View, body_of, text_of
+from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Steps
 
 EVICTED = "RECALL_EVICT"

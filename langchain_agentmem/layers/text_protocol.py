@@ -21,15 +21,14 @@ from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.binding import Whose
 from langchain_agentmem.language_models.model_calls import NO_STREAM, usable_model
-from langchain_agentmem.language_models.tool_calling import Call, Calls, acalled, called
+from langchain_agentmem.language_models.tool_factory import Call, Calls, Whose, acalled, called
 from langchain_agentmem.layers.layer_operations import OPERATIONS
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.layers.protocol_blocks import RESULTS, UPDATE, blocks_in, cut, unmarked, without
 from langchain_agentmem.layers.protocol_updates import Applying, Found, Outcome, Update, aapply, apply, parse
-from langchain_agentmem.messages.placement import converted
+from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.tracing import within
 
 __all__ = ["PROTOCOL_PROMPT", "Found", "MemoryProtocol", "Outcome", "Update", "aapply", "apply", "parse"]

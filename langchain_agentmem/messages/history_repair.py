@@ -16,8 +16,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
 from langchain_agentmem.base.fencing import fenced
-from langchain_agentmem.messages.blocks import kind_of
 from langchain_agentmem.messages.history_shape import calls_of, role_of
+from langchain_agentmem.messages.provider_content import kind_of
 from langchain_agentmem.messages.summary import IMAGES
 from langchain_agentmem.messages.synthetic_messages import BEGINNING, MADE, NO_RESULT, OPENING, RESULT, altered
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_agentmem.messages.blocks import kind_of
 from langchain_agentmem.messages.injected import is_injected
+from langchain_agentmem.messages.provider_content import kind_of
 from langchain_agentmem.messages.summary import summary_in
 from langchain_agentmem.messages.synthetic_messages import MADE, OPENING, RESULT
 

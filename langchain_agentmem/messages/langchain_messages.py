@@ -37,10 +37,9 @@ from langchain_core.messages import (
 
 from langchain_agentmem.base.encoding import encode
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.messages.images import PartOf, image_part, is_remote
 from langchain_agentmem.messages.langchain_calls import calls_from, calls_to
 from langchain_agentmem.messages.message import KEPT, Message
-from langchain_agentmem.messages.provider_content import json_text, tool_result
+from langchain_agentmem.messages.provider_content import PartOf, image_part, is_remote, json_text, tool_result
 from langchain_agentmem.messages.tool_calls import ToolCallMsg
 
 NOTE = "agentmem"

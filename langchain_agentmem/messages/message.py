@@ -1,20 +1,122 @@
-"""The message: what one speaker said, as this package stores it (documents 001 and 003)."""
+"""The message: what one speaker said, as this package stores it (documents 001 and 003).
+
+The bytes that are stored for a message.
+
+A body holds what was said, and not what it is called: two messages that differ only in their ids have one
+body, which is stored once. Dictionaries inside keep the order of their keys, since a prompt may depend on it.
+
+Reading the replies of providers, as dictionaries and as objects, into the fields of a message.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self
 from uuid import uuid4
 
-from langchain_agentmem.base.encoding import MAX_DEPTH, from_plain, is_plain, to_plain
+from langchain_core.messages import BaseMessage
+
+from langchain_agentmem.base.encoding import (
+    MAX_DEPTH,
+    TAG,
+    encode,
+    from_plain,
+    is_plain,
+    read_plain,
+    to_plain,
+    write_plain,
+)
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.messages import provider_content, responses
-from langchain_agentmem.messages.images import PartOf, image_part
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
+from langchain_agentmem.messages import provider_content
+from langchain_agentmem.messages.provider_content import PartOf, image_part
 from langchain_agentmem.messages.tool_calls import AgentCallMsg, ToolCallMsg
+
+_FIELDS = ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id")
+
+
+def fields_of_dict(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a reply that is a dictionary.
+
+    Args:
+        reply: A message in the form of the OpenAI API, or the whole reply with ``choices`` around it.
+
+    Returns:
+        The arguments of a message; only those that are set.
+
+    Raises:
+        MessageError: It is not a dictionary, or its ``choices`` hold no message.
+    """
+    if not isinstance(reply, Mapping):
+        raise MessageError(f"A reply must be a dictionary, not {type(reply).__name__}.")
+    if "choices" in reply and "role" not in reply:
+        try:
+            reply = reply["choices"][0]["message"]
+        except (LookupError, TypeError) as error:
+            raise MessageError("The reply's 'choices' hold no message.") from error
+    elif isinstance(reply.get("message"), Mapping) and "role" not in reply:
+        reply = reply["message"]
+    return fields_of_object(reply)
+
+
+def fields_of_object(reply: Any) -> dict[str, Any]:
+    """Read a reply that is an object, or a dictionary with the same names.
+
+    Args:
+        reply: Anything with some of ``role``, ``content``, ``tool_calls``, ``agent_calls``,
+            ``reasoning_details``, ``thinking`` and ``metadata``.
+
+    Returns:
+        The arguments of a message; only those that are set.
+
+    Raises:
+        MessageError: A tool call cannot be read.
+    """
+    if reply is None or isinstance(reply, str | bytes | int | float | list):
+        raise MessageError(f"A reply must be an object or a dictionary, not {type(reply).__name__}.")
+    found = {name: _get(reply, name) for name in _FIELDS}
+    fields = {name: value for name, value in found.items() if value is not None}
+    if calls := _get(reply, "tool_calls"):
+        fields["tool_calls"] = [_call(call) for call in calls]
+    if agents := _get(reply, "agent_calls"):
+        fields["agent_calls"] = list(agents)
+    thinking = _get(reply, "thinking") or _get(reply, "reasoning")
+    if isinstance(thinking, str) and "reasoning_details" not in fields:
+        fields["reasoning_details"] = [{"type": "reasoning.text", "text": thinking}]
+    if metadata := _plain(_get(reply, "metadata")):
+        fields["langchain"] = {"response_metadata": metadata}
+    return fields
+
+
+def _get(thing: Any, name: str) -> Any:
+    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+
+
+def _call(call: Any) -> Any:
+    if isinstance(call, Mapping) or hasattr(call, "call_id"):
+        return call if isinstance(call, Mapping) else _named(call, ("id", "call_id", "type", "name", "arguments"))
+    data = _named(call, ("id", "type", "name", "arguments", "args"))
+    if (function := _get(call, "function")) is not None:
+        data["function"] = _named(function, ("name", "arguments"))
+    return data
+
+
+def _named(thing: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    found = {name: _get(thing, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _plain(metadata: Any) -> dict[str, Any] | None:
+    if isinstance(metadata, Mapping):
+        return dict(metadata)
+    if hasattr(metadata, "model_dump"):
+        return dict(metadata.model_dump(mode="json"))
+    return dict(vars(metadata)) if hasattr(metadata, "__dict__") else None
+
 
 LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
 """The roles of messages, by LangChain's name for their type."""
@@ -218,7 +320,7 @@ class Message:
         Raises:
             MessageError: It is not a reply.
         """
-        fields = responses.fields_of_dict(response_dict)
+        fields = fields_of_dict(response_dict)
         return cls._of_reply(fields, default_role, default_name, message_id)
 
     @classmethod
@@ -242,7 +344,7 @@ class Message:
         Raises:
             MessageError: A part of it has a type that no message can have.
         """
-        fields = responses.fields_of_object(response)
+        fields = fields_of_object(response)
         return cls._of_reply(fields, default_role, default_name, message_id)
 
     @classmethod
@@ -371,3 +473,98 @@ def plain(text: str | None) -> str | None:
     if text is None or text.isprintable():
         return text
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+_TAGGED = f'"{TAG}"'.encode()
+
+
+def encode_body(message: Message) -> bytes:
+    """Write a message, without its id, as bytes.
+
+    Args:
+        message: Any message.
+
+    Returns:
+        JSON in UTF-8: `Message.to_dict` without ``message_id``, keys in their order.
+
+    Raises:
+        MessageError: Something inside cannot be kept as JSON, such as an object in an artifact. The message
+            names the place, the type and the remedy.
+    """
+    return write_plain(kept_fields(message, copied=False))
+
+
+def decode_body(body: bytes, message_id: str) -> Message:
+    """Read a message.
+
+    Args:
+        body: What `encode_body` gave.
+        message_id: What the message is called.
+
+    Returns:
+        A message equal to the one that was written, of the same types throughout.
+
+    Raises:
+        DatabaseUnreadable: The bytes are damaged.
+    """
+    try:
+        fields = read_plain(body)
+        if not isinstance(fields, dict):
+            raise MessageError("Its body is not a dictionary.")
+        fields["message_id"] = message_id
+        return Message.from_dict(fields, tagged=_TAGGED in body)
+    except InvalidInput as error:
+        which = f"The message {safe_repr(message_id)}" if message_id else "A message"
+        raise DatabaseUnreadable(f"{which} is damaged; verify() tells more. {error}") from error
+
+
+def same_body(one: bytes, other: bytes) -> bool:
+    """Whether two bodies say the same, in whatever order the keys of their dictionaries stand.
+
+    Args:
+        one: What `encode_body` gave.
+        other: Another one.
+    """
+    if one == other:
+        return True
+    plain, its = read_plain(one), read_plain(other)
+    return encode(plain) == encode(its)
+
+
+def body_text(body: bytes) -> str:
+    """Read only what a search should find a message by: `Message.text`, without making the message.
+
+    Args:
+        body: What `encode_body` gave.
+
+    Raises:
+        DatabaseUnreadable: The bytes are damaged.
+    """
+    if _TAGGED not in body:
+        with suppress(InvalidInput):
+            fields = read_plain(body)
+            if isinstance(fields, dict) and isinstance(text := fields.get("content"), str):
+                return text
+    return decode_body(body, "").text
+
+
+def message_time(message: Message | BaseMessage) -> datetime | None:
+    """Find when a message was said, as the message itself tells it.
+
+    Args:
+        message: Ours, with its ``created_at``, or LangChain's, with ``additional_kwargs["created_at"]``: a
+            datetime or ISO 8601 text.
+
+    Returns:
+        A datetime with an offset; a time without one is taken as UTC. None when the message does not tell.
+
+    Raises:
+        MessageError: It tells something that is not a time.
+    """
+    if isinstance(message, Message):
+        if message.created_at is not None:
+            return message.created_at
+        told = ((message.langchain or {}).get("additional_kwargs") or {}).get("created_at")
+    else:
+        told = message.additional_kwargs.get("created_at")
+    return None if told is None else as_time(told)

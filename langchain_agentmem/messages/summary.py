@@ -15,7 +15,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_agentmem.base.fencing import fenced, unfenced
-from langchain_agentmem.messages.blocks import kind_of
+from langchain_agentmem.messages.provider_content import kind_of
 
 MARK = "agentmem_summary"
 """In `additional_kwargs` of a message that is a summary: the summary, without the images' data."""

@@ -2,21 +2,27 @@
 
 Within a standpoint a search finds what that shows. Elsewhere it finds what counts now: what lies at the end of a named
 branch, and what the newest checkpoint of a thread shows; in a run, of its own thread, what the task sees.
+
+The search of a layer: that of `memory.search`, within what a memory shows.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.namespaces import configurable_of, running_config
+from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branches import Standpoint
+from langchain_agentmem.rewinding.branches import Standpoint, families
 from langchain_agentmem.rewinding.graph_runs import runs_of
-from langchain_agentmem.rewinding.memory_rows import View
+from langchain_agentmem.rewinding.memory_access import Footing, looking
+from langchain_agentmem.rewinding.memory_rows import Kept, View
 from langchain_agentmem.rewinding.thread_memory import thread_point
-from langchain_agentmem.search.memory_search import Hit
+from langchain_agentmem.search.database_search import Search
+from langchain_agentmem.search.memory_search import Hit, Recollection, Walls, Why, inquiry
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.steps import Row
@@ -122,3 +128,72 @@ def outlook_of(database: Database, config: Mapping[str, Any] | None) -> Outlook 
         return None
     thread = thread_point(runs_of(database), config)
     return Outlook(thread) if thread.follows else None
+
+
+MORE = 4
+"""So many times as much is asked for where something is left out of what was found."""
+
+
+class FoundHere(NamedTuple):
+    """Something that a search found.
+
+    Attributes:
+        kept: What it is.
+        score: How well it fits.
+        why: What led to it.
+    """
+
+    kept: Kept
+    score: float
+    why: Why
+
+
+def found(
+    ground: Footing,
+    kinds: Sequence[str],
+    query: str,
+    limit: int,
+    wanted: Callable[[Kept], bool] = lambda _: True,
+) -> Work[list[FoundHere]]:
+    """Find what a memory shows; the caller makes it the step of a trace.
+
+    Args:
+        ground: The memory.
+        kinds: What is looked for; of two kinds no two have the same key.
+        query: Any text.
+        limit: Most hits.
+        wanted: Which of them count; the others do not take their places. Default: all.
+
+    Returns:
+        The best first.
+    """
+    if not limit:
+        return []
+    names: tuple[str, ...] = yield from looking(
+        ground, f"{kinds[0]}.family", lambda view: families(ground.point, view), shown=False
+    )
+    walls = Walls(ground.point.path, ground.point.path + "\x1f", kinds=tuple(kinds), conversations=names)
+    asked = inquiry(query, ground.now())
+    many = limit
+    while True:
+        given: list[Recollection] = yield Search(
+            asked, walls, many, outlook=Outlook(ground.point, alone=True), name=f"{kinds[0]}.search", shown=False
+        )
+        there: dict[str, Kept] = yield from looking(
+            ground, f"{kinds[0]}.read", partial(_named, kinds, given), shown=False
+        )
+        hits = [
+            FoundHere(there[each.id], each.score, each.why)
+            for each in given
+            if each.id in there and wanted(there[each.id])
+        ]
+        if len(hits) >= limit or len(given) < many:
+            return hits[:limit]
+        many *= MORE
+
+
+def _named(kinds: Sequence[str], given: Sequence[Recollection], view: View) -> Steps[dict[str, Kept]]:
+    there: dict[str, Kept] = {}
+    for kind in kinds:
+        there |= yield from memory_rows.named(view, kind, [each.id for each in given])
+    return there

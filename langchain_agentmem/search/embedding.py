@@ -22,7 +22,7 @@ from langchain_agentmem.base import forks
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
 from langchain_agentmem.search import vectors
-from langchain_agentmem.search.english import as_spoken
+from langchain_agentmem.search.analysis import as_spoken
 from langchain_agentmem.search.memory_search import Inquiry, Walls, named
 from langchain_agentmem.search.vectors import Near, Shelf, Waiting
 from langchain_agentmem.storage import Engine, Steps, job_queue

@@ -69,10 +69,9 @@ from langgraph.store.base import (
     ensure_embeddings,
 )
 
-from langchain_agentmem.base.closing import Answer, Closing, Ready
+from langchain_agentmem.base.lifetime import Answer, Closing, Ending, Ready, Sweeper
 from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.base.sweeping import Ending, Sweeper
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
 from langchain_agentmem.rewinding.graph_runs import runs_of

@@ -12,7 +12,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import column_role
 from langchain_agentmem.rewinding.outlook import outlook_of
-from langchain_agentmem.search.finding import Search
+from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Walls, inquiry
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.storage.database import Database

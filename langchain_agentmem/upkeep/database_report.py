@@ -27,7 +27,7 @@ from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, r
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.message_log import ALL
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInput, MissingExtra
-from langchain_agentmem.language_models.vocabulary import FILES, tiktoken_file_present
+from langchain_agentmem.language_models.token_estimate import FILES, tiktoken_file_present
 from langchain_agentmem.storage import Sizes, Steps, is_postgres, measuring, name_of, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts

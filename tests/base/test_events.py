@@ -23,7 +23,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base import delivery
+from langchain_agentmem.base import events
 from langchain_agentmem.base.events import Event, EventContext, Hooks, MemoryResetEvent, MessagesStored, MessageUpdated
 from langchain_agentmem.errors import InvalidInput
 
@@ -187,7 +187,7 @@ class TestAsynchronousHooks:
 @pytest.fixture
 def patient(monkeypatch):
     """So patient that a test which waits for a listener in vain ends by its timeout."""
-    monkeypatch.setattr(delivery, "PATIENCE", 600)
+    monkeypatch.setattr(events, "PATIENCE", 600)
 
 
 class Hung(threading.Event):
@@ -195,7 +195,7 @@ class Hung(threading.Event):
 
     def wait(self, timeout=None):
         if not self.is_set():
-            delivery.PATIENCE = 0
+            events.PATIENCE = 0
         return super().wait(timeout)
 
 
@@ -205,7 +205,7 @@ def hung(patient):
 
     def noted(record):
         if "does not answer" in record.msg:
-            delivery.PATIENCE = 600
+            events.PATIENCE = 600
         return True
 
     gate, logger = Hung(), logging.getLogger("langchain_agentmem.base.events")
@@ -287,7 +287,7 @@ class TestAHookThatHangs:
             hung.wait()
             heard.append(event)
 
-        monkeypatch.setattr(delivery, "MOST", 10)
+        monkeypatch.setattr(events, "MOST", 10)
         hooks = Hooks([hangs])
         for _ in range(25):
             hooks.emit(STORED)
@@ -383,9 +383,9 @@ class TestAHookThatHangs:
 
         hooks = Hooks([hangs])
         hooks.emit(STORED)
-        monkeypatch.setattr(delivery, "PATIENCE", 0.05)
+        monkeypatch.setattr(events, "PATIENCE", 0.05)
         await hooks.settle()
-        monkeypatch.setattr(delivery, "PATIENCE", 600)
+        monkeypatch.setattr(events, "PATIENCE", 600)
         hooks.emit(STORED)
         await hooks.settle()
 
@@ -399,7 +399,7 @@ class TestAHookThatHangs:
             begun.append(event)
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(delivery, "MOST", 10)
+        monkeypatch.setattr(events, "MOST", 10)
         hooks = Hooks([hangs])
         for _ in range(25):
             hooks.emit(STORED)
@@ -413,7 +413,7 @@ class TestAHookThatHangs:
         async def prompt(event):
             heard.append(event)
 
-        monkeypatch.setattr(delivery, "MOST", 10)
+        monkeypatch.setattr(events, "MOST", 10)
         hooks = Hooks([prompt])
         for _ in range(25):
             hooks.emit(STORED)
@@ -437,7 +437,7 @@ class TestAHookThatHangs:
             conversation = memory.conversation("chat")
             await conversation.aadd_messages([HumanMessage("Call Ada on Monday.")])
             assert [hit.text for hit in await memory.asearch("Ada")] == ["Call Ada on Monday."]
-            monkeypatch.setattr(delivery, "PATIENCE", 0.05)
+            monkeypatch.setattr(events, "PATIENCE", 0.05)
 
         assert len(warnings_in(caplog)) == 2
 
@@ -458,7 +458,7 @@ class TestTheThreadOfAHook:
         assert len({first, second, threading.get_ident()}) == 3
 
     def test_it_ends_when_there_is_nothing_to_do_and_begins_again(self, heard, monkeypatch):
-        monkeypatch.setattr(delivery, "IDLE", 0.01)
+        monkeypatch.setattr(events, "IDLE", 0.01)
         before = listening_threads()
         hooks = Hooks([heard.append])
 
@@ -468,7 +468,7 @@ class TestTheThreadOfAHook:
             assert len(heard) == count
 
     def test_everything_is_heard_though_it_is_always_about_to_end(self, monkeypatch):
-        monkeypatch.setattr(delivery, "IDLE", 0)
+        monkeypatch.setattr(events, "IDLE", 0)
         heard = Counter()
         hooks = Hooks([lambda number: heard.update([number])])
 
@@ -482,7 +482,7 @@ class TestTheThreadOfAHook:
             start(self)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(delivery, "IDLE", 600)
+        monkeypatch.setattr(events, "IDLE", 600)
         before = set(listening_threads())
         hooks = Hooks([heard.append])
         start = threading.Thread.start
@@ -494,7 +494,7 @@ class TestTheThreadOfAHook:
 
         until(lambda: len(set(listening_threads()) - before) == 1)
 
-        monkeypatch.setattr(delivery, "IDLE", 0)
+        monkeypatch.setattr(events, "IDLE", 0)
         hooks.emit(RESET)
         assert heard == [UPDATED, RESET]
 
@@ -536,7 +536,7 @@ class TestTheThreadOfAHook:
         assert asyncio.get_running_loop().get_debug() is debug
 
     def test_events_of_many_threads_have_been_heard_when_each_goes_on(self, monkeypatch):
-        monkeypatch.setattr(delivery, "MOST", 1)  # only what nobody waits for is ever lost
+        monkeypatch.setattr(events, "MOST", 1)  # only what nobody waits for is ever lost
         heard = set()
 
         def hook(event):
@@ -647,7 +647,7 @@ def at(moment, act, tell):
 
     def trace(frame, kind, argument):
         nonlocal left
-        if frame.f_code.co_filename != delivery.__file__:
+        if frame.f_code.co_filename != events.__file__:
             return None
         frame.f_trace_opcodes = True
         left -= kind == "opcode"
@@ -683,7 +683,7 @@ class TestAtAnyMoment:
                 hooks.emit(RESET)
             return hooks
 
-        monkeypatch.setattr(delivery, "IDLE", 0.01)
+        monkeypatch.setattr(events, "IDLE", 0.01)
         return make
 
     def test_it_can_be_interrupted_and_the_next_event_is_heard(self, new_hooks, caplog):

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from langchain_agentmem import AgentMemory, InvalidInput
-from langchain_agentmem.base import background_thread
+from langchain_agentmem.base import lifetime
 from langchain_agentmem.compaction.role_compactor import CompactedMessage, CompactorConfig, ContextCompactor
 from langchain_agentmem.conversations import role_context
 from langchain_agentmem.conversations.log_entries import temporal
@@ -313,7 +313,7 @@ class TestFailing:
 
     def test_it_gives_up_until_the_next_round(self, session, started, monkeypatch):
         monkeypatch.setattr(job_queue, "pause", lambda attempts: 0.001)
-        monkeypatch.setattr(background_thread, "RETRIES", 2)
+        monkeypatch.setattr(lifetime, "RETRIES", 2)
         model = Model(*[RuntimeError("busy")] * 3)
         converse(session, *range(4))
         compactor = started(session, model)

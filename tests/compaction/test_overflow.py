@@ -8,7 +8,7 @@ import pytest
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem.language_models.overflow import is_too_large
+from langchain_agentmem.language_models.model_calls import is_too_large
 
 from .asked import Counting, summarized, tool_rounds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.background_thread import Attendant
+from langchain_agentmem.base.lifetime import Attendant
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.background_thread import Attendant
+from langchain_agentmem.base.lifetime import Attendant
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.storage import job_worker
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.budget import Budget
+from langchain_agentmem.language_models.tokens import Budget
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -14,7 +14,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_agentmem import AgentMemory, FactsConfig, InvalidInput, KGMemory, fact_tools
 from langchain_agentmem.facts.fact_tools import LIMIT, OPERATIONS, QUOTED, SOURCES
-from langchain_agentmem.language_models.tool_results import MOST
+from langchain_agentmem.language_models.tool_factory import MOST
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -28,7 +28,7 @@ from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.messages import from_langchain
 from langchain_agentmem.messages.history_shape import is_said_by_user
 from langchain_agentmem.messages.injected import MARK, injected, is_injected
-from langchain_agentmem.messages.placement import Brought, woven
+from langchain_agentmem.messages.prompt_forms import Brought, woven
 from langchain_agentmem.messages.synthetic_messages import is_filler
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.histories import random_history

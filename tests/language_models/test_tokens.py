@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models import token_estimate, tokens
-from langchain_agentmem.language_models import vocabulary as vocabulary_module
+from langchain_agentmem.language_models import token_estimate as vocabulary_module
 from langchain_agentmem.language_models.tokens import TokenCounter, estimate_tokens, tiktoken_file_present
 
 SAMPLES = Path(__file__).parents[1] / "data" / "tokens"

@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.budget import Budget
 from langchain_agentmem.language_models.model_calls import Ask, perform
-from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.language_models.tokens import Budget, TokenCounter
 from langchain_agentmem.layers.core_memory import CoreEntry
 from langchain_agentmem.layers.layer_values import Event, Record
 from langchain_agentmem.layers.prompt_context import Found, Material, composed, context_of, prompt_text

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_agentmem.search.english import BASE_FORMS, STOP_WORDS, asks_for, tells
+from langchain_agentmem.search.analysis import BASE_FORMS, STOP_WORDS, asks_for, tells
 
 
 def words(text):

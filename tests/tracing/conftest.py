@@ -10,7 +10,7 @@ from langsmith import run_trees
 from langsmith.utils import get_env_var
 
 from langchain_agentmem.tracing import Tracing
-from langchain_agentmem.tracing.listening import environment_asks_for_tracing
+from langchain_agentmem.tracing.langchain_runs import environment_asks_for_tracing
 
 from .loopback import LangSmith
 from .trees import Collector

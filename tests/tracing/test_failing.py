@@ -10,7 +10,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables.config import var_child_runnable_config
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base import delivery
+from langchain_agentmem.base import events
 from langchain_agentmem.base.clock import utc_now
 from langchain_agentmem.base.events import StepFinished, StepStarted
 from langchain_agentmem.tracing import langchain_runs
@@ -235,7 +235,7 @@ class TestAgent:
 
     def test_hooks_that_hang(self, usual, tmp_path, monkeypatch):
         """It is let go only when the agent is done, which therefore did not wait for it."""
-        monkeypatch.setattr(delivery, "PATIENCE", 0.05)
+        monkeypatch.setattr(events, "PATIENCE", 0.05)
         free = threading.Event()
         heard = []
 

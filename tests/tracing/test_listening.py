@@ -14,7 +14,7 @@ from langchain_core.callbacks import (
 from langgraph.pregel._messages import StreamMessagesHandler
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.tracing import listening
+from langchain_agentmem.tracing import langchain_runs
 
 from .conftest import forget_environment
 from .trees import Collector
@@ -34,28 +34,28 @@ class TestListeners:
             BaseCallbackHandler(),
             AsyncCallbackHandler(),
         ]
-        assert not any(map(listening.listens, silent))
+        assert not any(map(langchain_runs.listens, silent))
         with AgentMemory() as memory:
-            assert not listening.listens(memory.audit.handler())
-        assert all(map(listening.listens, [Loud(), Collector(), Mock(hears_nodes_only=False), object()]))
+            assert not langchain_runs.listens(memory.audit.handler())
+        assert all(map(langchain_runs.listens, [Loud(), Collector(), Mock(hears_nodes_only=False), object()]))
 
     def test_a_manager_without_handlers_is_nobody(self):
-        assert not listening._has_handlers(CallbackManager([]))
-        assert not listening._has_handlers(None)
-        assert not listening._has_handlers([])
-        assert listening._has_handlers([Collector()])
+        assert not langchain_runs._has_handlers(CallbackManager([]))
+        assert not langchain_runs._has_handlers(None)
+        assert not langchain_runs._has_handlers([])
+        assert langchain_runs._has_handlers([Collector()])
 
     def test_a_library_that_has_moved_its_switches_is_asked_itself(self, tracing, monkeypatch):
         monkeypatch.setitem(sys.modules, "langsmith._internal._context", ModuleType("moved"))
-        assert listening.may_be_traced(None)
+        assert langchain_runs.may_be_traced(None)
 
     def test_a_langsmith_with_other_modules_is_asked_itself(self, monkeypatch):
         answer = SimpleNamespace(tracing_is_enabled=lambda: "local")
-        assert listening._langsmith_may_listen({"langsmith.utils": answer})
+        assert langchain_runs._langsmith_may_listen({"langsmith.utils": answer})
 
     @pytest.mark.parametrize("name", ["LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"])
     def test_the_environment_is_heard_before_langsmith_is_loaded(self, monkeypatch, name):
-        assert not listening._langsmith_may_listen({})
+        assert not langchain_runs._langsmith_may_listen({})
         monkeypatch.setenv(name, "true")
         forget_environment()
-        assert listening._langsmith_may_listen({})
+        assert langchain_runs._langsmith_may_listen({})

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from langchain_agentmem import AgentMemory, __version__, otel
-from langchain_agentmem.base import delivery
+from langchain_agentmem.base import events
 from langchain_agentmem.base.events import CompactionEvent, MessagesStored, StepFinished, StepStarted
 from langchain_agentmem.otel import OpenTelemetryHook
 from langchain_agentmem.tracing import Tracing
@@ -383,7 +383,7 @@ class TestAMemory:
             def on_end(self, span):
                 gate.wait()
 
-        monkeypatch.setattr(delivery, "PATIENCE", 0.05)
+        monkeypatch.setattr(events, "PATIENCE", 0.05)
         seen.tracer_provider.add_span_processor(Hangs())
         with AgentMemory(":memory:", hooks=[seen.hook]) as memory:
             memory.conversation("chat").add_messages([HumanMessage("Call Ada on Monday.")])

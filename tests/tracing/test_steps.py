@@ -12,7 +12,7 @@ from langsmith import tracing_context
 from langsmith.utils import get_env_var
 
 from langchain_agentmem.base.events import Hooks
-from langchain_agentmem.tracing import Tracing, listening, trace_steps
+from langchain_agentmem.tracing import Tracing, langchain_runs, trace_steps
 from langchain_agentmem.tracing.measures import Measures
 
 from .trees import aremember, never, remember
@@ -66,7 +66,7 @@ class TestSilence:
         get_env_var.cache_clear()
         with tracing_context(enabled=False):
             assert not remember(tracing).listening
-            assert not listening.may_be_traced(None)
+            assert not langchain_runs.may_be_traced(None)
 
     def test_a_maybe_that_comes_to_nothing_computes_nothing(self, tracing, monkeypatch):
         monkeypatch.setattr(trace_steps, "may_be_traced", lambda config: True)
