@@ -453,7 +453,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: There is no such tool, or no such conversation can be.
         """
-        from langchain_agentmem.compaction.dropped_message_tools import dropped_tools  # noqa: PLC0415
+        from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415
         from langchain_agentmem.facts.fact_tools import fact_tools  # noqa: PLC0415
         from langchain_agentmem.language_models.tool_factory import chosen  # noqa: PLC0415 - who needs it pays
         from langchain_agentmem.layers.layer_tools import SMALL_SET, layer_tools  # noqa: PLC0415

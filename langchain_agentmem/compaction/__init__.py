@@ -84,28 +84,29 @@ if TYPE_CHECKING:
         ActiveContextPolicyConfig,
         BackwardPackingConfig,
         ManagedMemoryConfig,
+        Situation,
+        Size,
         SlidingWindowConfig,
         ToolOffloadConfig,
         ToolTruncationConfig,
     )
     from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware as CompactionMiddleware
-    from langchain_agentmem.compaction.compaction_node import CompactionNode
+    from langchain_agentmem.compaction.compaction_node import CompactionNode, CompactionState
     from langchain_agentmem.compaction.dropped_messages import amessages_behind, messages_behind
-    from langchain_agentmem.compaction.history_summarization import asummarization, summarization
     from langchain_agentmem.compaction.managed_conversation import ContextState, ManagedConversationMemory
     from langchain_agentmem.compaction.processors import (
+        asummarization,
         backward_packing,
         sliding_window,
+        summarization,
         tool_offload,
         tool_truncation,
     )
     from langchain_agentmem.compaction.role_compactor import ContextCompactor
-    from langchain_agentmem.compaction.situation import Situation, Size
-    from langchain_agentmem.compaction.state import CompactionState
     from langchain_agentmem.conversations.role_context import CompactedMessage, CompactorConfig
     from langchain_agentmem.language_models.summarization import SummarizationConfig
     from langchain_agentmem.messages.history_repair import repaired
-    from langchain_agentmem.messages.summary import Summary, summary_in
+    from langchain_agentmem.messages.message_marks import Summary, summary_in
 
 _HOMES = {
     "ActiveContextPolicyConfig": "compaction.compaction_config",
@@ -113,27 +114,27 @@ _HOMES = {
     "CompactedMessage": "conversations.role_context",
     "CompactionMiddleware": "compaction.compaction_middleware",
     "CompactionNode": "compaction.compaction_node",
-    "CompactionState": "compaction.state",
+    "CompactionState": "compaction.compaction_node",
     "CompactorConfig": "conversations.role_context",
     "ContextCompactor": "compaction.role_compactor",
     "ContextState": "compaction.managed_conversation",
     "ManagedConversationMemory": "compaction.managed_conversation",
     "ManagedMemoryConfig": "compaction.compaction_config",
-    "Situation": "compaction.situation",
-    "Size": "compaction.situation",
+    "Situation": "compaction.compaction_config",
+    "Size": "compaction.compaction_config",
     "SlidingWindowConfig": "compaction.compaction_config",
-    "Summary": "messages.summary",
+    "Summary": "messages.message_marks",
     "SummarizationConfig": "language_models.summarization",
     "ToolOffloadConfig": "compaction.compaction_config",
     "ToolTruncationConfig": "compaction.compaction_config",
     "amessages_behind": "compaction.dropped_messages",
-    "asummarization": "compaction.history_summarization",
+    "asummarization": "compaction.processors",
     "backward_packing": "compaction.processors",
     "messages_behind": "compaction.dropped_messages",
     "repaired": "messages.history_repair",
     "sliding_window": "compaction.processors",
-    "summarization": "compaction.history_summarization",
-    "summary_in": "messages.summary",
+    "summarization": "compaction.processors",
+    "summary_in": "messages.message_marks",
     "tool_offload": "compaction.processors",
     "tool_truncation": "compaction.processors",
 }

@@ -24,12 +24,10 @@ from langchain_core.runnables.config import ensure_config
 from langchain_agentmem.base import forks
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+from langchain_agentmem.compaction.compacted_context import conversation_of
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Size, limit_of, target_of, window_of
 from langchain_agentmem.compaction.graph_compactor import Compactor, View
-from langchain_agentmem.compaction.model_names import name_of, provider_of
-from langchain_agentmem.compaction.overflow_recovery import recovering_state
-from langchain_agentmem.compaction.places import conversation_of
-from langchain_agentmem.compaction.situation import Size, limit_of, target_of, window_of
+from langchain_agentmem.compaction.overflow_recovery import name_of, provider_of, recovering_state
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.language_models.model_calls import (
@@ -132,7 +130,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             limit_of(self._config, self._window_of(None))
         if tools:
             # Whoever wants no tools need not load what they need.
-            from langchain_agentmem.compaction.dropped_message_tools import dropped_tools  # noqa: PLC0415
+            from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415
 
             self.tools = dropped_tools(memory, conversation_id=conversation_id, namespace=namespace)
         else:

@@ -7,6 +7,8 @@
 The history in the state stays as it is; what the model is to be shown stands under a key of its own. Where a graph
 cannot afford to carry its history, `shrink=True` replaces it. Given a list of messages instead of a state, the node
 gives a list, so that `node | model` is a chain.
+
+The state of a graph that has a compaction node.
 """
 
 from __future__ import annotations
@@ -14,17 +16,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
+from langgraph.graph import MessagesState
 
 from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.namespaces import config_given, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.compaction.compacted_context import conversation_of
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 from langchain_agentmem.compaction.graph_compactor import Compactor, View
-from langchain_agentmem.compaction.places import conversation_of
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
@@ -241,3 +244,9 @@ def _overwriting(messages: list[BaseMessage]) -> Any:
     from langgraph.types import Overwrite  # noqa: PLC0415 - only those who shrink a graph's state need it
 
     return Overwrite(messages)
+
+
+class CompactionState(MessagesState):
+    """A history under `messages`, and under `llm_input_messages` what the model is to be shown of it."""
+
+    llm_input_messages: list[AnyMessage]

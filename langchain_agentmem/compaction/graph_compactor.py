@@ -22,28 +22,32 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.compaction.compacted_context import (
+    COMPACT,
+    READY,
     Context,
+    History,
+    Ledger,
+    Telling,
     open_from,
     originals,
+    place_of,
     record_of,
     resolved,
     whole_context,
 )
-from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
-from langchain_agentmem.compaction.compaction_events import COMPACT, READY, Telling
-from langchain_agentmem.compaction.ledger import History, Ledger
-from langchain_agentmem.compaction.pipeline import Outcome, compacting
-from langchain_agentmem.compaction.places import place_of
-from langchain_agentmem.compaction.prefetch import early, usable_share
-from langchain_agentmem.compaction.situation import (
+from langchain_agentmem.compaction.compaction_config import (
+    ManagedMemoryConfig,
     Situation,
     Size,
+    early,
     input_tokens_of,
     is_within,
     limit_of,
     target_of,
+    usable_share,
     window_of,
 )
+from langchain_agentmem.compaction.processors import Outcome, compacting
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.compaction_records import Header, Record
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
@@ -53,7 +57,7 @@ from langchain_agentmem.language_models.model_calls import Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls
 from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
-from langchain_agentmem.messages.synthetic_messages import is_filler, is_made
+from langchain_agentmem.messages.message_marks import is_filler, is_made
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database
 

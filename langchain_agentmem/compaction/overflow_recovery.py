@@ -3,6 +3,8 @@
 All that may be summarized is, at once, with few images and no more of them than half of what the provider takes; the
 protected tail stays as it is (document 003). Where the provider still refuses, tool output in the tail is cut as well.
 What counts is that the bytes that would be sent are fewer; else nothing is changed.
+
+What a model says of itself: who provides it, and what it is called.
 """
 
 from __future__ import annotations
@@ -16,13 +18,10 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, convert_to_openai_messages
 
-from langchain_agentmem.compaction.compacted_context import Context
-from langchain_agentmem.compaction.compaction_config import ToolTruncationConfig
-from langchain_agentmem.compaction.compaction_events import RECOVER, Telling
+from langchain_agentmem.compaction.compacted_context import RECOVER, Context, Telling
+from langchain_agentmem.compaction.compaction_config import Situation, ToolTruncationConfig
 from langchain_agentmem.compaction.graph_compactor import Compactor, Subject, View
-from langchain_agentmem.compaction.pipeline import Outcome, compacting
-from langchain_agentmem.compaction.processors import tool_truncation
-from langchain_agentmem.compaction.situation import Situation
+from langchain_agentmem.compaction.processors import Outcome, compacting, tool_truncation
 from langchain_agentmem.conversations.compaction_records import Record
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.language_models.model_calls import Work
@@ -183,3 +182,28 @@ def _cut(outcome: Outcome, situation: Situation) -> Outcome:
 
 def _calibrated(tokens: int, compactor: Compactor) -> int:
     return math.ceil(tokens * compactor.counter.factor())
+
+
+def provider_of(model: Any) -> str:
+    """The provider of a model, as `PAYLOAD_LIMITS` names it; empty for any other.
+
+    Args:
+        model: A LangChain model, or whatever else a model is called by.
+    """
+    model = getattr(model, "bound", model)
+    try:
+        told = model._get_ls_params().get("ls_provider")  # noqa: SLF001 - what LangChain tells of a model in a trace
+    except Exception:  # noqa: BLE001 - a model need not tell
+        told = None
+    name = f"{told} {getattr(model, '_llm_type', '')}".lower()
+    return next((known for known in PAYLOAD_LIMITS if known in name), "")
+
+
+def name_of(model: Any) -> tuple[str, str]:
+    """What a model is called, so that one that is made anew for each call is known again.
+
+    Args:
+        model: A LangChain model.
+    """
+    model = getattr(model, "bound", model)
+    return type(model).__name__, str(getattr(model, "model_name", None) or getattr(model, "model", ""))

@@ -26,9 +26,9 @@ import yaml
 from langchain_agentmem.base import forks
 from langchain_agentmem.base.lifetime import Attendant, Looked
 from langchain_agentmem.base.namespaces import path_of
-from langchain_agentmem.compaction.compaction_events import COMPACT, Telling
-from langchain_agentmem.compaction.pipeline import Outcome
-from langchain_agentmem.compaction.situation import Size, window_of
+from langchain_agentmem.compaction.compacted_context import COMPACT, Telling
+from langchain_agentmem.compaction.compaction_config import Size, window_of
+from langchain_agentmem.compaction.processors import Outcome
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.role_context import (
     CompactedMessage,
@@ -44,7 +44,7 @@ from langchain_agentmem.language_models.model_calls import Run, Shown, Work, per
 from langchain_agentmem.language_models.summarization import SummarizationConfig, Summarized, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages import ImageFiles
-from langchain_agentmem.messages.summary import summary_message
+from langchain_agentmem.messages.message_marks import summary_message
 from langchain_agentmem.storage import job_queue
 from langchain_agentmem.storage.job_queue import Job, Wanted
 

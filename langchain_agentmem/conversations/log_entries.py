@@ -21,8 +21,8 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.messages import Message, decode_body, encode_body, from_langchain, message_time, to_langchain
-from langchain_agentmem.messages.injected import MARK, is_injected
 from langchain_agentmem.messages.message import LANGCHAIN_ROLES, plain
+from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
 from langchain_agentmem.tracing import Thunk, brief
 
@@ -105,7 +105,7 @@ def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
 
 def brings_memory(entry: message_log.Entry) -> bool:
     """Whether an entry is a message by which memory was put into a context: what it tells is stored already."""
-    return MARK.encode() in entry.body and is_injected(to_langchain(decode_body(entry.body, entry.key)))
+    return MEMORY_MARK.encode() in entry.body and is_injected(to_langchain(decode_body(entry.body, entry.key)))
 
 
 def edited(old: message_log.Stored, changes: Mapping[str, Any]) -> message_log.Entry:

@@ -49,7 +49,7 @@ from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.history_shape import role_of
-from langchain_agentmem.messages.injected import block, injected, is_injected
+from langchain_agentmem.messages.message_marks import block, injected, is_injected
 from langchain_agentmem.messages.role_rounds import Portable, fields_of
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing.measures import Measures

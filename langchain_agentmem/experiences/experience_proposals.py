@@ -47,9 +47,9 @@ from langchain_agentmem.language_models.tool_arguments import Arguments, Text, T
 from langchain_agentmem.language_models.tool_factory import Call, Calls, Operation, Whose, chosen, passage, tool_of
 from langchain_agentmem.language_models.transcript import turn_of
 from langchain_agentmem.messages.history_shape import calls_of, is_said_by_user, role_of
+from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.messages.role_rounds import AttachmentType, Conversation, Post
-from langchain_agentmem.messages.summary import summary_in
 from langchain_agentmem.search.analysis import STOP_WORDS
 from langchain_agentmem.tracing import brief
 

@@ -49,8 +49,8 @@ from langchain_agentmem.language_models.tool_factory import (
     within,
 )
 from langchain_agentmem.messages import Message, from_langchain
+from langchain_agentmem.messages.message_marks import is_filler
 from langchain_agentmem.messages.prompt_forms import converted
-from langchain_agentmem.messages.synthetic_messages import is_filler
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.memory_access import as_step

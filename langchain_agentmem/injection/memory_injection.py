@@ -26,7 +26,7 @@ from langchain_agentmem.injection.selection import Bringing
 from langchain_agentmem.language_models.model_calls import aperform, perform
 from langchain_agentmem.language_models.tokens import SECTIONS, Budget, TokenCounter
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.messages.injected import Role
+from langchain_agentmem.messages.message_marks import Role
 from langchain_agentmem.messages.prompt_forms import Brought, Form, Insertion, Keys, check_keys, form_of, woven
 from langchain_agentmem.tracing import within
 

@@ -19,7 +19,7 @@ from langchain_agentmem.injection.selection import Bringing
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform
 from langchain_agentmem.language_models.tokens import SECTIONS, Budget, TokenCounter
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.messages.injected import Role
+from langchain_agentmem.messages.message_marks import Role
 from langchain_agentmem.messages.prompt_forms import Brought, with_block, woven
 
 try:

@@ -18,8 +18,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_shape import calls_of, role_of
+from langchain_agentmem.messages.message_marks import IMAGES, KeptImage, plain
 from langchain_agentmem.messages.provider_content import kind_of
-from langchain_agentmem.messages.summary import IMAGES, KeptImage, plain
 
 _THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})
 _CALLS = frozenset({"tool_use", "tool_call", "invalid_tool_call", "function_call"})

@@ -13,10 +13,8 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_agentmem.messages.injected import is_injected
+from langchain_agentmem.messages.message_marks import MADE, OPENING, RESULT, is_injected, summary_in
 from langchain_agentmem.messages.provider_content import kind_of
-from langchain_agentmem.messages.summary import summary_in
-from langchain_agentmem.messages.synthetic_messages import MADE, OPENING, RESULT
 
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call"})

@@ -20,8 +20,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.history_shape import calls_of, is_said_by_user, role_of
-from langchain_agentmem.messages.injected import MEMORY, Part, Role, block, injected, is_injected
-from langchain_agentmem.messages.synthetic_messages import is_made
+from langchain_agentmem.messages.message_marks import MEMORY, Part, Role, block, injected, is_injected, is_made
 
 
 class Brought(NamedTuple):

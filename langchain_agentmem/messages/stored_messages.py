@@ -16,8 +16,7 @@ import orjson
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.base.encoding import TAG
-from langchain_agentmem.messages.langchain_calls import json_object
-from langchain_agentmem.messages.langchain_messages import EXACT, from_langchain, to_langchain
+from langchain_agentmem.messages.langchain_messages import EXACT, from_langchain, json_object, to_langchain
 from langchain_agentmem.messages.message import decode_body, encode_body
 
 _TAGGED = f'"{TAG}"'.encode()

@@ -11,7 +11,7 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.summary import summary_in
+from langchain_agentmem.messages.message_marks import summary_in
 
 from .histories import random_history
 

@@ -19,7 +19,7 @@ from langchain_agentmem.compaction import graph_compactor as module
 from langchain_agentmem.compaction.compaction_config import ActiveContextPolicyConfig, ManagedMemoryConfig
 from langchain_agentmem.compaction.dropped_messages import messages_behind
 from langchain_agentmem.language_models.summarization import SummarizationConfig
-from langchain_agentmem.messages.summary import summary_in
+from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.storage import job_queue
 from langchain_agentmem.testing import provider_problems
 

@@ -16,19 +16,25 @@ from langchain_agentmem.compaction.compaction_config import (
     ActiveContextPolicyConfig,
     BackwardPackingConfig,
     ManagedMemoryConfig,
+    Situation,
+    Size,
     SlidingWindowConfig,
     ToolOffloadConfig,
     ToolTruncationConfig,
 )
 from langchain_agentmem.compaction.compaction_node import CompactionNode
-from langchain_agentmem.compaction.pipeline import compacting
-from langchain_agentmem.compaction.processors import backward_packing, sliding_window, tool_offload, tool_truncation
-from langchain_agentmem.compaction.situation import Situation, Size
+from langchain_agentmem.compaction.processors import (
+    backward_packing,
+    compacting,
+    sliding_window,
+    tool_offload,
+    tool_truncation,
+)
 from langchain_agentmem.language_models.model_calls import perform
 from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.messages.history_repair import repaired, sound_until
 from langchain_agentmem.messages.history_shape import bundles, role_of, shape_of
-from langchain_agentmem.messages.summary import sections, summary_in
+from langchain_agentmem.messages.message_marks import sections, summary_in
 from langchain_agentmem.testing import provider_problems
 
 from .marked import (

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem.language_models.transcript import image_id
-from langchain_agentmem.messages.summary import KeptImage, Summary
+from langchain_agentmem.messages.message_marks import KeptImage, Summary
 
 from .asked import REPLY, Counting, image, summarized, tool_rounds, with_image
 

@@ -35,10 +35,10 @@ from langchain_agentmem.base.events import CompactionEvent
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
 from langchain_agentmem.compaction.graph_compactor import View
-from langchain_agentmem.compaction.model_names import provider_of
+from langchain_agentmem.compaction.overflow_recovery import provider_of
 from langchain_agentmem.errors import InvalidInput, StorageError
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.summary import summary_in
+from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.testing import provider_problems
 from tests.compaction.summarizers import Summarizer
 

@@ -16,11 +16,10 @@ from langchain_agentmem.compaction.compaction_config import (
     ManagedMemoryConfig,
     ToolTruncationConfig,
 )
-from langchain_agentmem.compaction.compaction_node import CompactionNode
-from langchain_agentmem.compaction.state import CompactionState
+from langchain_agentmem.compaction.compaction_node import CompactionNode, CompactionState
 from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.summary import summary_in
+from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.testing import assert_valid_for_providers
 
 pytestmark = pytest.mark.sqlite_suffices

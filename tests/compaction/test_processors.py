@@ -19,7 +19,7 @@ from langchain_agentmem.compaction import (
 )
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_shape import protected_from
-from langchain_agentmem.messages.synthetic_messages import BEGINNING, NO_RESULT
+from langchain_agentmem.messages.message_marks import BEGINNING, NO_RESULT
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer
 

@@ -19,7 +19,7 @@ from langchain_agentmem.compaction import (
 from langchain_agentmem.compaction.graph_compactor import REMEMBERED
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Ask, perform
-from langchain_agentmem.messages.summary import KeptImage, summary_message
+from langchain_agentmem.messages.message_marks import KeptImage, summary_message
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer
 

@@ -17,7 +17,7 @@ from langchain_core.messages import (
 )
 
 from langchain_agentmem.base.fencing import unfenced
-from langchain_agentmem.messages.summary import KeptImage, Summary, summary_in, summary_message
+from langchain_agentmem.messages.message_marks import KeptImage, Summary, summary_in, summary_message
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 OTHER = {"type": "image", "base64": "/9j/4AAQ", "mime_type": "image/jpeg"}

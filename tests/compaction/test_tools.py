@@ -11,7 +11,7 @@ from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.base.fencing import unfenced
-from langchain_agentmem.compaction import dropped_message_tools as module
+from langchain_agentmem.compaction import dropped_messages as module
 from langchain_agentmem.compaction.compaction_config import (
     ActiveContextPolicyConfig,
     ManagedMemoryConfig,
@@ -19,7 +19,7 @@ from langchain_agentmem.compaction.compaction_config import (
 )
 from langchain_agentmem.compaction.dropped_messages import amessages_behind, messages_behind
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.summary import summary_in
+from langchain_agentmem.messages.message_marks import summary_in
 
 from .asked import FILLER, REPLY, Counting
 

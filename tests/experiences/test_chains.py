@@ -19,7 +19,7 @@ from langchain_agentmem import AgentMemory, Experience, InvalidInput
 from langchain_agentmem.base.events import StepFinished
 from langchain_agentmem.experiences.experience import section
 from langchain_agentmem.experiences.experience_selector import STEP
-from langchain_agentmem.messages.injected import is_injected
+from langchain_agentmem.messages.message_marks import is_injected
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
 

@@ -11,7 +11,7 @@ from langchain_agentmem import ExperienceMiddleware, LayeredMemory, MemoryMiddle
 from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import section
-from langchain_agentmem.messages.injected import MARK, is_injected
+from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.test_middleware import Scripted
 
@@ -45,7 +45,7 @@ def answers(*replies):
 
 
 def shown(messages):
-    return [message.additional_kwargs.get(MARK, message.type) for message in messages]
+    return [message.additional_kwargs.get(MEMORY_MARK, message.type) for message in messages]
 
 
 def at(thread="t"):

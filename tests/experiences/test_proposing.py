@@ -21,7 +21,7 @@ from langchain_agentmem.experiences.experience_proposals import (
     of_messages,
     transcript,
 )
-from langchain_agentmem.messages.injected import injected
+from langchain_agentmem.messages.message_marks import injected
 from langchain_agentmem.messages.role_rounds import Attachment
 
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"

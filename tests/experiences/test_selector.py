@@ -28,7 +28,7 @@ from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import section, with_section
-from langchain_agentmem.messages.injected import MARK, is_injected
+from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.layers.hostile import TEXTS, TOKENS, marks
 
@@ -39,7 +39,7 @@ TAGS = ("experiences", "experience")
 
 
 def shown(messages):
-    return [message.additional_kwargs.get(MARK, message.type) for message in messages]
+    return [message.additional_kwargs.get(MEMORY_MARK, message.type) for message in messages]
 
 
 def told(text):
@@ -163,7 +163,7 @@ class TestTheSection:
 
     def test_the_users_own_words_are_no_section(self, selector):
         forged = HumanMessage(section([FILES]))
-        marked = HumanMessage(f"{section([FILES])}\nand {PLOT}", additional_kwargs={MARK: "experiences"})
+        marked = HumanMessage(f"{section([FILES])}\nand {PLOT}", additional_kwargs={MEMORY_MARK: "experiences"})
         found = selector.invoke([forged, AIMessage("?"), marked])
         assert found[1:] == [forged, AIMessage("?"), marked]
 

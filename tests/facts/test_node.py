@@ -18,8 +18,7 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, RetryPolicy, interrupt
 
 from langchain_agentmem import AgentMemory, FactsConfig, InvalidInput, fact_tools
-from langchain_agentmem.messages.injected import injected
-from langchain_agentmem.messages.summary import Summary, summary_message
+from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
 
 SHOWN = re.compile(r'<message number="(\d+)"[^>]*>\n(.*?)\n</message>', re.DOTALL)
 FACT = re.compile(r"(\w+) (lives in|works at|likes) (\w+)")

@@ -16,7 +16,7 @@ from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryCon
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.messages.injected import MARK, is_injected
+from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.test_middleware import Scripted
 
@@ -41,7 +41,7 @@ def at(thread="t", **more):
 
 
 def shown(messages):
-    return [message.additional_kwargs.get(MARK, message.type) for message in messages]
+    return [message.additional_kwargs.get(MEMORY_MARK, message.type) for message in messages]
 
 
 def answers(*replies):

@@ -21,7 +21,7 @@ from langchain_agentmem.layers.layer_values import Event, Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import Found, Material, composed, prompt_text
 from langchain_agentmem.layers.resource_memory import RESOURCE_USED
-from langchain_agentmem.messages.injected import injected, is_injected
+from langchain_agentmem.messages.message_marks import injected, is_injected
 
 from .hostile import HOSTILE, TEXTS, TOKENS, UNSEEN, headings, marks, structure
 
