@@ -81,19 +81,23 @@ if TYPE_CHECKING:
     from langchain_agentmem.language_models.tokens import Budget, TokenCounter
     from langchain_agentmem.layers.archival_memory import ArchivalMemory
     from langchain_agentmem.layers.compression import Compressor
-    from langchain_agentmem.layers.consolidation import ConsolidationReport
+    from langchain_agentmem.layers.consolidation import ConsolidationReport, Pressure
     from langchain_agentmem.layers.core_memory import CoreEntry, CoreMemory
-    from langchain_agentmem.layers.layer_merge import MergeReport
+    from langchain_agentmem.layers.layer import Event, LayersConfig, Record
+    from langchain_agentmem.layers.layer_part import MergeReport
     from langchain_agentmem.layers.layer_tools import layer_tools
-    from langchain_agentmem.layers.layer_values import Event, Record
     from langchain_agentmem.layers.layered_memory import LayeredMemory
-    from langchain_agentmem.layers.layers_config import LayersConfig
-    from langchain_agentmem.layers.pressure import Pressure
-    from langchain_agentmem.layers.protocol_updates import Outcome, Update, aapply, apply, parse
     from langchain_agentmem.layers.recall_memory import RecallMemory
-    from langchain_agentmem.layers.resource_memory import ResourceMemory
-    from langchain_agentmem.layers.resource_snapshots import build_resource_snapshot
-    from langchain_agentmem.layers.text_protocol import PROTOCOL_PROMPT, MemoryProtocol
+    from langchain_agentmem.layers.resource_memory import ResourceMemory, build_resource_snapshot
+    from langchain_agentmem.layers.text_protocol import (
+        PROTOCOL_PROMPT,
+        MemoryProtocol,
+        Outcome,
+        Update,
+        aapply,
+        apply,
+        parse,
+    )
     from langchain_agentmem.messages import Message
     from langchain_agentmem.messages.role_rounds import (
         Attachment,
@@ -138,7 +142,7 @@ _HOMES = {
     "CoreMemory": "layers.core_memory",
     "Draft": "experiences.experience_proposals",
     "Entity": "facts.fact",
-    "Event": "layers.layer_values",
+    "Event": "layers.layer",
     "Evidence": "facts.fact",
     "Experience": "experiences.experience",
     "ExperienceLibrary": "experiences.experience_library",
@@ -151,24 +155,24 @@ _HOMES = {
     "InvalidInput": "errors",
     "KGMemory": "facts.kg_memory",
     "LayeredMemory": "layers.layered_memory",
-    "LayersConfig": "layers.layers_config",
+    "LayersConfig": "layers.layer",
     "LibraryCheck": "experiences.experience_library",
     "ManagedConversationMemory": "compaction.managed_conversation",
     "MemoryInjection": "injection.memory_injection",
     "MemoryMiddleware": "injection.memory_middleware",
     "MemoryProtocol": "layers.text_protocol",
-    "MergeReport": "layers.layer_merge",
+    "MergeReport": "layers.layer_part",
     "Message": "messages",
     "MessageError": "errors",
     "MissingExtra": "errors",
     "Neighbour": "facts.fact",
-    "Outcome": "layers.protocol_updates",
+    "Outcome": "layers.text_protocol",
     "PROTOCOL_PROMPT": "layers.text_protocol",
     "Post": "messages.role_rounds",
-    "Pressure": "layers.pressure",
+    "Pressure": "layers.consolidation",
     "RecallMemory": "layers.recall_memory",
     "Recollection": "search.memory_search",
-    "Record": "layers.layer_values",
+    "Record": "layers.layer",
     "RememberFacts": "facts.fact_tools",
     "ResourceMemory": "layers.resource_memory",
     "Retention": "messages.role_rounds",
@@ -182,15 +186,15 @@ _HOMES = {
     "StorageError": "errors",
     "Tally": "experiences.experience_part",
     "TokenCounter": "language_models.tokens",
-    "Update": "layers.protocol_updates",
+    "Update": "layers.text_protocol",
     "Usage": "experiences.experience_library",
-    "aapply": "layers.protocol_updates",
-    "apply": "layers.protocol_updates",
-    "build_resource_snapshot": "layers.resource_snapshots",
+    "aapply": "layers.text_protocol",
+    "apply": "layers.text_protocol",
+    "build_resource_snapshot": "layers.resource_memory",
     "fact_tools": "facts.fact_tools",
     "harmless": "base.fencing",
     "layer_tools": "layers.layer_tools",
-    "parse": "layers.protocol_updates",
+    "parse": "layers.text_protocol",
     "patterns_with": "base.redaction",
     "redact": "base.redaction",
     "redact_value": "base.redaction",

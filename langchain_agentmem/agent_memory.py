@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from langchain_agentmem.facts.fact_tools import RememberFacts
     from langchain_agentmem.facts.kg_memory import KGMemory
     from langchain_agentmem.injection.memory_injection import MemoryInjection
+    from langchain_agentmem.layers.layer import LayersConfig
     from langchain_agentmem.layers.layered_memory import LayeredMemory
-    from langchain_agentmem.layers.layers_config import LayersConfig
     from langchain_agentmem.rewinding.thread_memory import ThreadPoint
     from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore
     from langchain_agentmem.stores.byte_store import AgentMemoryByteStore

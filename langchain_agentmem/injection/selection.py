@@ -16,7 +16,7 @@ from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
 from langchain_agentmem.language_models.model_calls import Shown, Work
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, SECTIONS, Budget, Measure, TokenCounter
-from langchain_agentmem.layers.layer_values import Record
+from langchain_agentmem.layers.layer import Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import NEWEST, Composed, Found, Material, composed
 from langchain_agentmem.messages import Message

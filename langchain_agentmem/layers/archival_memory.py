@@ -9,9 +9,8 @@ from typing import Any
 from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, name_given, text_given, texts_given
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work
-from langchain_agentmem.layers.layer import Layer, record_shown
+from langchain_agentmem.layers.layer import Layer, Record, record_of, record_shown
 from langchain_agentmem.layers.layer import found_shown as seen
-from langchain_agentmem.layers.layer_values import Record, record_of
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, listed, maybe
 from langchain_agentmem.rewinding.memory_rows import RECORD, Draft, Kept, View, body_of

@@ -19,8 +19,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.archival_memory import record
-from langchain_agentmem.layers.layer import Layer
-from langchain_agentmem.layers.layers_config import LayersConfig
+from langchain_agentmem.layers.layer import Layer, LayersConfig
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, pairs
 from langchain_agentmem.rewinding.memory_rows import CORE, RECORD, Draft, Kept, View, body_of

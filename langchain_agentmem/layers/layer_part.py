@@ -1,15 +1,39 @@
-"""Events and records as what serves all features knows them."""
+"""Events and records as what serves all features knows them.
+
+A child's memory is merged into its parent's: what it learned is promoted, and nobody's work is overwritten unseen.
+
+Three states of a thing are compared: as it was at the fork, as it is in the child, and as it is in the parent. What
+only the child changed is promoted. What both changed is a conflict: it is reported, and stays as the parent has it
+unless the child is preferred. What was told of a fact on both goes together (`facts/promoting.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.layers.layer_values import event_of, record_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.facts.fact_part import PromotedFacts, promote_facts
+from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.layers.core_memory import CoreMemory, leaving
+from langchain_agentmem.layers.layer import Ground, event_of, record_of
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, kept_of
+from langchain_agentmem.rewinding.branch_merge import (
+    Conflict,
+    LayerName,
+    Prefer,
+    Promoted,
+    by_key,
+    named_branch,
+    promoted,
+)
+from langchain_agentmem.rewinding.branches import Standpoint
+from langchain_agentmem.rewinding.memory_access import Change, changing
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Draft, Kept, View, kept_of
 from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps
@@ -48,3 +72,166 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
 PART = Part(
     found={kind: (Found(stored_as=kind, texts=row_texts, recollections=recollections),) for kind in (EVENT, RECORD)}
 )
+
+
+LAYERS: Mapping[str, LayerName] = {CORE: "core", EVENT: "recall", RECORD: "archival"}
+"""The layers, by what they are kept as."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MergeReport:
+    """What a merge did.
+
+    Attributes:
+        core: The keys that have the child's value now.
+        recall: The ids of the events that were added.
+        archival: The ids of the records that were added or changed.
+        removed: Keys and ids of what the child had deleted, or moved to a record, and is gone here too now.
+        conflicts: What both had changed. It has the child's state where that was preferred, else the parent's.
+        evicted: The keys that left core memory to make room.
+        facts: The ids of the facts that were added, or of which more is told now.
+        texts: The ids of the messages beside the facts that were added or changed. Those that wait to have facts
+            extracted wait here too.
+        rules: What is agreed on names and predicates now as the child has it, by keys such as "alias:bob".
+    """
+
+    core: tuple[str, ...] = ()
+    recall: tuple[str, ...] = ()
+    archival: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    evicted: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+
+
+def merging(
+    ground: Ground, core: CoreMemory, child: Standpoint, keys: Collection[str] | None, prefer: Any
+) -> Work[MergeReport]:
+    """Promote what a child learned, as work.
+
+    Args:
+        ground: The parent.
+        core: Its core memory.
+        child: The child.
+        keys: Only these keys of core memory; None for everything.
+        prefer: Whose state counts where both changed it.
+
+    Raises:
+        InvalidInput: The one is no child of the other, or an argument is wrong.
+    """
+    chosen: Any = prefer if isinstance(prefer, str) else None
+    if chosen not in ("parent", "child"):
+        raise InvalidInput(f'prefer must be "parent" or "child", not {safe_repr(prefer)}.')
+    named_branch(ground.point)
+    named_branch(child)
+
+    def make(change: Change) -> Steps[MergeReport]:
+        theirs = yield from child.view(change.now)
+        base = _at_fork(change.view, theirs)
+        if base is None:
+            raise InvalidInput(
+                f"{safe_repr(child.name)} was not forked from {safe_repr(ground.point.name)}; only a fork can "
+                "be merged."
+            )
+        facts = PromotedFacts([], [], [], [], [])
+        if keys is None:
+            facts = yield from promote_facts(change, base, theirs, chosen, ground.database.new_id)
+        return (yield from _merge(core, change, base, theirs, keys, chosen, facts))
+
+    return (
+        yield from changing(
+            ground,
+            "layers.merge",
+            make,
+            from_branch=child.name,
+            prefer=prefer,
+            keys=None if keys is None else list(keys),
+            outputs=_report_shown,
+        )
+    )
+
+
+def _merge(
+    core: CoreMemory,
+    change: Change,
+    base: View,
+    theirs: View,
+    keys: Collection[str] | None,
+    prefer: Prefer,
+    facts: PromotedFacts,
+) -> Steps[MergeReport]:
+    found: dict[str, Promoted] = {}
+    parent: dict[str, dict[str, Kept]] = {}
+    for kind in LAYERS:
+        parent[kind] = yield from by_key(change.view, kind)
+        was, child = (yield from by_key(base, kind)), (yield from by_key(theirs, kind))
+        if keys is not None:
+            wanted = keys if kind == CORE else ()
+            was, child = ({key: each for key, each in side.items() if key in wanted} for side in (was, child))
+        found[kind] = promoted(LAYERS[kind], was, parent[kind], child, prefer)
+    for kind, each in found.items():
+        for key in each.gone:
+            change.remove(kind, key)
+        change.drafts += map(_draft, each.new)
+    evicted = _out_of_budget(core, change, parent[CORE].values(), found[CORE])
+    return MergeReport(
+        core=tuple(each.key for each in found[CORE].new if each.key not in evicted),
+        recall=tuple(each.key for each in found[EVENT].new),
+        archival=tuple(each.key for each in found[RECORD].new),
+        removed=(*(key for each in found.values() for key in each.gone), *facts.removed),
+        conflicts=(*(conflict for each in found.values() for conflict in each.conflicts), *facts.conflicts),
+        evicted=tuple(evicted),
+        facts=tuple(facts.facts),
+        texts=tuple(facts.texts),
+        rules=tuple(facts.rules),
+    )
+
+
+def _report_shown(report: MergeReport) -> dict[str, Any]:
+    """What a trace shows of a merge: what there was to do."""
+    told = {
+        "core": report.core,
+        "event_ids": report.recall,
+        "record_ids": report.archival,
+        "fact_ids": report.facts,
+        "message_ids": report.texts,
+        "rules": report.rules,
+        "removed": report.removed,
+        "evicted": report.evicted,
+        "conflicts": [{"layer": each.layer, "key": each.key} for each in report.conflicts],
+    }
+    return {name: value for name, value in told.items() if value} or {"promoted": 0}
+
+
+def _out_of_budget(core: CoreMemory, change: Change, there: Iterable[Kept], found: Promoted) -> list[str]:
+    """Move to archival memory what has no room once the child's values are there, which may be one of them."""
+    after = {each.key: each for each in there if each.key not in found.gone}
+    after.update({each.key: each for each in found.new})
+    gone = leaving(after.values(), core.settings) if found.new else []
+    core.evict(change, gone)
+    return [each.key for each in gone]
+
+
+def _at_fork(parent: View, child: View) -> View | None:
+    """What the parent showed where the child's line left it; None where it never did."""
+    if not parent.line:
+        return None
+    branches = [branch for branch, _ in child.line]
+    at = branches.index(parent.line[0][0]) if parent.line[0][0] in branches[1:] else 0
+    return View(child.line[at:], (), child.at) if at else None
+
+
+def _draft(kept: Kept) -> Draft:
+    return Draft(
+        kept.kind,
+        kept.key,
+        kept.body,
+        kept.created_at,
+        label=kept.label,
+        importance=kept.importance,
+        expires_at=kept.expires_at,
+        extra=kept.extra or None,
+        findable=kept.kind != CORE,
+    )

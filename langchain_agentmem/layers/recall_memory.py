@@ -21,9 +21,8 @@ from langchain_agentmem.layers.consolidation import (
     consolidating,
     made_of_old_events,
 )
-from langchain_agentmem.layers.layer import Layer, event_shown
+from langchain_agentmem.layers.layer import Event, Layer, event_of, event_shown
 from langchain_agentmem.layers.layer import found_shown as seen
-from langchain_agentmem.layers.layer_values import Event, event_of
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, listed, maybe
 from langchain_agentmem.rewinding.memory_rows import EVENT, Draft, Kept, View, body_of, text_of

@@ -12,22 +12,42 @@
 It is YAML or JSON. An item may name its source at once (`{class: github, repo: example/solver}`,
 `{class: local_data, path: notes.md}`), and a source that no item speaks of is one itself. What a file says is checked
 before anything is looked at; keys that nobody knows are left out.
+
+A folder that nothing is read outside of, whatever paths and links say.
+
+Each step of a path is opened below the one before it, and never through a link: a link is read, and its target is
+walked in the same way. So nothing that others change meanwhile leads out either. Where the system cannot open below a
+folder (Windows), a path is resolved first and checked then.
+
+What can be seen of a file or folder: what lies in it, and how its files begin.
+
+A folder is listed to a certain depth, a link is named and not followed, and what only tools write (`.git`,
+`node_modules`) is left out. Secrets go before anything is cut, since half a secret is not recognised; files that are
+known to hold some are named and not shown.
 """
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import hashlib
+import heapq
 import json
 import os
-from collections.abc import Mapping
+import stat
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import yaml
 
 from langchain_agentmem.base.files import path_of_file
+from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput
+from langchain_agentmem.layers.compression import truncated
 
 SourceKind: TypeAlias = Literal["local", "github", "huggingface"]
 
@@ -379,3 +399,465 @@ def _whole_number(entry: Mapping[str, Any], key: str, where: str, default: int) 
 
 def _list(names: Any) -> str:
     return ", ".join(names)
+
+
+Parts: TypeAlias = tuple[str, ...]
+
+OPENS_BELOW = {os.open, os.stat, os.readlink} <= os.supports_dir_fd and os.scandir in os.supports_fd
+"""Whether the system can open a file below an open folder."""
+
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)  # what was replaced by a pipe does not keep us waiting
+)
+_FOLDER = getattr(os, "O_DIRECTORY", 0)
+_MOST_LINKS = 40
+_CHUNK = 1 << 16
+
+
+class Unreachable(AgentMemoryError):
+    """There is nothing here that may be read."""
+
+
+class Entry(NamedTuple):
+    """What lies in a folder."""
+
+    name: str
+    kind: Literal["file", "folder", "link", "other"]
+    size: int
+
+
+class Beginning(NamedTuple):
+    """The beginning of a file.
+
+    Attributes:
+        data: Its first bytes.
+        size: How many it has in all.
+        sha: The SHA-256 of as many of them as were looked at.
+    """
+
+    data: bytes
+    size: int
+    sha: str
+
+
+class Workspace:
+    """A folder that nothing is read outside of.
+
+    Args:
+        root: The folder. It may be reached through links itself.
+
+    Raises:
+        Unreachable: It is no folder.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(os.path.realpath(root))
+        self._given = Path(os.path.abspath(root))  # noqa: PTH100
+        if not self.root.is_dir():
+            raise Unreachable(f"There is no folder {safe_repr(str(self._given))}.")
+
+    def parts_of(self, path: str, below: Parts = ()) -> Parts:
+        """A path as its steps from the root.
+
+        Args:
+            path: Relative, or absolute and within the root.
+            below: The steps of the folder that a relative path begins in.
+
+        Raises:
+            Unreachable: It leads out of the root, or goes up.
+        """
+        steps = self._steps(path)
+        if ".." in steps or "\0" in path:
+            raise Unreachable(f"{safe_repr(path)} goes up, and could lead out of the workspace.")
+        return steps if Path(path).is_absolute() else (*below, *steps)
+
+    def kind(self, parts: Parts) -> Literal["file", "folder"]:
+        """What lies at a place.
+
+        Raises:
+            Unreachable: Nothing does that may be read.
+        """
+        with self._opened(parts) as at:
+            return "folder" if stat.S_ISDIR(os.stat(at).st_mode) else "file"  # noqa: PTH116
+
+    def entries(self, parts: Parts, most: int) -> tuple[list[Entry], bool]:
+        """What lies in a folder, by name.
+
+        Args:
+            parts: The folder.
+            most: How many entries are given, the first.
+
+        Returns:
+            The entries, and whether there are more.
+
+        Raises:
+            Unreachable: It cannot be read.
+        """
+        with self._opened(parts) as at, os.scandir(at) as found:
+            first = heapq.nsmallest(most + 1, found, key=lambda entry: entry.name)
+            return [_entry(each) for each in first[:most]], len(first) > most
+
+    def beginning(self, parts: Parts, most: int, hashed: int) -> Beginning:
+        """The beginning of a file.
+
+        Args:
+            parts: The file.
+            most: How many bytes are given.
+            hashed: How many bytes are looked at.
+
+        Raises:
+            Unreachable: It cannot be read, or is none.
+        """
+        with self._opened(parts) as at:
+            # What is open was looked at before it was opened, and may be something else by now.
+            if not stat.S_ISREG((now := os.stat(at)).st_mode):  # noqa: PTH116
+                raise Unreachable("It is not a file.")
+            with open(os.dup(at) if isinstance(at, int) else at, "rb") as file:  # noqa: PTH123
+                digest, kept, seen = hashlib.sha256(), bytearray(), 0
+                while seen < hashed and (chunk := file.read(min(_CHUNK, hashed - seen))):
+                    digest.update(chunk)
+                    kept += chunk[: max(0, most - len(kept))]
+                    seen += len(chunk)
+            return Beginning(bytes(kept), now.st_size, digest.hexdigest())
+
+    def _steps(self, path: str) -> Parts:
+        if not Path(path).is_absolute():
+            return tuple(step for step in path.replace(os.sep, "/").split("/") if step not in ("", "."))
+        for root in (self.root, self._given):
+            with contextlib.suppress(ValueError):
+                return tuple(step for step in Path(path).relative_to(root).parts if step != ".")
+        raise Unreachable(f"{safe_repr(path)} is outside of the workspace.")
+
+    @contextlib.contextmanager
+    def _opened(self, parts: Parts) -> Iterator[int | str]:
+        """What lies at a place: an open file or folder, or its path where nothing can be opened below a folder."""
+        try:
+            if not OPENS_BELOW:
+                yield self._resolved(parts)
+                return
+            at = self._reached(parts)
+            try:
+                yield at
+            finally:
+                os.close(at)
+        except OSError as error:
+            raise Unreachable(_why(error)) from error
+
+    def _reached(self, parts: Parts) -> int:
+        way = [os.open(self.root, _FLAGS | _FOLDER)]
+        steps, links = deque(parts), 0
+        try:
+            while steps:
+                step = steps.popleft()
+                if step in ("", "."):
+                    continue
+                if step == "..":
+                    if len(way) == 1:
+                        raise Unreachable("A link leads out of the workspace.")
+                    os.close(way.pop())
+                    continue
+                mode = os.stat(step, dir_fd=way[-1], follow_symlinks=False).st_mode
+                if stat.S_ISLNK(mode):
+                    links += 1
+                    if links > _MOST_LINKS:
+                        raise Unreachable("Links go round in a circle.")
+                    steps.extendleft(reversed(self._target(step, way)))
+                elif stat.S_ISDIR(mode) or stat.S_ISREG(mode):
+                    flags = _FLAGS | (_FOLDER if stat.S_ISDIR(mode) else 0)
+                    way.append(os.open(step, flags, dir_fd=way[-1]))
+                else:
+                    raise Unreachable("It is neither a file nor a folder.")
+            return way.pop()
+        finally:
+            for each in way:
+                os.close(each)
+
+    def _target(self, link: str, way: list[int]) -> Parts:
+        """The steps that a link stands for, from where they begin: where it lies, or the root."""
+        target = os.readlink(link, dir_fd=way[-1])
+        if not Path(target).is_absolute():
+            return tuple(target.split("/"))
+        while len(way) > 1:
+            os.close(way.pop())
+        try:
+            return self._steps(target)
+        except Unreachable:
+            raise Unreachable("A link leads out of the workspace.") from None
+
+    def _resolved(self, parts: Parts) -> str:
+        try:
+            path = self.root.joinpath(*parts).resolve(strict=True)
+        except RuntimeError as error:
+            raise Unreachable("Links go round in a circle.") from error
+        if not path.is_relative_to(self.root):
+            raise Unreachable("A link leads out of the workspace.")
+        if not (path.is_file() or path.is_dir()):
+            raise Unreachable("It is neither a file nor a folder.")
+        return str(path)
+
+
+def under(path: str, mount: str) -> str | None:
+    """What is left of a path below a mount, step by step; None where it does not lie there.
+
+    Args:
+        path: `/workspace/data/a.txt`.
+        mount: `/workspace`; `/workspace2` is not below it.
+    """
+    try:
+        return str(PurePosixPath(path).relative_to(PurePosixPath(mount)))
+    except ValueError:
+        return None
+
+
+def shown(parts: Sequence[str]) -> str:
+    """A path as text, in which every character can be seen."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in "/".join(parts))
+
+
+def _entry(found: os.DirEntry[str]) -> Entry:
+    try:
+        if found.is_symlink():
+            return Entry(found.name, "link", 0)
+        if found.is_dir(follow_symlinks=False):
+            return Entry(found.name, "folder", 0)
+        if found.is_file(follow_symlinks=False):
+            return Entry(found.name, "file", found.stat(follow_symlinks=False).st_size)
+    except OSError:  # it is gone
+        pass
+    return Entry(found.name, "other", 0)
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return "There is nothing at this path."
+    return f"It cannot be read: {error.strerror or error}."
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+ITEM_CHARS = 6_000
+"""How many characters are kept of an item in memory."""
+
+IGNORED = frozenset(
+    _words(
+        ".git .hg .svn __pycache__ node_modules .venv venv .tox .nox .mypy_cache .pytest_cache .ruff_cache .idea "
+        ".vscode .DS_Store .ipynb_checkpoints .eggs .cache"
+    )
+)
+"""What is neither listed nor looked into."""
+
+_SECRET_FILES = (".env", ".netrc", ".npmrc", ".pypirc", "id_rsa", "id_ed25519", "id_ecdsa", "credentials")
+_SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore")
+_TEXT_ENDS = _words(
+    ".c .cc .cpp .cu .h .hpp .py .pyi .ipynb .js .ts .tsx .jsx .java .go .rs .rb .r .jl .f90 .sh .sql .md .rst .txt "
+    ".tex .json .jsonl .csv .tsv .yaml .yml .ini .cfg .toml .cmake .mk .html .xml"
+)
+_TEXT_NAMES = _words("makefile cmakelists.txt dockerfile readme license requirements.txt")
+
+_MOST_ENTRIES = 2_000
+_MOST_IN_FOLDER = 500
+_DEEPEST = 8
+_MOST_LINES = 200
+_TREE_CHARS = 2_000
+_READ = 1 << 18
+_HASHED = 1 << 23
+_MORE = "\u2026 and more"
+
+
+class _Found(NamedTuple):
+    """A file or folder below an item."""
+
+    parts: Parts
+    kind: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What the `config` of a snapshot may say.
+
+    Attributes:
+        workspace_root: The folder that nothing is read outside of; None for that of the resource file.
+        item_chars: The most characters of an item that sets no limit itself.
+        ignored: Names that are left out.
+        redact: Takes secrets out of a text.
+    """
+
+    workspace_root: str | None = None
+    item_chars: int = ITEM_CHARS
+    ignored: frozenset[str] = IGNORED
+    redact: Callable[[str], str] = redact
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What was seen of an item.
+
+    Attributes:
+        status: "pending", "available" or "failed".
+        path: Where the agent finds it.
+        tree: What lies in it.
+        excerpt: How its files begin.
+        reason: Why it is not available, or not whole.
+        found: All that its digest depends on.
+    """
+
+    status: str
+    path: str
+    tree: str = ""
+    excerpt: str = ""
+    reason: str = ""
+    found: Any = None
+
+
+def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path: str) -> Seen:
+    """What can be seen of an item that lies in a workspace.
+
+    Args:
+        item: The item.
+        workspace: Where it lies.
+        parts: The steps to it.
+        options: What is shown.
+        path: Where the agent finds it.
+
+    Raises:
+        Unreachable: It cannot be read.
+    """
+    limits = item.limits
+    if workspace.kind(parts) == "file":
+        read = workspace.beginning(parts, _READ, _HASHED)
+        excerpt = _excerpt({parts[-1:]: read}, item, options) if limits.include_content else ""
+        return Seen(status="available", path=path, excerpt=excerpt, found={"file": [read.size, read.sha]})
+    found, more = _walked(workspace, parts, options.ignored)
+    reads: dict[Parts, Beginning | None] = {}
+    reason = ""
+    if limits.include_content:
+        for chosen in _chosen(item, found, workspace):
+            try:
+                reads[chosen] = workspace.beginning((*parts, *chosen), _READ, _HASHED)
+            except Unreachable as error:
+                if "leads out" in str(error):
+                    raise
+                reads[chosen] = None
+                reason = reason or f"{shown(chosen)}: {error}"
+    tree = _tree(found, more=more) if limits.include_tree else ""
+    return Seen(
+        status="available",
+        path=path,
+        tree=tree,
+        excerpt=_excerpt(reads, item, options),
+        reason=reason,
+        found={
+            "tree": [[shown(each.parts), each.kind, each.size] for each in found],
+            "files": {shown(each): read and [read.size, read.sha] for each, read in reads.items()},
+        },
+    )
+
+
+def _walked(workspace: Workspace, root: Parts, ignored: frozenset[str]) -> tuple[list[_Found], bool]:
+    """What lies in a folder and below it, by path, and whether there is more. Links are named, and not followed."""
+    found: list[_Found] = []
+    folders: list[Parts] = [()]
+    more = False
+    for folder in folders:  # which grows: those nearest to the root come first
+        room = min(_MOST_IN_FOLDER, _MOST_ENTRIES - len(found))
+        if room <= 0 or len(folder) > _DEEPEST:
+            more = True
+            continue
+        try:
+            entries, cut = workspace.entries((*root, *folder), room + len(ignored))
+        except Unreachable:
+            if not folder:
+                raise
+            continue
+        kept = [each for each in entries if each.name not in ignored]
+        more = more or cut or len(kept) > room
+        for each in kept[:room]:
+            found.append(_Found((*folder, each.name), each.kind, each.size))
+            if each.kind == "folder":
+                folders.append((*folder, each.name))
+    return sorted(found), more
+
+
+def _chosen(item: Item, found: list[_Found], workspace: Workspace) -> list[Parts]:
+    """The files whose beginnings are shown: those that the item names, else those that tell most."""
+    if item.include_files:
+        named = dict.fromkeys(workspace.parts_of(name) for name in item.include_files)
+        return list(named)[: item.limits.max_files or None]
+    files = [each.parts for each in found if each.kind == "file" and _is_text_name(each.parts[-1].lower())]
+    files.sort(key=lambda parts: (not parts[-1].lower().startswith("readme"), len(parts), parts))
+    return files[: item.limits.max_files]
+
+
+def _is_text_name(name: str) -> bool:
+    return (name.endswith(_TEXT_ENDS) or name in _TEXT_NAMES) and not _is_secret_name(name)
+
+
+def _is_secret_name(name: str) -> bool:
+    return name in _SECRET_FILES or name.startswith(".env") or name.endswith(_SECRET_ENDS)
+
+
+def _tree(found: Sequence[_Found], *, more: bool) -> str:
+    """A folder as lines: a file by its path, a folder with a slash, a link with an at sign."""
+    signs = {"folder": "/", "link": "@", "other": "?"}
+    lines = [shown(each.parts) + signs.get(each.kind, "") for each in found[:_MOST_LINES]]
+    kept = truncated("\n".join(lines), _TREE_CHARS, mark="")
+    if len(kept) < len("\n".join(lines)) and "\n" in kept:
+        kept = kept[: kept.rindex("\n")]  # no half names
+    return f"{kept}\n{_MORE}" if more or kept.count("\n") + 1 < len(found) else kept
+
+
+def _excerpt(reads: Mapping[Parts, Beginning | None], item: Item, options: Options) -> str:
+    """The beginnings of files, within the limits of an item."""
+    most = limit_of(item, options)
+    pieces: list[str] = []
+    room = most
+    for parts, read in reads.items():
+        piece = _piece(parts, read, item.limits.max_chars, options)
+        if room <= 0:
+            break
+        pieces.append(truncated(piece, room))
+        room -= len(piece) + 2
+    return truncated("\n\n".join(pieces), most)
+
+
+def _piece(parts: Parts, read: Beginning | None, most: int, options: Options) -> str:
+    name = shown(parts)
+    if read is None:
+        return f"File: {name} (not readable)"
+    if _is_secret_name(parts[-1].lower()):
+        return f"File: {name} ({read.size} bytes, not shown)"
+    text = _excerpt_text(read.data)
+    if text is None:
+        return f"File: {name} ({read.size} bytes, binary)"
+    # What is secret goes before anything is cut: half a secret is not recognised.
+    text = options.redact(plain(text))
+    return f"File: {name} ({read.size} bytes)\n{truncated(text, most) if most else text}"
+
+
+def plain(text: str) -> str:
+    """A text without characters that no database keeps."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _excerpt_text(data: bytes) -> str | None:
+    """The text of a file's beginning; None where it is none."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    if b"\0" in data:
+        return None
+    try:
+        return codecs.getincrementaldecoder("utf-8-sig")().decode(data)  # the last character may be cut
+    except UnicodeDecodeError:
+        text = data.decode("utf-8", "replace")
+    return text if text.count("\ufffd") * 20 < len(text) else None
+
+
+def limit_of(item: Item, options: Options) -> int:
+    """How many characters an item's content may have."""
+    return item.limits.max_total_chars or options.item_chars

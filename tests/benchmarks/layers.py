@@ -22,8 +22,8 @@ from functools import partial
 from pathlib import Path
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt
 from langchain_agentmem.rewinding.memory_rows import Draft

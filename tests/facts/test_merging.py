@@ -439,7 +439,7 @@ class TestHalfWay:
             raise RuntimeError("not now")
 
         with monkeypatch.context() as patch:
-            patch.setattr("langchain_agentmem.layers.layer_merge._out_of_budget", fails)
+            patch.setattr("langchain_agentmem.layers.layer_part._out_of_budget", fails)
             with pytest.raises(RuntimeError, match="not now"):
                 memory.layers("main").merge("fork")
         assert (told(main), main.retrieve_all(), memory.layers("main").read()) == before

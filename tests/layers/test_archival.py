@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.layers_config import LayersConfig
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -12,8 +12,8 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.core_memory import EVICTED
+from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.layers_config import LayersConfig
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -14,8 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers.compression import Compressor
-from langchain_agentmem.layers.truncation import truncated
+from langchain_agentmem.layers.compression import Compressor, truncated
 from langchain_agentmem.storage.database import Database
 
 pytestmark = pytest.mark.sqlite_suffices

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.layers.consolidation import AUTOMATIC, CONSOLIDATED, LATER, Bundle, digest
+from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.rewinding.memory_rows import Kept
 
 pytestmark = pytest.mark.sqlite_suffices

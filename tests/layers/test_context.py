@@ -10,7 +10,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Ask, perform
 from langchain_agentmem.language_models.tokens import Budget, TokenCounter
 from langchain_agentmem.layers.core_memory import CoreEntry
-from langchain_agentmem.layers.layer_values import Event, Record
+from langchain_agentmem.layers.layer import Event, Record
 from langchain_agentmem.layers.prompt_context import Found, Material, composed, context_of, prompt_text
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -10,8 +10,8 @@ import pytest
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.archival_memory import Record
 from langchain_agentmem.layers.core_memory import CoreEntry
-from langchain_agentmem.layers.final_context import final_markdown, final_memory, write_final
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.prompt_context import final_markdown, final_memory, write_final
 from langchain_agentmem.layers.recall_memory import Event
 from langchain_agentmem.layers.resource_memory import RESOURCE_USED, usage_record
 

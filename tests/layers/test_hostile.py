@@ -16,10 +16,16 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.memory_injection import MemoryInjection
 from langchain_agentmem.language_models.model_calls import perform
 from langchain_agentmem.layers.core_memory import CoreEntry
-from langchain_agentmem.layers.final_context import final_markdown, final_memory
-from langchain_agentmem.layers.layer_values import Event, Record
+from langchain_agentmem.layers.layer import Event, Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.prompt_context import Found, Material, composed, prompt_text
+from langchain_agentmem.layers.prompt_context import (
+    Found,
+    Material,
+    composed,
+    final_markdown,
+    final_memory,
+    prompt_text,
+)
 from langchain_agentmem.layers.resource_memory import RESOURCE_USED
 from langchain_agentmem.messages.message_marks import injected, is_injected
 

@@ -14,8 +14,8 @@ from langchain_agentmem.base.redaction import patterns_with
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.consolidation import CONSOLIDATED
 from langchain_agentmem.layers.core_memory import EVICTED
+from langchain_agentmem.layers.layer import PROTECTED_KEYS, LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.layers_config import PROTECTED_KEYS, LayersConfig
 
 pytestmark = pytest.mark.sqlite_suffices
 

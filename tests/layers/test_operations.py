@@ -9,9 +9,9 @@ import pytest
 from langchain_agentmem import InvalidInput
 from langchain_agentmem.language_models.tool_arguments import read
 from langchain_agentmem.language_models.tool_factory import MOST, PASSAGE, acalled, called, told
-from langchain_agentmem.layers.layer_operations import OPERATIONS
+from langchain_agentmem.layers.layer_tools import OPERATIONS
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.protocol_updates import Outcome, aapply, apply, parse
+from langchain_agentmem.layers.text_protocol import Outcome, aapply, apply, parse
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers.consolidation import CONSOLIDATED
+from langchain_agentmem.layers.consolidation import CONSOLIDATED, pressure_of
 from langchain_agentmem.layers.core_memory import EVICTED
+from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.layers_config import LayersConfig
-from langchain_agentmem.layers.pressure import pressure_of
 
 pytestmark = pytest.mark.sqlite_suffices
 

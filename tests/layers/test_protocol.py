@@ -12,8 +12,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import InvalidInput
 from langchain_agentmem.base.fencing import unfenced
+from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.layers.text_protocol import PROTOCOL_PROMPT, MemoryProtocol
 from langchain_agentmem.testing import assert_valid_for_providers
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.layers_config import LayersConfig
 from langchain_agentmem.layers.recall_memory import EVICTED
 
 pytestmark = pytest.mark.sqlite_suffices

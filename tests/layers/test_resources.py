@@ -13,11 +13,11 @@ import yaml
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers import resource_workspace as workspaces
+from langchain_agentmem.layers import resource_files as workspaces
+from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.layers_config import LayersConfig
+from langchain_agentmem.layers.resource_files import Unreachable, Workspace, under
 from langchain_agentmem.layers.resource_memory import ResourceMemory, build_resource_snapshot, usage_record
-from langchain_agentmem.layers.resource_workspace import Unreachable, Workspace, under
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -14,10 +14,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem import AgentMemory, InvalidInput
-from langchain_agentmem.layers.layer_operations import OPERATIONS
-from langchain_agentmem.layers.layer_tools import layer_tools
+from langchain_agentmem.layers.layer import LayersConfig
+from langchain_agentmem.layers.layer_tools import OPERATIONS, layer_tools
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.layers_config import LayersConfig
 
 pytestmark = pytest.mark.sqlite_suffices
 

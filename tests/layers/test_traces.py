@@ -16,9 +16,8 @@ from langgraph.graph.message import add_messages
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
-from langchain_agentmem.layers.layers_config import LayersConfig
-from langchain_agentmem.layers.protocol_updates import apply, parse
-from langchain_agentmem.layers.text_protocol import MemoryProtocol
+from langchain_agentmem.layers.layer import LayersConfig
+from langchain_agentmem.layers.text_protocol import MemoryProtocol, apply, parse
 from tests.compaction.test_middleware import Scripted
 from tests.tracing.trees import Collector, drawn
 

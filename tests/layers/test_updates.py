@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
-from langchain_agentmem.layers import protocol_blocks
-from langchain_agentmem.layers.layer_operations import OPERATIONS
-from langchain_agentmem.layers.normalization import MOST_OPERATIONS
-from langchain_agentmem.layers.protocol_updates import parse
-from langchain_agentmem.layers.text_protocol import FORMS, PROTOCOL_PROMPT
+from langchain_agentmem.layers import text_protocol
+from langchain_agentmem.layers.layer_tools import OPERATIONS
+from langchain_agentmem.layers.text_protocol import FORMS, MOST_OPERATIONS, PROTOCOL_PROMPT, parse
 
 MARK = re.compile(r"<\\?/?memory_(?:update|results)\b[^<>\n]{0,200}>", re.IGNORECASE)
 
@@ -336,7 +334,7 @@ class TestHostile:
     )  # fmt: skip
     def test_a_long_reply_is_read_only_so_often(self, piece, monkeypatch):
         reader = CountingReader()
-        monkeypatch.setattr(protocol_blocks, "_strict", reader)
+        monkeypatch.setattr(text_protocol, "_strict", reader)
         text = "<memory_update>{" + piece * (100_000 // len(piece))
         parse(text)
         assert reader.characters < 10 * len(text)

@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.layers.layers_config import LayersConfig
+from langchain_agentmem.layers.layer import LayersConfig
 
 WHOLE = LayersConfig(auto_consolidate=False)
 """Old events stay events."""

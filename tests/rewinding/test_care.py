@@ -15,7 +15,7 @@ from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.layers.layers_config import LayersConfig
+from langchain_agentmem.layers.layer import LayersConfig
 from tests.upkeep.test_integrity import stored_bytes
 
 from .adapters import Real

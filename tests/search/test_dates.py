@@ -7,8 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_agentmem.base.clock import micros
-from langchain_agentmem.search.date_tokens import LONGEST
-from langchain_agentmem.search.dates import spans
+from langchain_agentmem.search.dates import LONGEST, spans
 
 
 def words(text):
