@@ -20,8 +20,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
+from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.events import Hook
 from langchain_agentmem.base.lifetime import Closing
 from langchain_agentmem.base.namespaces import Namespace, config_given, configurable_of, id_of, resolve

@@ -7,7 +7,7 @@ from langchain_agentmem.conversations import conversation_part
 from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.facts import fact_part
 from langchain_agentmem.layers import layer_part
-from langchain_agentmem.rewinding import memory_import
+from langchain_agentmem.rewinding import memory_part
 from langchain_agentmem.search import search_index
 from langchain_agentmem.stores import item_part
 from langchain_agentmem.threads import thread_part
@@ -18,7 +18,7 @@ PARTS = (
     thread_part.PART,  # exported before what the threads remember
     item_part.PART,
     experience_part.PART,
-    memory_import.PART,
+    memory_part.PART,
     fact_part.PART,
     layer_part.PART,
     search_index.PART,

@@ -12,7 +12,7 @@ from langchain_agentmem.compaction import ManagedMemoryConfig
 from langchain_agentmem.experiences import experience_part as experiences
 from langchain_agentmem.experiences.experience_part import Feedback
 from langchain_agentmem.messages import Message
-from langchain_agentmem.storage import job_queue
+from langchain_agentmem.storage import jobs
 from tests.threads.filled import fill as fill_saver
 from tests.upkeep.test_integrity import fill as talk
 from tests.word_embeddings import WordEmbeddings
@@ -46,8 +46,8 @@ def fill(memory: AgentMemory) -> None:
     managed = memory.managed_conversation("managed", config=config)
     for number in range(60):
         managed.add(role="user", content=f"number {number} of many things that were said here about herons and quinces")
-    wanted = job_queue.Wanted("", "tidy", "what \0 ever", b"\xff")
-    memory.database.write("job", lambda: job_queue.enqueue(wanted, now=1))
+    wanted = jobs.Wanted("", "tidy", "what \0 ever", b"\xff")
+    memory.database.write("job", lambda: jobs.enqueue(wanted, now=1))
     memory.database.measures.ended("memory.test", 0.5)
     memory.database.measures.shortened(123)
 

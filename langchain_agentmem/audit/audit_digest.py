@@ -30,9 +30,8 @@ from langchain_agentmem.base.clock import LATEST, micros, moment, time_given
 from langchain_agentmem.base.namespaces import id_of, namespace_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Run, Work, usable_model
-from langchain_agentmem.language_models.summarization import SummarizationConfig, clip, extract, summarizing
+from langchain_agentmem.language_models.summarization import SummarizationConfig, clip, extract, summarizing, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.language_models.transcript import turn_of
 from langchain_agentmem.messages.message_marks import Summary, sections
 from langchain_agentmem.storage import Steps, query
 

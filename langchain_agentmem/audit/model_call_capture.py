@@ -48,7 +48,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk, BaseMessage, message_chunk_to_message
 
 from langchain_agentmem.audit.audit_entry import CALL, AuditEntry
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.encoding import MAX_DEPTH, is_plain, to_plain
 from langchain_agentmem.base.events import FirstFailures
@@ -646,9 +646,9 @@ class AuditHandler(BaseCallbackHandler):
         self._most_open = most_open
         self._clean = cleaner_of(redact)
         self._failures = FirstFailures(logger)
-        self._lock = forks.lock()
+        self._lock = concurrency.lock()
         self.renew()
-        forks.renewed(self)
+        concurrency.renewed(self)
 
     def renew(self) -> None:
         """Begin with nothing: the calls that are under way are the parent's."""

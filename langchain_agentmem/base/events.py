@@ -53,8 +53,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from langchain_agentmem.base import forks
-from langchain_agentmem.base.apart import at_home
+from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.concurrency import at_home
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
@@ -149,7 +149,7 @@ class Delivery:
         self._tasks: set[asyncio.Future[object]] = set()
         self._begun: set[asyncio.Future[object]] = set()
         self.renew()
-        forks.renewed(self)
+        concurrency.renewed(self)
 
     def renew(self) -> None:
         """Begin without a thread. In a child of the process there is none."""

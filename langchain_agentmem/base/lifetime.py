@@ -25,7 +25,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.errors import MemoryClosed
 
 
@@ -111,10 +111,10 @@ class Attendant:
     def __init__(self, look: Callable[[], Looked], name: str) -> None:
         self._look = look
         self._name = name
-        self._news = forks.condition()  # guards what follows
+        self._news = concurrency.condition()  # guards what follows
         self._started = False
         self.renew()
-        forks.renewed(self)
+        concurrency.renewed(self)
 
     def renew(self) -> None:
         """Begin without a thread."""

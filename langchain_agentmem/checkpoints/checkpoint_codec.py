@@ -28,7 +28,7 @@ from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_ev
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.namespaces import (
     CONFIG_KEY,
     config_given,
@@ -249,7 +249,7 @@ class Coding:
         self._measures = measures
         self._stamps = Stamps()
         self._places: dict[ThreadAt, Place] = {}
-        self._remembering = forks.lock()
+        self._remembering = concurrency.lock()
 
     def plan(
         self,

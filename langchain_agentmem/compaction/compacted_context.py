@@ -29,7 +29,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.events import (
     CompactionEvent,
     CompactionFellShort,
@@ -102,7 +102,7 @@ class Ledger:
     def __init__(self, counter: TokenCounter, measures: Measures | None = None) -> None:
         self._counter = counter
         self._measures = measures
-        self._lock = forks.lock()
+        self._lock = concurrency.lock()
         self._known: OrderedDict[Hashable, History] = OrderedDict()
 
     def follow(self, name: Hashable, messages: Sequence[BaseMessage]) -> History:

@@ -21,7 +21,7 @@ from typing import Any
 
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import conversation_of
@@ -122,7 +122,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         self._window = window
         self._agent_name = agent_name
         self._background = background
-        self._lock = forks.lock()
+        self._lock = concurrency.lock()
         self._shared: Compactor | None = None
         self._refused: OrderedDict[Any, Size] = OrderedDict()
         self._format: tuple[Any, list[dict[str, Any]]] = (None, [])

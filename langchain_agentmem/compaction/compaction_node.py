@@ -22,7 +22,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.graph import MessagesState
 
-from langchain_agentmem.base.apart import aside
+from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.namespaces import config_given, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import conversation_of

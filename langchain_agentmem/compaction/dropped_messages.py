@@ -28,8 +28,8 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
-from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -39,8 +39,8 @@ from langchain_agentmem.conversations.compaction_records import Record, load
 from langchain_agentmem.conversations.log_entries import MOST_TRACED
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError
+from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
-from langchain_agentmem.language_models.transcript import Turn, parts_of, turn_of
 from langchain_agentmem.messages import Message, decode_body, to_langchain
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry

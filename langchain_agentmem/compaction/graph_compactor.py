@@ -52,8 +52,7 @@ from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.compaction_records import Header, Record
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
 from langchain_agentmem.errors import StorageError
-from langchain_agentmem.language_models.background_work import Ahead
-from langchain_agentmem.language_models.model_calls import Run, Shown, Work
+from langchain_agentmem.language_models.model_calls import Ahead, Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls
 from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base.apart import apart
+from langchain_agentmem.base.concurrency import apart
 from langchain_agentmem.compaction.compacted_context import COMPACT, RECOVER, Context, Telling, open_from, place_of
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 from langchain_agentmem.compaction.graph_compactor import Compactor, Subject, View

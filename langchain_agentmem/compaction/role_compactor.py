@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.lifetime import Attendant, Looked
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.compaction.compacted_context import COMPACT, Telling
@@ -45,8 +45,8 @@ from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages import ImageFiles
 from langchain_agentmem.messages.message_marks import summary_message
-from langchain_agentmem.storage import job_queue
-from langchain_agentmem.storage.job_queue import Job, Wanted
+from langchain_agentmem.storage import jobs
+from langchain_agentmem.storage.jobs import Job, Wanted
 
 if TYPE_CHECKING:
     from langchain_agentmem.conversations.session_memory import SessionMemory
@@ -116,7 +116,7 @@ class ContextCompactor:
         mark = blake2b(f"{self._lane}\x1f{self._at.name}".encode("utf-8", "surrogatepass"), digest_size=20)
         self._wanted = Wanted(self._at.path, KIND, mark.hexdigest())
         self._attendant = Attendant(self._look, "agentmem-rounds")
-        self._turning = forks.lock()  # who stops it must not meet who has begun to start it
+        self._turning = concurrency.lock()  # who stops it must not meet who has begun to start it
         self._unwatch: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -163,7 +163,7 @@ class ContextCompactor:
             if not self._database.engine.usable:
                 return self._over()
             logger.warning("The rounds of %r were not summarized; it will be tried again.", self.role, exc_info=True)
-            return Looked(job_queue.pause(0), failed=True)
+            return Looked(jobs.pause(0), failed=True)
 
     def _over(self) -> Looked:
         self._unwatch()

@@ -23,8 +23,8 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages import ImageFiles, PartOf
 from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Portable, Post, Round
-from langchain_agentmem.storage import Steps, job_queue, query
-from langchain_agentmem.storage.job_queue import Job
+from langchain_agentmem.storage import Steps, jobs, query
+from langchain_agentmem.storage.jobs import Job
 
 KEPT = 3
 """Compactions of a role that are kept: an edit of what the newest one stands for leads back to one before it."""
@@ -205,7 +205,7 @@ def keep_rounds(
         Whether it was kept.
     """
     found = yield from message_log.locked(at)
-    if found is None or not (yield from job_queue.holds(job)):
+    if found is None or not (yield from jobs.holds(job)):
         return False
     here = yield from seen_by(at, role)
     names = {each.id for each in going}

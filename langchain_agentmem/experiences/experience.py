@@ -42,7 +42,7 @@ from typing import Any, Final, NamedTuple, Self
 import yaml
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of
@@ -248,7 +248,7 @@ class Folder:
         self._measures = measures
         self._subfolders = subfolders
         self._read: dict[str, _Read] = {}
-        self._lock = forks.lock()
+        self._lock = concurrency.lock()
 
     def look(self) -> Shelf:
         """What it holds now. Only files that have changed since the last look are read."""
@@ -383,7 +383,7 @@ class Folders:
             raise InvalidInput(f"subfolders must be True or False, not {safe_repr(subfolders)}.")
         self._subfolders = subfolders
         self._folders: dict[str, Folder] = {}
-        self._lock = forks.lock()
+        self._lock = concurrency.lock()
 
     def look(self, sub_path: str | None = None) -> Shelf:
         """What a folder holds now.

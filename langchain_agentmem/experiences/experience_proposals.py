@@ -43,9 +43,9 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import PREFIX, SUFFIX, Experience, Folders, name_for, places, write_new
 from langchain_agentmem.language_models.lenient_json import read_json
 from langchain_agentmem.language_models.model_calls import Ask, Do, Shown, Work
+from langchain_agentmem.language_models.summarization import turn_of
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text, Texts
 from langchain_agentmem.language_models.tool_factory import Call, Calls, Operation, Whose, chosen, passage, tool_of
-from langchain_agentmem.language_models.transcript import turn_of
 from langchain_agentmem.messages.history_shape import calls_of, is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.messages.prompt_forms import converted

@@ -27,8 +27,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import config_given, id_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr

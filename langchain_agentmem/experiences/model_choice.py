@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import yaml
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, section
@@ -1175,7 +1175,7 @@ class _Remembered:
 
     def __init__(self) -> None:
         self._readings: OrderedDict[bytes, Reading] = OrderedDict()
-        self._lock = forks.lock()
+        self._lock = concurrency.lock()
 
     def get(self, key: bytes) -> Reading | None:
         with self._lock:

@@ -73,9 +73,9 @@ from langchain_agentmem.rewinding import branch_merge, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.memory_access import as_step, listed, looking, whose
 from langchain_agentmem.rewinding.memory_rows import TEXT, View
-from langchain_agentmem.storage import Steps, job_queue
+from langchain_agentmem.storage import Steps, jobs
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
-from langchain_agentmem.storage.job_queue import Job, Wanted
+from langchain_agentmem.storage.jobs import Job, Wanted
 from langchain_agentmem.tracing import brief
 
 if TYPE_CHECKING:
@@ -653,10 +653,10 @@ class KGMemory(EventSource):
             if not self._database.engine.usable:
                 return Looked(over=True)
             logger.warning("No facts were extracted for %r; it will be tried again.", self.name, exc_info=True)
-            return Looked(job_queue.pause(0), failed=True)
+            return Looked(jobs.pause(0), failed=True)
         failed = any(each.failed for each in learned)
         if failed or any(each.lost for each in learned):  # whoever has the right now may die
-            pause = job_queue.pause(0)
+            pause = jobs.pause(0)
         return Looked(pause, failed=failed)
 
     def _is_waited_for(self) -> Steps[bool]:
@@ -665,7 +665,7 @@ class KGMemory(EventSource):
 
     def _learn(self, learned: list[Learned], job: Job, *, patient: bool) -> None:
         if self._teacher is not None:
-            holds = partial(job_queue.holds, job)
+            holds = partial(jobs.holds, job)
             work = learning(self._ground, self._teacher, holds=holds, patient=patient)
             # `drain` is one step, however often it has to try; in the background nothing else shows what is done.
             learned.append(self._do(self._draining(work) if patient else work))

@@ -18,7 +18,7 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base.apart import aside
+from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput

@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -264,7 +264,7 @@ class TokenCounter:
         self._image_tokens = image_tokens
         self._message_overhead = message_overhead
         self._cache_size = cache_size
-        self._lock = forks.rlock()
+        self._lock = concurrency.rlock()
         self._counts: OrderedDict[Any, int] = OrderedDict()
         self._tools: OrderedDict[int, tuple[Any, Any, str]] = OrderedDict()
         self._factors: dict[str, tuple[float, int]] = {}

@@ -31,7 +31,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
-from langchain_agentmem.base.apart import led
+from langchain_agentmem.base.concurrency import led
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.base.fencing import fenced, unfenced
@@ -170,7 +170,7 @@ class Answers:
     def __init__(self, size: int = CACHE_SIZE) -> None:
         self._size = size
         self._kept: OrderedDict[_Key, str] = OrderedDict()
-        self._lock = forks.lock()
+        self._lock = concurrency.lock()
         self._forgotten = 0
 
     def __len__(self) -> int:
@@ -201,7 +201,7 @@ class Answers:
 
 
 _SHARED: weakref.WeakKeyDictionary[Database, Answers] = weakref.WeakKeyDictionary()
-_SHARING = forks.lock()
+_SHARING = concurrency.lock()
 
 
 def answers_of(database: Database) -> Answers:

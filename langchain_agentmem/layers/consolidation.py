@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.background_work import Ahead
-from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.language_models.model_calls import Ahead, Work
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.core_memory import CoreMemory, everything, leaving, size

@@ -43,8 +43,8 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import merge_configs
 
-from langchain_agentmem.base.apart import aside
 from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr

@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
 from langchain_agentmem.errors import InvalidInput, StepIsOver
 from langchain_agentmem.rewinding.memory_rows import FOREVER
@@ -323,7 +323,7 @@ class Runs:
     """The runs of this process that use one database."""
 
     def __init__(self) -> None:
-        self.lock = forks.rlock()
+        self.lock = concurrency.rlock()
         self._runs: dict[tuple[int, ThreadAt], Run] = {}
         self._newest: dict[str, Run] = {}
         self._graphs: dict[UUID, Run] = {}

@@ -3,27 +3,52 @@
 Branches and versions have numbers in an export: those that they had where they came from. Parents come before their
 branches, and versions in the order in which they were written, with the copies of one beside each other; so whoever
 reads an export needs no look ahead. Groups keep their numbers, which are random.
+
+What is remembered enters another database.
+
+Named branches come with their names; one that is here already must be the same. Branches of threads have none: what
+the checkpoints need that stand nowhere here comes on new branches, up to the last position that any of them needs.
+So a thread that is here already keeps all that it has, and gets back what is gone.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import zlib
-from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from array import array
+from base64 import b64decode, b64encode
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple
 
-from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.clock import is_time
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import DatabaseUnreadable
-from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.rewinding import memory_rows, message_sources, thread_memory
 from langchain_agentmem.rewinding.branches import KIND
-from langchain_agentmem.rewinding.memory_rows import FOREVER, bounds_of, groups_of, lost_groups
+from langchain_agentmem.rewinding.memory_rows import (
+    FINDABLE,
+    FOREVER,
+    are_whole,
+    bounds_of,
+    groups_of,
+    lost_groups,
+    rest,
+    words_of,
+)
+from langchain_agentmem.rewinding.sealing import KIND as OF_THREADS
 from langchain_agentmem.rewinding.sealing import drop_group
 from langchain_agentmem.rewinding.thread_memory import BATCH
+from langchain_agentmem.search import search_index
+from langchain_agentmem.search.search_index import Document, Placed, Series
 from langchain_agentmem.storage import Steps, queries, query
-from langchain_agentmem.storage.part import Record, WriteRecord
+from langchain_agentmem.storage.part import Erasure, Import, Part, Record, WriteRecord
 from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.threads.thread_lines import ThreadAt, find
 
 
 class Total(NamedTuple):
@@ -239,3 +264,570 @@ def _fields(row: Row) -> dict[str, Any]:
 
 def _damaged(what: str) -> DatabaseUnreadable:
     return DatabaseUnreadable(f"{what[0].upper()}{what[1:]} is damaged and cannot be exported; verify() tells more.")
+
+
+_POINTERS = {"thread_post": "first", "thread_round": "first", "thread_item_read": "of"}
+"""Kinds that name the number of another version among what else belongs to them, and under which name."""
+
+
+class _Base(NamedTuple):
+    """What a subgraph's branch stands on, in the numbers of the export."""
+
+    branch: int | None
+    position: int | None
+    checkpoint: str
+    groups: dict[int, int | None]
+
+
+class _Branch(NamedTuple):
+    """A branch as the export tells of it."""
+
+    number: int
+    kind: str
+    path: str
+    name: str | None
+    thread: str | None
+    parent: int | None
+    parent_position: int | None
+    head: int
+    created_at: int
+    base: _Base | None
+    seals: tuple[tuple[int, int, str | None], ...]
+
+
+class _Version(NamedTuple):
+    """A version as the export tells of it."""
+
+    number: int
+    branch: int | None
+    position: int | None
+    until: int
+    group: int | None
+    kind: str
+    key: str
+    label: str | None
+    subject: str | None
+    object: str | None
+    body: bytes | None
+    importance: int | None
+    expires_at: int | None
+    extra: Mapping[str, Any] | None
+    series: Series | None
+    created_at: int
+    written_at: int
+
+
+class _Landing(NamedTuple):
+    """Where a version goes: its branch here, if any, its position there, and where it ends."""
+
+    branch: int | None
+    position: int | None
+    until: int
+
+
+@dataclass(slots=True)
+class _Made:
+    """What a branch of the export is here.
+
+    Attributes:
+        id: Its row.
+        reach: The last position that is needed of it.
+        ahead: Whether it was here, and has gone on since.
+        was_here: Whether it was here.
+        forks: Where new branches begin on it.
+    """
+
+    id: int
+    reach: int
+    was_here: bool = False
+    ahead: bool = False
+    forks: list[int] = field(default_factory=list)
+
+
+class Arrival:
+    """One import: takes the records of an export in their order, and writes what is missing here.
+
+    Args:
+        tail: How many documents may wait for the search index.
+    """
+
+    def __init__(self, *, tail: int) -> None:
+        self._tail = tail
+        self._places: list[tuple[int, str, int, int]] = []  # line, checkpoint, branch, position
+        self._groups: dict[int, int] = {}
+        self._needed: set[int] = set()
+        self._executions: dict[int, dict[str, Any]] = {}
+        self._told: dict[int, _Branch] = {}
+        self._made: dict[int, _Made] | None = None
+        # What versions were numbered, ascending, and what their numbers are here.
+        self._numbers, self._rows = array("q"), array("q")
+        self._branches = self._memories = 0
+
+    def take(self, head: Record, records: Sequence[Record]) -> Steps[None]:
+        """Take a page of records.
+
+        Args:
+            head: The record that holds them.
+            records: They.
+
+        Raises:
+            InvalidInput: A record is damaged, or a branch of the same name has other content.
+        """
+        try:
+            if head["record"] == THREAD:
+                at = ThreadAt(path_of(head.get("namespace")), id_of(head.get("id"), "thread"))
+                yield from self._take_thread(at, records)
+            elif head["record"] == BRANCHES:
+                self._take_branches(records)
+            else:
+                if self._made is None:
+                    self._made = yield from self._make_branches()
+                yield from self._take_versions([_version(record) for record in records], self._made)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(f"A record of what is remembered is damaged: {safe_repr(error)}.") from error
+
+    def finish(self) -> Steps[Moved]:
+        """Write what had to wait for all records.
+
+        Returns:
+            How much was written.
+        """
+        if self._made is None:
+            self._made = yield from self._make_branches()
+        for number, made in self._made.items():
+            if not made.was_here and (base := self._told[number].base) is not None:
+                groups = sorted(self._bounded(base))
+                yield query.insert_base(
+                    branch=made.id,
+                    base=None if base.branch is None else self._made[base.branch].id,
+                    base_position=base.position,
+                    checkpoint=base.checkpoint,
+                    groups=json.dumps(groups),
+                )
+                yield query.insert_base_group.many([{"group": group, "branch": made.id} for group, _ in groups])
+        for line, checkpoint, branch, position in self._places:
+            yield query.insert_place(line=line, checkpoint=checkpoint, branch=self._made[branch].id, position=position)
+        return Moved(self._branches, self._memories)
+
+    # -- threads ---------------------------------------------------------------------------------------------------
+
+    def _take_thread(self, at: ThreadAt, records: Sequence[Record]) -> Steps[None]:
+        thread = yield from find(at, exact=True)
+        if thread is None:
+            raise InvalidInput(
+                f"The export remembers something of the thread {safe_repr(at.name)}, but has no such thread."
+            )
+        places = [record for record in records if record["record"] == "place"]
+        for ns, group in groupby(places, key=lambda record: _text(record["ns"])):
+            there = {_text(record["checkpoint"]): record for record in group}
+            line = (yield from find(at, ns, exact=True)).line  # type: ignore[union-attr]  # it was found above
+            for row in (yield query.placeless(line=line or 0, keys=json.dumps(list(there)))):
+                record = there[row["name"]]
+                spot = _whole(record["branch"]), _whole(record["position"])
+                self._places.append((line or 0, row["name"], *spot))
+        for record in records:
+            if record["record"] == "finished":
+                yield from self._take_finished(thread.id, record)
+            elif record["record"] == "group":
+                self._executions[_whole(record["id"])] = {
+                    "thread": thread.id,
+                    "ns": _text(record["ns"]),
+                    "checkpoint": _text(record["checkpoint"]),
+                    "task": _text(record["task"]),
+                    "owner": None,
+                    "now": _whole(record["created_at"]),
+                }
+
+    def _take_finished(self, thread: int, record: Record) -> Steps[None]:
+        groups = [_whole(group) for group in record["groups"]]
+        yield from self._meet(groups)
+        new = yield query.add_finished(
+            thread=thread,
+            task=_text(record["task"]),
+            ns=_text(record["ns"]),
+            checkpoint=_text(record["checkpoint"]),
+            caller=_maybe(_text, record["caller"]),
+            groups=json.dumps(sorted(self._groups[group] for group in groups)),
+            created_at=_whole(record["created_at"]),
+        )
+        if new:
+            self._needed.update(groups)
+
+    def _meet(self, groups: Iterable[int]) -> Steps[None]:
+        """Give groups their numbers here: their own, unless this database knows them already."""
+        if unmet := [group for group in groups if group not in self._groups]:
+            known = {row["group_id"] for row in (yield query.known_groups(ids=json.dumps(unmet)))}
+            self._groups.update((group, secrets.randbits(62) if group in known else group) for group in unmet)
+
+    # -- branches --------------------------------------------------------------------------------------------------
+
+    def _take_branches(self, records: Sequence[Record]) -> None:
+        for record in records:
+            branch = _branch(record)
+            before = (branch.parent, None if branch.base is None else branch.base.branch)
+            if (
+                self._made is not None
+                or branch.number in self._told
+                or any(each is not None and each not in self._told for each in before)
+            ):
+                raise InvalidInput(f"The record of branch {branch.number} is damaged: it comes at a wrong place.")
+            self._told[branch.number] = branch
+
+    def _make_branches(self) -> Steps[dict[int, _Made]]:
+        """Make the branches that are needed here, parents first."""
+        made: dict[int, _Made] = {}
+        for branch in self._told.values():
+            if branch.kind == KIND and (here := (yield from self._here(branch))) is not None:
+                made[branch.number] = here
+        reach = self._reach(made)
+        for number, branch in self._told.items():
+            if number in reach and number not in made:
+                made[number] = yield from self._make(branch, reach[number], made)
+        return made
+
+    def _here(self, branch: _Branch) -> Steps[_Made | None]:
+        """The named branch as it is here already, if it is.
+
+        Raises:
+            InvalidInput: It is another one.
+        """
+        found = yield query.named_branch(path=branch.path, kind=KIND, name=branch.name)
+        if not found:
+            return None
+        [row] = found
+        parent = None if branch.parent is None else self._told[branch.parent].name
+        same = (row["parent"], row["parent_position"], row["created_at"]) == (
+            parent,
+            branch.parent_position,
+            branch.created_at,
+        )
+        if not same or row["head"] < branch.head:
+            raise _other(branch)
+        return _Made(row["id"], branch.head, was_here=True, ahead=row["head"] > branch.head)
+
+    def _reach(self, made: Mapping[int, _Made]) -> dict[int, int]:
+        """The last position that is needed of each branch: by checkpoints, by named branches, and by their forks."""
+        reach = {number: branch.head for number, branch in self._told.items() if branch.kind == KIND}
+        for _, _, number, position in self._places:
+            reach[number] = max(reach.get(number, 0), position)
+        for number in reversed(self._told):
+            if number in reach and number not in made:
+                branch = self._told[number]
+                spots: list[tuple[int | None, int | None]] = [(branch.parent, branch.parent_position)]
+                if branch.base is not None:
+                    spots.append((branch.base.branch, branch.base.position))
+                for before, up_to in spots:
+                    if before is not None:
+                        reach[before] = max(reach.get(before, 0), up_to or 0)
+        for number, position in reach.items():
+            if number not in self._told or position > self._told[number].head:
+                raise InvalidInput(f"Something of the export stands on branch {number}, which does not reach so far.")
+        return reach
+
+    def _make(self, branch: _Branch, reach: int, made: Mapping[int, _Made]) -> Steps[_Made]:
+        yield query.create_namespace(path=branch.path)
+        rows = yield query.add_branch(
+            path=branch.path,
+            kind=branch.kind,
+            name=branch.name,
+            thread=branch.thread,
+            parent=None if branch.parent is None else made[branch.parent].id,
+            parent_position=branch.parent_position,
+            head=reach,
+            created_at=branch.created_at,
+        )
+        if not rows:
+            raise InvalidInput(f"The export has the branch {safe_repr(branch.name)} twice.")
+        if branch.parent is not None and branch.parent_position is not None:
+            made[branch.parent].forks.append(branch.parent_position)
+        new = _Made(rows[0]["id"], reach)
+        if branch.base is not None:
+            yield from self._meet(branch.base.groups)
+            self._needed.update(branch.base.groups)
+        seals = [seal for seal in branch.seals if seal[1] <= reach]
+        yield from self._meet([group for group, _, _ in seals])
+        if seals:
+            yield query.insert_seal.many(
+                [
+                    {"group": self._groups[group], "branch": new.id, "position": position, "thread": thread}
+                    for group, position, thread in seals
+                ]
+            )
+        self._branches += branch.kind == KIND
+        return new
+
+    def _bounded(self, base: _Base) -> Iterable[tuple[int, int]]:
+        for group, last in base.groups.items():
+            yield self._groups[group], FOREVER if last is None else self._number(last)
+
+    # -- versions --------------------------------------------------------------------------------------------------
+
+    def _take_versions(self, versions: Sequence[_Version], made: Mapping[int, _Made]) -> Steps[None]:
+        numbers = [*self._numbers[-1:], *(version.number for version in versions)]
+        if numbers != sorted(numbers):
+            raise InvalidInput("What is remembered does not come in its order: the export is damaged.")
+        wanted: list[tuple[_Version, _Landing]] = []
+        landed: set[int] = set()
+        for version in versions:
+            landing = yield from self._landing(version, made, first=version.number not in landed)
+            if landing is not None:
+                wanted.append((version, landing))
+                landed.add(version.number)
+        bodies = [version.body for version, _ in wanted if version.body is not None]
+        yield from queries.store({queries.digest(body): body for body in bodies})
+        yield from self._meet(dict.fromkeys(version.group for version, _ in wanted if version.group is not None))
+        placed = yield from self._placed([version for version, _ in wanted])
+        owners: dict[int, int] = {}
+        for version, landing in wanted:
+            owners.setdefault(version.number, (yield from self._write(version, landing, placed)))
+        for series in {id(each): each for each, _ in placed.values()}.values():
+            mine = [owners[number] for number, (other, _) in placed.items() if other is series]
+            yield from search_index.write(series, mine, tail=self._tail)
+        self._memories += len(wanted)
+
+    def _landing(self, version: _Version, made: Mapping[int, _Made], *, first: bool) -> Steps[_Landing | None]:
+        """Where a version goes; None if it is here, or not needed. `first` says that no copy of it has landed yet."""
+        branch = None if version.branch is None else made.get(version.branch)
+        if branch is not None and branch.was_here:
+            yield from self._compare(version, branch)
+            return None
+        if branch is not None and version.position is not None and version.position <= branch.reach:
+            until = version.until if version.until <= branch.reach else FOREVER
+            return _Landing(branch.id, version.position, until)
+        # Of what lies elsewhere, a task that finished or a subgraph may need the group.
+        return _Landing(None, None, FOREVER) if version.group in self._needed and first else None
+
+    def _compare(self, version: _Version, branch: _Made) -> Steps[None]:
+        """See that a branch that was here has a version, or had it and has gone on since."""
+        told = self._told[version.branch or 0]
+        found = yield query.version_at(branch=branch.id, kind=version.kind, key=version.key, position=version.position)
+        hash_ = None if version.body is None else queries.digest(version.body)
+        mine = (version.label, hash_, version.importance, version.expires_at, version.extra, version.created_at)
+        theirs = [
+            (
+                row["label"],
+                None if row["hash"] is None else bytes(row["hash"]),
+                row["importance"],
+                row["expires_at"],
+                None if row["extra"] is None else json.loads(row["extra"]),
+                row["created_at"],
+            )
+            for row in found
+        ]
+        gone = not theirs and branch.ahead
+        if gone and any((version.position or 0) <= fork < version.until for fork in branch.forks):
+            raise InvalidInput(
+                f"The branch {safe_repr(told.name)} has gone on here, and lost what a fork of the export needs. "
+                "Import the file into another database."
+            )
+        if not gone and mine not in theirs:
+            raise _other(told)
+
+    def _placed(self, versions: Sequence[_Version]) -> Steps[dict[int, tuple[Placed, int]]]:
+        """Places in the search for versions that can be found, each once, by their numbers."""
+        placed: dict[int, tuple[Placed, int]] = {}
+        by_series: dict[Series, dict[int, Document]] = {}
+        for version in versions:
+            if version.series is not None and version.body is not None:
+                extra = version.extra or {}
+                words = words_of(version.body, extra)
+                document = Document(words, version.created_at, extra.get("speaker"), extra.get("role"))
+                by_series.setdefault(version.series, {}).setdefault(version.number, document)
+        for series, documents in by_series.items():
+            found = yield from search_index.places(series, list(documents.values()))
+            placed.update({number: (found, place) for place, number in enumerate(documents)})
+        return placed
+
+    def _write(self, version: _Version, landing: _Landing, placed: Mapping[int, tuple[Placed, int]]) -> Steps[int]:
+        """Write a version. Of those with one number, which are copies of each other, the first is the original."""
+        first = not self._numbers or version.number != self._numbers[-1]
+        document = placed.get(version.number) if first else None
+        group = None if version.group is None else self._groups[version.group]
+        if landing.branch is None and version.group in self._executions:
+            yield query.create_group(group=group, **self._executions[version.group])
+        [row] = yield query.add_memory(
+            branch=landing.branch,
+            position=landing.position,
+            until=landing.until,
+            group=group,
+            origin=None if first else self._rows[-1],
+            kind=version.kind,
+            key=version.key,
+            label=version.label,
+            subject=version.subject,
+            object=version.object,
+            hash=None if version.body is None else queries.digest(version.body),
+            deleted=int(version.body is None),
+            importance=version.importance,
+            expires_at=version.expires_at,
+            extra=None if version.extra is None else json.dumps(self._pointing(version), separators=(",", ":")),
+            document=None if document is None else document[0].numbers[document[1]],
+            created_at=version.created_at,
+            written_at=version.written_at,
+        )
+        if first:
+            yield from rest(row["id"], version.extra)
+            self._numbers.append(version.number)
+            self._rows.append(row["id"])
+        return int(row["id"])
+
+    def _number(self, number: int) -> int:
+        """What the number of a version is here; of one that did not come, that of the last before it."""
+        place = bisect_right(self._numbers, number)
+        return self._rows[place - 1] if place else 0
+
+    def _pointing(self, version: _Version) -> dict[str, Any]:
+        """What else belongs to a version, with the numbers of others that it names as they are here."""
+        name = _POINTERS.get(version.kind, "")
+        extra = dict(version.extra or {})
+        return extra | {name: self._number(_whole(extra[name]))} if name in extra else extra
+
+
+def _other(branch: _Branch) -> InvalidInput:
+    return InvalidInput(
+        f"There is a branch {safe_repr(branch.name)} here with other content than the export's. Erase its "
+        "namespace first, or import the file into another database."
+    )
+
+
+# -- records -------------------------------------------------------------------------------------------------------
+
+
+def _branch(record: Record) -> _Branch:
+    named = record["kind"] == KIND
+    if record["kind"] not in (KIND, OF_THREADS) or (record["name"] is None) == named:
+        raise ValueError(record["kind"])
+    parent, parent_position = _maybe(_whole, record["parent"]), _maybe(_whole, record["parent_position"])
+    if (parent is None) != (parent_position is None):
+        raise ValueError(parent_position)
+    return _Branch(
+        number=_whole(record["number"]),
+        kind=record["kind"],
+        path=path_of(record["namespace"]),
+        name=id_of(record["name"], "branch") if named else None,
+        thread=_maybe(_text, record["thread"]),
+        parent=parent,
+        parent_position=parent_position,
+        head=_whole(record["head"]),
+        created_at=_whole(record["created_at"]),
+        base=_maybe(_base, record["base"]),
+        seals=tuple(
+            (_whole(group), _whole(position), _maybe(_text, thread)) for group, position, thread in record["seals"]
+        ),
+    )
+
+
+def _base(record: Record) -> _Base:
+    branch, position = _maybe(_whole, record["branch"]), _maybe(_whole, record["position"])
+    if (branch is None) != (position is None):
+        raise ValueError(position)
+    groups = {_whole(group): _maybe(_whole, last) for group, last in record["groups"]}
+    return _Base(branch, position, _text(record["checkpoint"]), groups)
+
+
+def _version(record: Record) -> _Version:
+    body = None if record["body"] is None else b64decode(record["body"], validate=True)
+    if body is not None and zlib.crc32(body) != record["checksum"]:
+        raise ValueError(record["checksum"])
+    kind, extra, found = _text(record["kind"]), record["extra"], record["found"]
+    if not isinstance(extra, Mapping | None) or (found is not None and kind not in FINDABLE):
+        raise ValueError(extra)
+    branch, position = _maybe(_whole, record["branch"]), _maybe(_whole, record["position"])
+    group = _maybe(_whole, record["group"])
+    if (branch is None) != (position is None) or (branch is None and group is None):
+        raise ValueError(position)
+    return _Version(
+        number=_whole(record["number"]),
+        branch=branch,
+        position=position,
+        until=FOREVER if record["until"] is None else _whole(record["until"]),
+        group=group,
+        kind=kind,
+        key=_text(record["key"]),
+        label=_maybe(_text, record["label"]),
+        subject=_maybe(_text, record["subject"]),
+        object=_maybe(_text, record["object"]),
+        body=body,
+        importance=_maybe(_whole, record["importance"]),
+        expires_at=_maybe(_time, record["expires_at"]),
+        extra=extra,
+        series=None if found is None else Series(path_of(found["namespace"]), kind, _text(found["series"])),
+        created_at=_time(record["created_at"]),
+        written_at=_time(record["written_at"]),
+    )
+
+
+def _maybe(read: Any, value: Any) -> Any:
+    return None if value is None else read(value)
+
+
+def _whole(number: Any) -> int:
+    if not are_whole([number]):
+        raise TypeError(number)
+    return int(number)
+
+
+def _time(number: Any) -> int:
+    if not is_time(number):
+        raise TypeError(number)
+    return int(number)
+
+
+def _text(text: Any) -> str:
+    if not isinstance(text, str) or "\0" in text:
+        raise TypeError(text)
+    text.encode()
+    return text
+
+
+def _erase(erasure: Erasure) -> Steps[None]:
+    """Delete threads with what they remembered, branches, and what was learned from what is erased."""
+    low, high, name = erasure.low, erasure.high, erasure.name
+    before = yield from total()
+    if name is not None:
+        yield from message_sources.forget(low, high, name)
+    if erasure.threads:
+        erasure.removed["threads"] += len((yield from thread_memory.delete(low, high, name)))
+    if name is None:
+        erasure.removed["branches"] += yield from erase(low, high)
+    erasure.removed["memories"] += yield from fewer_than(before)
+
+
+def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
+    return (yield from dump(*range_of(()), write))._asdict()
+
+
+def _arrival(into: Import) -> Arrival:
+    return Arrival(tail=into.tail)
+
+
+def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+    yield from into.kept(_arrival).take(head, records)
+
+
+def _finish(into: Import) -> Steps[None]:
+    into.added.update((yield from into.kept(_arrival).finish())._asdict())
+
+
+PART = Part(
+    tables={
+        "layers": (
+            "memory",
+            "memory_source",
+            "memory_group",
+            "seal",
+            "finished_task",
+            "place",
+            "branch_base",
+            "base_group",
+        )
+    },
+    verify={"memories": memory_rows.problems},
+    erase=_erase,
+    records=HOLDS,
+    dump=_dump,
+    load=_load,
+    finish=_finish,
+)

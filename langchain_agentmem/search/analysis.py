@@ -26,7 +26,7 @@ from zlib import crc32
 
 from snowballstemmer.english_stemmer import EnglishStemmer
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 
 STOP_WORDS = frozenset(
     # articles, pronouns and what points
@@ -230,7 +230,7 @@ FEATURES = ("question", "first person", "time", "number", "proper noun")
 """What is kept of a text beside its terms: each is one bit, in this order."""
 
 _snowball = EnglishStemmer()  # not the one of PyStemmer that may be installed: every process must cut words alike
-_stemming = forks.lock()  # a stemmer keeps the word it is at work on in itself
+_stemming = concurrency.lock()  # a stemmer keeps the word it is at work on in itself
 
 
 class Analysed(NamedTuple):

@@ -18,17 +18,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import as_spoken
 from langchain_agentmem.search.memory_search import Inquiry, Walls, named
 from langchain_agentmem.search.vectors import Near, Shelf, Waiting
-from langchain_agentmem.storage import Engine, Steps, job_queue
+from langchain_agentmem.storage import Engine, Steps, jobs
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.job_queue import Job, Wanted
-from langchain_agentmem.storage.job_worker import Worker
+from langchain_agentmem.storage.jobs import Job, Wanted, Worker
 from langchain_agentmem.storage.part import TextsOf, all_parts
 from langchain_agentmem.tracing.measures import Measures
 
@@ -113,7 +112,7 @@ class Embedder:
         self._asking = _Asking(embeddings)
         self._closed = False
         self.renew()
-        forks.renewed(self)
+        concurrency.renewed(self)
         self._worker = worker
         worker.register(KIND, self._embed_waiting, find=_wanted)
 
@@ -250,13 +249,13 @@ class Embedder:
 
 def _wanted() -> Steps[list[Wanted]]:
     """The job of embedding, if there is something to embed and nobody has asked for it yet."""
-    if (yield from vectors.waiting(1)) and not (yield from job_queue.find(_ROOT, KIND)):
+    if (yield from vectors.waiting(1)) and not (yield from jobs.find(_ROOT, KIND)):
         return [Wanted(_ROOT, KIND)]
     return []
 
 
 def _next_batch(job: Job, after: int) -> Steps[list[Waiting]]:
-    return (yield from vectors.waiting(BATCH, after=after)) if (yield from job_queue.is_of(job)) else []
+    return (yield from vectors.waiting(BATCH, after=after)) if (yield from jobs.is_of(job)) else []
 
 
 class _Asking:
@@ -264,9 +263,9 @@ class _Asking:
 
     def __init__(self, embeddings: Any) -> None:
         self._embeddings = embeddings
-        self._starting = forks.rlock()  # the collector may close it anywhere
+        self._starting = concurrency.rlock()  # the collector may close it anywhere
         self.renew()
-        forks.renewed(self)
+        concurrency.renewed(self)
         # LangGraph's wrapper of an async function has nothing else.
         self._awaited = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
 

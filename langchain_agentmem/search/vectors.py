@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search.search_index import PLACE_BITS
@@ -301,7 +301,7 @@ class Shelf:
     def __init__(self, measures: Measures | None = None) -> None:
         self._measures = measures
         self._blocks: OrderedDict[tuple[Range, ...], _Block] = OrderedDict()
-        self._changing = forks.lock()
+        self._changing = concurrency.lock()
 
     def within(self, ranges: Sequence[Range], dimensions: int, look: Look) -> Steps[None]:
         """Look at the numbers of the documents in some ranges with their vectors, part after part."""

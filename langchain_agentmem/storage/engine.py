@@ -25,8 +25,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from langchain_agentmem.base import forks
-from langchain_agentmem.base.apart import ended
+from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.concurrency import ended
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MemoryClosed, NewerDatabase, StorageError
 from langchain_agentmem.storage.steps import Operation, Rehearsed, rehearsal
@@ -85,12 +85,12 @@ class Engine(ABC):
 
     def __init__(self, *, writer_threads: int) -> None:
         self._writer_threads = writer_threads
-        self._opening = forks.lock()
-        self._ended = forks.condition()
+        self._opening = concurrency.lock()
+        self._ended = concurrency.condition()
         self._closed = False
         self._resting = self._at_rest = False  # while the process forks
         self._begin()
-        forks.rests(self)
+        concurrency.rests(self)
 
     def _begin(self) -> None:
         self._threads: dict[bool, ThreadPoolExecutor] = {}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.files import file_of, made_private, whole_copy
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import (
@@ -103,7 +103,7 @@ class SqliteEngine(Engine):
         self._sql = load(self.dialect)
         # Connections are opened when they are needed, wherever the process is by then.
         self._file = path if path == ":memory:" or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100
-        self._writing = forks.rlock()
+        self._writing = concurrency.rlock()
         self._idle: list[sqlite3.Connection] = []
         self._address = self._file
         self._opened: sqlite3.Connection | None = None

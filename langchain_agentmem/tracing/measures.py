@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
-from langchain_agentmem.base import forks
+from langchain_agentmem.base import concurrency
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ class Measures:
     __slots__ = ("_measured",)
 
     # Of all together. Held for a fraction of a microsecond; a finalizer may run while a thread holds it, and add too.
-    _adding: ClassVar = forks.rlock()
+    _adding: ClassVar = concurrency.rlock()
 
     def __init__(self) -> None:
         self._measured = Measured()

@@ -28,7 +28,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.message_log import ALL
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInput, MissingExtra
 from langchain_agentmem.language_models.token_estimate import FILES, tiktoken_file_present
-from langchain_agentmem.storage import Sizes, Steps, is_postgres, measuring, name_of, query
+from langchain_agentmem.storage import Sizes, Steps, database, is_postgres, name_of, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.storage_health import Finding, interrupted, sqlite_file, sqlite_itself
@@ -182,7 +182,7 @@ def counting() -> Steps[StatsRead]:
     """Count what there is, and read what was measured."""
     counts = yield from integrity.statistics()
     [row] = yield query.fact_versions()
-    measured = yield from measuring.load()
+    measured = yield from database.load()
     return {"counts": counts, "facts": int(row["facts"]), "measured": measured}
 
 

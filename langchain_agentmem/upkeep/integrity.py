@@ -14,7 +14,7 @@ from functools import partial
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
-from langchain_agentmem.storage import Engine, Operation, Steps, job_queue, measuring, queries, query
+from langchain_agentmem.storage import Engine, Operation, Steps, database, jobs, queries, query
 from langchain_agentmem.storage.part import Erasure, all_parts
 
 PAGE = 100
@@ -73,7 +73,7 @@ def statistics() -> Steps[dict[str, int]]:
 
 def checks() -> dict[str, Operation[list[str]]]:
     """What `verify` looks at after the pages, by name."""
-    found: dict[str, Operation[list[str]]] = {"contents": _contents, "jobs": job_queue.problems}
+    found: dict[str, Operation[list[str]]] = {"contents": _contents, "jobs": jobs.problems}
     for part in all_parts().all:
         found |= part.verify
     return found
@@ -180,7 +180,7 @@ def erase(
         if part.erase is not None:
             yield from part.erase(erasure)
     if name is None:
-        yield from job_queue.erase(low, high)
+        yield from jobs.erase(low, high)
     if is_everything(namespace=namespace, thread_id=thread_id, conversation_id=conversation_id):
-        yield from measuring.forget()
+        yield from database.forget()
     return EraseReport(**erasure.removed), erasure.conversations

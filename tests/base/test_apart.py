@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.apart import LARGE, aside, is_large
+from langchain_agentmem.base.concurrency import LARGE, aside, is_large
 from langchain_agentmem.language_models.model_calls import Do, aperform
 from langchain_agentmem.messages import Message
 from tests.forking import ENVIRONMENT

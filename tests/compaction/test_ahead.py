@@ -20,7 +20,7 @@ from langchain_agentmem.compaction.compaction_config import ActiveContextPolicyC
 from langchain_agentmem.compaction.dropped_messages import messages_behind
 from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.messages.message_marks import summary_in
-from langchain_agentmem.storage import job_queue
+from langchain_agentmem.storage import jobs
 from langchain_agentmem.testing import provider_problems
 
 from .asked import COUNTER, FILLER, REPLY
@@ -186,7 +186,7 @@ class TestAhead:
 @pytest.mark.sqlite_suffices
 class TestFailing:
     def test_a_model_that_fails_breaks_no_turn_and_is_asked_again(self, memory, monkeypatch, caplog):
-        monkeypatch.setattr(job_queue, "pause", lambda attempts: 0.0)
+        monkeypatch.setattr(jobs, "pause", lambda attempts: 0.0)
         model = Model(RuntimeError("busy"), "")
         node = node_of(memory, model)
         with caplog.at_level(logging.CRITICAL):
@@ -307,7 +307,7 @@ class TestOnce:
             node.invoke(history, CONFIG)
             assert node.compactor.ahead.wait(LIMIT)
             assert model.threads == ["agentmem-ahead"]
-            assert memory.database.engine.read(job_queue.waiting) == 0
+            assert memory.database.engine.read(jobs.waiting) == 0
 
 
 @pytest.mark.parametrize("thread", range(2))

@@ -7,7 +7,7 @@ import json
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem.language_models.transcript import image_id
+from langchain_agentmem.language_models.summarization import image_id
 from langchain_agentmem.messages.message_marks import KeptImage, Summary
 
 from .asked import REPLY, Counting, image, summarized, tool_rounds, with_image

@@ -18,7 +18,7 @@ from langchain_agentmem.compaction.role_compactor import CompactedMessage, Compa
 from langchain_agentmem.conversations import role_context
 from langchain_agentmem.conversations.log_entries import temporal
 from langchain_agentmem.messages.role_rounds import Attachment
-from langchain_agentmem.storage import job_queue
+from langchain_agentmem.storage import jobs
 
 SUMMARY = "The user asked about quince trees, and was told."
 LIMIT = 60
@@ -303,7 +303,7 @@ class TestByIds:
 class TestFailing:
     @pytest.mark.parametrize("reply", [RuntimeError("busy"), "", "   ", "[]"])
     def test_it_leaves_everything_as_it_was_and_is_tried_again(self, session, started, reply, monkeypatch):
-        monkeypatch.setattr(job_queue, "pause", lambda attempts: 0.05)
+        monkeypatch.setattr(jobs, "pause", lambda attempts: 0.05)
         model = Model(reply, reply)
         converse(session, *range(4))
         compactor = started(session, model)
@@ -312,7 +312,7 @@ class TestFailing:
         assert seen(session)[1].summary == f"{SUMMARY} (3)"
 
     def test_it_gives_up_until_the_next_round(self, session, started, monkeypatch):
-        monkeypatch.setattr(job_queue, "pause", lambda attempts: 0.001)
+        monkeypatch.setattr(jobs, "pause", lambda attempts: 0.001)
         monkeypatch.setattr(lifetime, "RETRIES", 2)
         model = Model(*[RuntimeError("busy")] * 3)
         converse(session, *range(4))
@@ -521,7 +521,7 @@ class TestLifecycle:
             compactor.start()
             quiet(compactor)
             assert seen(session)[1].end_index == 3
-            assert memory.database.engine.read(job_queue.waiting) == 0
+            assert memory.database.engine.read(jobs.waiting) == 0
 
     def test_many_who_write_at_once_lose_nothing(self, session, started):
         compactor = started(session, Model(), threshold=5, retain=2)

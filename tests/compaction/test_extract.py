@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_agentmem.errors import AgentMemoryError
-from langchain_agentmem.language_models.summarization import CUT, clip, extract, shared
-from langchain_agentmem.language_models.transcript import turn_of
+from langchain_agentmem.language_models.summarization import CUT, clip, extract, shared, turn_of
 from langchain_agentmem.messages.message_marks import Summary, sections
 
 from .asked import COUNTER, FILLER, GOAL, REPLY, Counting, summarized, tool_rounds

@@ -14,8 +14,7 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel, G
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.language_models.model_calls import Ask, aperform
-from langchain_agentmem.language_models.summarization import NAME
-from langchain_agentmem.language_models.transcript import image_id, parts_of, turn_of
+from langchain_agentmem.language_models.summarization import NAME, image_id, parts_of, turn_of
 from langchain_agentmem.messages.message_marks import Summary, sections, summary_message
 
 from .asked import COUNTER, GOAL, REPLY, Counting, image, summarized, tool_rounds, with_image, work

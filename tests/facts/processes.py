@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts.kg_memory import KGMemory
-from langchain_agentmem.storage import job_worker, postgres, sqlite, steps
+from langchain_agentmem.storage import jobs, postgres, sqlite, steps
 
 from .scripted import Scripted, facts_in
 
@@ -130,7 +130,7 @@ class Killer:
 
 
 def serve() -> None:
-    job_worker.LEASE, job_worker.RENEW = SHORT, SHORT / 6
+    jobs.LEASE, jobs.RENEW = SHORT, SHORT / 6
     for line in sys.stdin:
         url, branch, messages, last = json.loads(line)
         child = os.fork()

@@ -12,7 +12,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.lifetime import Attendant
 from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.storage import job_worker
+from langchain_agentmem.storage import jobs
 
 from .processes import SHORT, Listener, conversation, day, hear, known_facts, scripted_facts
 from .scripted import STYLES, Scripted, told
@@ -27,8 +27,8 @@ SCRIPT = scripted_facts(SAID)
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch):
-    monkeypatch.setattr(job_worker, "LEASE", SHORT)
-    monkeypatch.setattr(job_worker, "RENEW", SHORT / 6)
+    monkeypatch.setattr(jobs, "LEASE", SHORT)
+    monkeypatch.setattr(jobs, "RENEW", SHORT / 6)
 
 
 @pytest.fixture(scope="module")
@@ -245,12 +245,12 @@ class TestKilled:
 
 def _held_by_the_dead(memory):
     from langchain_agentmem.facts.kg_memory import JOBS
-    from langchain_agentmem.storage import job_queue
-    from langchain_agentmem.storage.job_queue import Wanted
+    from langchain_agentmem.storage import jobs
+    from langchain_agentmem.storage.jobs import Wanted
 
     wanted = Wanted("", JOBS, "b")
-    yield from job_queue.enqueue(wanted, now=job_queue.now())
-    job = yield from job_queue.claim_named(wanted, "dead", now=job_queue.now(), lease=SHORT)
+    yield from jobs.enqueue(wanted, now=jobs.now())
+    job = yield from jobs.claim_named(wanted, "dead", now=jobs.now(), lease=SHORT)
     assert job is not None
 
 

@@ -15,7 +15,7 @@ from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.facts.source_texts import KEPT_FAILURES, LONGEST_ANSWER
-from langchain_agentmem.storage import job_queue
+from langchain_agentmem.storage import jobs
 
 from .scripted import STYLES, Awaited, ChatModel, Scripted, ToolModel, told
 
@@ -34,7 +34,7 @@ MODELS = {
 @pytest.fixture
 def quick(monkeypatch):
     """What failed is tried again soon."""
-    monkeypatch.setattr(job_queue, "pause", lambda attempts: 0.01)
+    monkeypatch.setattr(jobs, "pause", lambda attempts: 0.01)
 
 
 def until(condition):

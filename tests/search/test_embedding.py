@@ -15,9 +15,9 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MemoryClosed
 from langchain_agentmem.search import embedding, vectors
 from langchain_agentmem.search.embedding import BATCH, embedder_of
-from langchain_agentmem.storage import job_queue, job_worker
+from langchain_agentmem.storage import jobs
 from langchain_agentmem.storage.engine import READER_THREADS
-from langchain_agentmem.storage.job_queue import Wanted
+from langchain_agentmem.storage.jobs import Wanted
 from tests.word_embeddings import WordEmbeddings
 
 WORDS = WordEmbeddings(same={"feline": "cat", "hound": "dog"})
@@ -379,20 +379,20 @@ class TestTogether:
         settling = in_thread(memory.settle)
         assert going.wait(120)
         write, lost = memory.database.engine.write, Wanted("", embedding.KIND)
-        write(lambda: job_queue.remove(*lost[:3]))
-        write(lambda: job_queue.enqueue(lost, now=job_queue.now()))
-        taken = write(lambda: job_queue.claim(embedding.KIND, "another", now=job_queue.now(), lease=3_600.0))
+        write(lambda: jobs.remove(*lost[:3]))
+        write(lambda: jobs.enqueue(lost, now=jobs.now()))
+        taken = write(lambda: jobs.claim(embedding.KIND, "another", now=jobs.now(), lease=3_600.0))
         go_on.set()
         deadline = time.monotonic() + 120
         while memory.database.worker._leases._held and time.monotonic() < deadline:
             time.sleep(0.01)
         assert [len(texts) for texts in embeddings.documents] == [BATCH]
-        write(lambda: job_queue.finish(taken))
+        write(lambda: jobs.finish(taken))
         settling.join()
         assert [len(texts) for texts in embeddings.documents] == [BATCH, 6]
 
     def test_a_database_with_nothing_to_embed_is_not_written(self, opened, monkeypatch):
-        monkeypatch.setattr(job_worker, "LOOK", 0.01)
+        monkeypatch.setattr(jobs, "LOOK", 0.01)
         memory = opened()
         said(memory, "My cat sleeps.")
         memory.settle()

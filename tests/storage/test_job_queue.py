@@ -11,8 +11,8 @@ import pytest
 
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage import job_queue
-from langchain_agentmem.storage.job_queue import Wanted
+from langchain_agentmem.storage import jobs
+from langchain_agentmem.storage.jobs import Wanted
 
 NOW = 1_000_000_000
 SECOND = 1_000_000
@@ -42,13 +42,13 @@ class Queue:
         self.engine = engine
 
     def put(self, key="k", *, kind="work", payload=b"", path="", now=NOW, **options):
-        self.engine.write(lambda: job_queue.enqueue(Wanted(path, kind, key, payload), now=now, **options))
+        self.engine.write(lambda: jobs.enqueue(Wanted(path, kind, key, payload), now=now, **options))
 
     def claim(self, owner="me", *, kind="work", now=NOW, **options):
-        return self.engine.write(lambda: job_queue.claim(kind, owner, now=now, lease=LEASE, **options))
+        return self.engine.write(lambda: jobs.claim(kind, owner, now=now, lease=LEASE, **options))
 
     def __getattr__(self, name):
-        return lambda *given, **options: self.engine.write(lambda: getattr(job_queue, name)(*given, **options))
+        return lambda *given, **options: self.engine.write(lambda: getattr(jobs, name)(*given, **options))
 
 
 class TestAsking:
@@ -248,7 +248,7 @@ class TestFailing:
     def test_any_error_can_be_kept(self, queue, text):
         queue.put()
         assert queue.fail(queue.claim(), ValueError(text), retry_at=NOW) is True
-        assert 0 < len(queue.find("", "work", "k").error) <= job_queue.LONGEST_ERROR
+        assert 0 < len(queue.find("", "work", "k").error) <= jobs.LONGEST_ERROR
 
     def test_news_that_came_meanwhile_waits_with_it(self, queue):
         queue.put(payload=b"old")
@@ -270,8 +270,8 @@ class TestFailing:
         assert (again.attempts, again.error) == (0, None)
 
     def test_the_pause_doubles_up_to_a_minute(self):
-        assert [job_queue.pause(attempts) for attempts in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
-        assert job_queue.pause(10_000) == 60
+        assert [jobs.pause(attempts) for attempts in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+        assert jobs.pause(10_000) == 60
 
 
 class TestCare:

@@ -17,10 +17,9 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import MemoryClosed, StorageError
-from langchain_agentmem.storage import job_queue, job_worker
+from langchain_agentmem.storage import jobs
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.job_queue import Wanted
-from langchain_agentmem.storage.job_worker import Worker
+from langchain_agentmem.storage.jobs import Wanted, Worker
 
 HOUR = 3_600_000_000
 
@@ -46,15 +45,15 @@ def database(opened):
 
 def put(database, *keys, kind="work", **options):
     for key in keys:
-        database.engine.write(lambda key=key: job_queue.enqueue(Wanted("", kind, key), now=job_queue.now(), **options))
+        database.engine.write(lambda key=key: jobs.enqueue(Wanted("", kind, key), now=jobs.now(), **options))
 
 
 def waiting(database, *kinds):
-    return database.engine.read(lambda: job_queue.waiting(kinds or None))
+    return database.engine.read(lambda: jobs.waiting(kinds or None))
 
 
 def find(database, key, kind="work"):
-    return database.engine.read(lambda: job_queue.find("", kind, key))
+    return database.engine.read(lambda: jobs.find("", kind, key))
 
 
 def until(condition):
@@ -106,7 +105,7 @@ class TestInTheBackground:
         until(lambda: doing.done == ["a"])
 
     def test_what_another_process_asks_for_is_seen(self, database, opened, monkeypatch):
-        monkeypatch.setattr(job_worker, "LOOK", 0.02)
+        monkeypatch.setattr(jobs, "LOOK", 0.02)
         doing = Doing()
         database.worker.register("work", doing)
         database.worker.wake("work")
@@ -150,9 +149,9 @@ class TestInTheBackground:
         assert waiting(database) == 1
 
     def test_an_idle_queue_is_read_but_never_written(self, database, monkeypatch):
-        monkeypatch.setattr(job_worker, "LOOK", 0.01)
+        monkeypatch.setattr(jobs, "LOOK", 0.01)
         database.worker.register("work", Doing())
-        put(database, "later", not_before=job_queue.now() + HOUR)
+        put(database, "later", not_before=jobs.now() + HOUR)
         reads, writes = [], []
         read, write = database.engine.read, database.engine.write
         monkeypatch.setattr(database.engine, "read", lambda make: (reads.append(make), read(make))[1])
@@ -165,7 +164,7 @@ class TestInTheBackground:
         doing = Doing()
 
         def wanted():
-            known = yield from job_queue.find("", "work", "found")
+            known = yield from jobs.find("", "work", "found")
             return [] if known or doing.done else [Wanted("", "work", "found", b"payload")]
 
         database.worker.register("work", doing, find=wanted)
@@ -184,7 +183,7 @@ class TestInTheBackground:
 
 class TestFailing:
     def test_a_job_that_fails_is_tried_again_and_keeps_no_other(self, database, monkeypatch, caplog):
-        monkeypatch.setattr(job_queue, "pause", lambda attempts: 0.05)
+        monkeypatch.setattr(jobs, "pause", lambda attempts: 0.05)
         doing = Doing("bad")
         database.worker.register("work", doing)
         put(database, "bad", "good")
@@ -198,7 +197,7 @@ class TestFailing:
         assert doing.done == ["good", "bad"]
 
     def test_the_next_attempt_is_later_each_time(self, opened):
-        database, now = opened(), [job_queue.now()]
+        database, now = opened(), [jobs.now()]
         own = Worker(database.engine, now=lambda: now[0])
         own.register("work", Doing("bad"))
         put(database, "bad")
@@ -211,7 +210,7 @@ class TestFailing:
         own.close()
 
     def test_a_database_that_fails_for_a_while_does_not_end_the_work(self, database, monkeypatch, caplog):
-        monkeypatch.setattr(job_worker, "LOOK", 0.02)
+        monkeypatch.setattr(jobs, "LOOK", 0.02)
         doing, real, broken = Doing(), database.engine.read, threading.Event()
         broken.set()
 
@@ -260,7 +259,7 @@ class TestSettling:
         doing, threads = Doing(), []
         database.worker.register("work", lambda job: (threads.append(threading.current_thread()), doing(job)))
         put(database, "a")
-        put(database, "later", not_before=job_queue.now() + HOUR)
+        put(database, "later", not_before=jobs.now() + HOUR)
         database.worker.settle()
         assert doing.done == ["a", "later"]
         assert set(threads) == {threading.current_thread()}
@@ -370,7 +369,7 @@ class TestHurrying:
     def test_what_is_not_due_is_done_while_one_waits(self, database):
         doing = Doing()
         database.worker.register("work", doing)
-        put(database, "later", not_before=job_queue.now() + HOUR)
+        put(database, "later", not_before=jobs.now() + HOUR)
         database.worker.hurry("work", 60.0)
         assert doing.done == ["later"]
 
@@ -389,7 +388,7 @@ class TestHurrying:
 
 class TestLeases:
     def test_a_lease_is_renewed_as_long_as_the_work_takes(self, database, opened, monkeypatch):
-        monkeypatch.setattr(job_worker, "RENEW", 0.01)
+        monkeypatch.setattr(jobs, "RENEW", 0.01)
         doing = Doing()
         doing.go_on.clear()
         database.worker.register("work", doing)
@@ -403,15 +402,15 @@ class TestLeases:
         assert doing.done == ["a"]
 
     def test_a_renewal_that_fails_is_tried_again(self, database, monkeypatch, caplog):
-        monkeypatch.setattr(job_worker, "RENEW", 0.01)
-        real, failures = job_queue.renew, [StorageError("busy")]
+        monkeypatch.setattr(jobs, "RENEW", 0.01)
+        real, failures = jobs.renew, [StorageError("busy")]
 
         def renew(job, **options):
             if failures:
                 raise failures.pop()
             return (yield from real(job, **options))
 
-        monkeypatch.setattr(job_queue, "renew", renew)
+        monkeypatch.setattr(jobs, "renew", renew)
         doing = Doing()
         doing.go_on.clear()
         database.worker.register("work", doing)
@@ -430,7 +429,7 @@ class TestLeases:
         put(database, "a")
         database.worker.wake("work")
         assert slow.began.wait(60)
-        late = Worker(other.engine, now=lambda: job_queue.now() + HOUR)
+        late = Worker(other.engine, now=lambda: jobs.now() + HOUR)
         late.register("work", quick)
         late.settle()
         assert quick.done == ["a"]
@@ -455,7 +454,7 @@ class TestLeases:
         process.communicate()
         database, doing = opened(), Doing()
         assert find(database, "a").owner is not None
-        late = Worker(database.engine, now=lambda: job_queue.now() + HOUR)
+        late = Worker(database.engine, now=lambda: jobs.now() + HOUR)
         late.register("work", lambda job: (doing(job), doing.done.append(job.attempts)))
         late.settle()
         assert doing.done == ["a", 1]
@@ -507,7 +506,7 @@ class TestClosing:
         until(lambda: not set(threading.enumerate()) - before)
 
     def test_one_kind_can_be_stopped_and_is_then_done_only_when_asked(self, database, monkeypatch):
-        monkeypatch.setattr(job_worker, "LOOK", 0.01)
+        monkeypatch.setattr(jobs, "LOOK", 0.01)
         doing, other = Doing(), Doing()
         database.worker.register("work", doing)
         database.worker.register("play", other)
@@ -564,7 +563,7 @@ class TestClosing:
             process.start()
             process.join(60)
             assert process.exitcode == 0
-            went_on.append(database.engine.read(lambda: job_queue.is_of(job)))
+            went_on.append(database.engine.read(lambda: jobs.is_of(job)))
 
         database.worker.register("work", doing)
         put(database, "a")
@@ -581,7 +580,7 @@ class TestErasing:
                 memory.erase(namespace=())  # while a model thinks about it
 
                 def keep():
-                    if (yield from job_queue.holds(job)):
+                    if (yield from jobs.holds(job)):
                         written.append(job.key)
 
                 database.engine.write(keep)
@@ -628,10 +627,10 @@ class TestAttempting:
                 database.worker.attempt(wanted, fail)
             pause = database.worker.attempt(wanted, pytest.fail) if error is ValueError else 1
             assert 0 < pause <= 1
-            database.engine.write(lambda: job_queue.remove("", "work", "a"))
+            database.engine.write(lambda: jobs.remove("", "work", "a"))
 
     def test_the_lease_is_renewed_meanwhile(self, opened, monkeypatch):
-        monkeypatch.setattr(job_worker, "RENEW", 0.01)
+        monkeypatch.setattr(jobs, "RENEW", 0.01)
         one, other = opened(), opened()
         wanted = Wanted("", "work", "a")
 

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_agentmem import AgentMemory, AgentMemorySaver, CompactionNode
 from langchain_agentmem.compaction import ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage import measuring, postgres, sqlite
+from langchain_agentmem.storage import database, postgres, sqlite
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.engine import Sizes
 from langchain_agentmem.tracing.measures import MOST_NAMES, OTHERS, CacheTally, Measured, Measures, Tally
@@ -176,8 +176,8 @@ class TestKeeping:
                     kept_out=100,
                     since=1_000,
                 )
-                memory.database.engine.write(lambda there=there: measuring.add(there, now=int(seconds * 10_000)))  # noqa: B023
-            found = memory.database.engine.read(measuring.load)
+                memory.database.engine.write(lambda there=there: database.add(there, now=int(seconds * 10_000)))  # noqa: B023
+            found = memory.database.engine.read(database.load)
             assert found.operations == {"memory.x": Tally(calls=2, failures=2, total=0.75, slowest=0.5)}
             assert found.caches == {"vectors": CacheTally(hits=4, misses=2)}
             assert (found.prompts, found.kept_out, found.since) == (2, 200, 1_000)
@@ -207,7 +207,7 @@ class TestKeeping:
             memory.conversation("c").add(role="user", content="hello")
             memory.search("hello")
             assert kept(memory, raw) == {}, "not each time"
-        monkeypatch.setattr(measuring, "EVERY", 0.0)
+        monkeypatch.setattr(database, "EVERY", 0.0)
         with AgentMemory(url) as memory:
             memory.search("hello")
             assert kept(memory, raw)[SEARCH] == 1, "not beside a read"
@@ -215,7 +215,7 @@ class TestKeeping:
             assert kept(memory, raw)[SEARCH] == 2
 
     def test_a_write_that_fails_takes_no_measures_with_it(self, url, raw, monkeypatch):
-        monkeypatch.setattr(measuring, "EVERY", 0.0)
+        monkeypatch.setattr(database, "EVERY", 0.0)
         with AgentMemory(url) as memory:
             memory.conversation("c").add(role="user", content="hello")
             with pytest.raises(InvalidInput):
@@ -243,10 +243,10 @@ class TestKeeping:
         memory.close()
 
     def test_names_that_nobody_uses_any_more_go(self, memory, raw, monkeypatch):
-        monkeypatch.setattr(measuring, "MOST_ROWS", 20)
+        monkeypatch.setattr(database, "MOST_ROWS", 20)
         for n in range(40):
             one = Measured(operations={f"memory.{n}": Tally(calls=1)})
-            memory.database.engine.write(lambda one=one, n=n: measuring.add(one, now=n))
+            memory.database.engine.write(lambda one=one, n=n: database.add(one, now=n))
         assert set(kept(memory, raw)) == {f"memory.{n}" for n in range(19, 40)}
 
 
@@ -276,7 +276,7 @@ class TestNobodyIsWaitedFor:
     def test_closing_waits_for_no_lock(self, url, caplog):
         memory = AgentMemory(url, busy_timeout=3_600)
         memory.conversation("c").add(role="user", content="hello")
-        with self.held(url), caplog.at_level("DEBUG", "langchain_agentmem.storage.measuring"):
+        with self.held(url), caplog.at_level("DEBUG", "langchain_agentmem.storage.database"):
             closing_it = threading.Thread(target=memory.close, daemon=True)
             closing_it.start()
             closing_it.join(LIMIT)
@@ -287,7 +287,7 @@ class TestNobodyIsWaitedFor:
             assert memory.verify().ok
 
     def test_a_write_waits_for_no_lock_of_another(self, url, monkeypatch):
-        monkeypatch.setattr(measuring, "EVERY", 0.0)
+        monkeypatch.setattr(database, "EVERY", 0.0)
         with AgentMemory(url, busy_timeout=3_600) as memory:
             memory.conversation("c").add(role="user", content="hello")
             before = calls(memory)["memory.conversation.add"]
@@ -301,15 +301,15 @@ class TestNobodyIsWaitedFor:
                 assert memory.database.measures.so_far().operations["memory.x"].calls == 1, "it is still here"
             memory.conversation("c").add(role="user", content="again")
             assert calls(memory)["memory.conversation.add"] == before + 1
-            assert memory.database.engine.read(measuring.load).operations["memory.x"].calls == 1
+            assert memory.database.engine.read(database.load).operations["memory.x"].calls == 1
 
     def test_a_failure_to_write_them_is_nobodys(self, url, raw, caplog):
         memory = AgentMemory(url)
         memory.conversation("c").add(role="user", content="hello")
         raw(memory, "alter table measure rename to gone")
-        with caplog.at_level("DEBUG", "langchain_agentmem.storage.measuring"):
+        with caplog.at_level("DEBUG", "langchain_agentmem.storage.database"):
             memory.close()
-        [record] = [each for each in caplog.records if each.name == "langchain_agentmem.storage.measuring"]
+        [record] = [each for each in caplog.records if each.name == "langchain_agentmem.storage.database"]
         assert record.levelname == "DEBUG"
 
     def test_a_server_that_does_not_answer_is_not_waited_for(self, new_database, raw, monkeypatch):
@@ -328,7 +328,7 @@ class TestNobodyIsWaitedFor:
         with AgentMemory(new_database("postgres")) as memory:
             memory.conversation("c").add(role="user", content="hello")
             engine = memory.database.engine
-            engine.write_at_once(lambda: measuring.add(Measured(prompts=1, kept_out=5), now=1))
+            engine.write_at_once(lambda: database.add(Measured(prompts=1, kept_out=5), now=1))
             memory.search("hello")
             assert {session._deadline for session, _ in engine._pool._idle} == {None}
 

@@ -1,4 +1,14 @@
-"""What is asked for in the queue is done: in the background by threads of this process, or at once by whoever settles.
+"""Work that is done later: one queue in the database, for every kind of work and every process.
+
+A job has a name, of namespace, kind and key, and there is one of each name at most: who asks for it twice gets it once.
+Whoever works on it has a *lease*, and renews it meanwhile. When a process dies its leases run out, and another takes
+its jobs over; the former owner, should it come back, can no longer finish them. News that comes while a job is being
+worked on makes it be done again afterwards, so none is lost.
+
+These are the operations; `worker.py` has the threads. Times are microseconds since 1970 by the system's clock, which
+all who share a queue go by.
+
+What is asked for in the queue is done: in the background by threads of this process, or at once by whoever settles.
 
 A kind of job has a handler, a function that does one job and raises if it cannot, and a thread of its own, so that none
 waits for another's. The thread begins when there is something to do for the first time. `wake` tells it of news in this
@@ -9,16 +19,301 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
+import re
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple
 
-from langchain_agentmem.base import forks
-from langchain_agentmem.errors import AgentMemoryError, MemoryClosed
-from langchain_agentmem.storage import Engine, Operation, Steps, job_queue
-from langchain_agentmem.storage.job_queue import Job, Outlook, Wanted
+from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.namespaces import Namespace, namespace_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
+from langchain_agentmem.storage import Engine, Operation, Steps, query
+from langchain_agentmem.storage.queries import digest
+
+AT_ONCE = 0
+"""The time of a job that need not wait."""
+LONGEST_PAUSE = 60.0
+"""Seconds between two attempts at a job that goes on failing."""
+LONGEST_ERROR = 1_000
+"""Characters of an error that are kept with a job."""
+PAGE = 1_000
+
+_EVER = 2**62
+_SECOND = 1_000_000
+_KIND = re.compile(r"[a-z][a-z_]{0,39}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job as it was read.
+
+    Attributes:
+        id: Its number.
+        path: The path of its namespace.
+        kind: What is to be done.
+        key: What it is to be done to.
+        payload: What whoever does it needs to know.
+        attempts: How often it failed so far, or was left by one who died.
+        not_before: When it may be worked on first, or again.
+        owner: Whose lease it is, None while nobody works on it.
+        lease_until: How long the lease lasts unless it is renewed.
+        error: Why the last attempt failed.
+        created_at: When it was first asked for.
+    """
+
+    id: int
+    path: str
+    kind: str
+    key: str
+    payload: bytes
+    attempts: int
+    not_before: int
+    owner: str | None
+    lease_until: int | None
+    error: str | None
+    created_at: int
+
+    @property
+    def namespace(self) -> Namespace:
+        """Whose it is."""
+        return namespace_of(self.path)
+
+
+class Wanted(NamedTuple):
+    """A job to be done.
+
+    Attributes:
+        path: The path of its namespace.
+        kind: What is to be done.
+        key: What it is to be done to: any text.
+        payload: What whoever does it needs to know.
+    """
+
+    path: str
+    kind: str
+    key: str = ""
+    payload: bytes = b""
+
+
+class Outlook(NamedTuple):
+    """What there is to do of one kind.
+
+    Attributes:
+        jobs: How many jobs there are, those included that somebody works on.
+        due_at: When the first of them is due and nobody works on it; None without jobs.
+        free_at: The same, as if all that wait were due.
+    """
+
+    jobs: int
+    due_at: int | None
+    free_at: int | None
+
+
+def now() -> int:
+    """The system's time, in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def pause(attempts: int) -> float:
+    """Seconds until a job is tried again that has failed so often before: 1, 2, 4, and so on up to 60."""
+    return min(2.0 ** min(attempts, 10), LONGEST_PAUSE)
+
+
+def enqueue(wanted: Wanted, *, now: int, not_before: int = AT_ONCE) -> Steps[None]:
+    """Ask for a job.
+
+    One of the same name that waits already gets the new payload; a time that is earlier counts, unless it waits because
+    it failed. One that somebody works on is done again afterwards, with the new payload.
+
+    Args:
+        wanted: What is to be done.
+        now: When it is asked for.
+        not_before: When to do it. Default: at once.
+
+    Raises:
+        InvalidInput: The kind is no word of small letters.
+    """
+    yield query.enqueue_job(
+        mark=_mark(wanted.path, wanted.kind, wanted.key),
+        path=wanted.path,
+        kind=wanted.kind,
+        key=_bytes(wanted.key),
+        payload=wanted.payload,
+        not_before=not_before,
+        now=now,
+    )
+
+
+def claim(
+    kind: str, owner: str, *, now: int, lease: float, early: bool = False, failed: Iterable[int] = ()
+) -> Steps[Job | None]:
+    """Take the oldest job that is due and that nobody works on.
+
+    Args:
+        kind: What kind of job.
+        owner: A word that nobody else has: the lease is known by it.
+        now: When.
+        lease: Seconds that it lasts unless it is renewed.
+        early: Whether jobs that are not due yet will do.
+        failed: The numbers of jobs that are not wanted.
+
+    Returns:
+        The job; None when there is none.
+    """
+    until = now + int(lease * _SECOND)
+    due = _EVER if early else now
+    rows = yield query.claim_job(kind=kind, owner=owner, now=now, until=until, due=due, failed=_listed(failed))
+    return _job(rows[0]) if rows else None
+
+
+def claim_named(wanted: Wanted, owner: str, *, now: int, lease: float) -> Steps[Job | None]:
+    """Take the job of a name, if it is due and nobody works on it; arguments as for `claim`."""
+    mark = _mark(wanted.path, wanted.kind, wanted.key)
+    rows = yield query.claim_named_job(mark=mark, owner=owner, now=now, until=now + int(lease * _SECOND))
+    return _job(rows[0]) if rows else None
+
+
+def outlook(kind: str, *, failed: Iterable[int] = ()) -> Steps[Outlook]:
+    """What there is to do of one kind, but for the jobs of some numbers."""
+    [row] = yield query.job_outlook(kind=kind, failed=_listed(failed))
+    return Outlook(row["jobs"], row["due_at"], row["free_at"])
+
+
+def renew(job: Job, *, now: int, lease: float) -> Steps[bool]:
+    """Have the lease last longer. Returns whether it still is the owner's."""
+    return bool((yield query.renew_job(id=job.id, owner=job.owner, until=now + int(lease * _SECOND))))
+
+
+def holds(job: Job) -> Steps[bool]:
+    """Whether the lease still is the owner's. It stays so to the end of the transaction, which must be one that writes.
+
+    Whoever writes what a job was for asks in the same transaction: what was erased meanwhile, or is done by another, is
+    then not written.
+    """
+    return bool((yield query.hold_job(id=job.id, owner=job.owner)))
+
+
+def is_of(job: Job) -> Steps[bool]:
+    """Whether the lease is the owner's at this moment. Before it goes on with long work, a handler may ask."""
+    found = yield query.find_job(mark=_mark(job.path, job.kind, job.key))
+    return bool(found) and found[0]["owner"] == job.owner
+
+
+def finish(job: Job) -> Steps[bool]:
+    """The job is done: it goes, or waits to be done again if it was asked for meanwhile.
+
+    Returns:
+        Whether it still was the owner's; if not, nothing changes.
+    """
+    if (yield query.delete_done_job(id=job.id, owner=job.owner)):
+        return True
+    return bool((yield query.repeat_job(id=job.id, owner=job.owner)))
+
+
+def fail(job: Job, error: BaseException, *, retry_at: int) -> Steps[bool]:
+    """The job failed and waits to be tried again.
+
+    Args:
+        job: Which.
+        error: Why; kept beside the job, clipped.
+        retry_at: When to try again.
+
+    Returns:
+        Whether it still was the owner's; if not, nothing changes.
+    """
+    return bool((yield query.fail_job(id=job.id, owner=job.owner, error=_said(error), retry_at=retry_at)))
+
+
+def release(job: Job) -> Steps[bool]:
+    """The job is put back undone, for anybody. Returns whether it still was the owner's."""
+    return bool((yield query.release_job(id=job.id, owner=job.owner)))
+
+
+def find(path: str, kind: str, key: str = "") -> Steps[Job | None]:
+    """The job of a name, whether it waits or is worked on; None when there is none."""
+    rows = yield query.find_job(mark=_mark(path, kind, key))
+    return _job(rows[0]) if rows else None
+
+
+def waiting(kinds: Iterable[str] | None = None) -> Steps[int]:
+    """How many jobs of some kinds are not done, those included that somebody works on. Default: of all kinds."""
+    wanted = None if kinds is None else set(kinds)
+    rows = yield query.count_jobs()
+    return sum(row["jobs"] for row in rows if wanted is None or row["kind"] in wanted)
+
+
+def remove(path: str, kind: str, key: str = "") -> Steps[bool]:
+    """Delete the job of a name; who works on it cannot finish it. Returns whether there was one."""
+    return bool((yield query.delete_job(mark=_mark(path, kind, key))))
+
+
+def erase(low: str, high: str) -> Steps[int]:
+    """Delete every job of the namespaces in a range of paths. Returns how many there were."""
+    return len((yield query.erase_jobs(low=low, high=high)))
+
+
+def problems() -> Steps[list[str]]:
+    """What is wrong with the queue, in sentences."""
+    found: list[str] = []
+    after = -1
+    while rows := (yield query.job_marks(after=after, limit=PAGE)):
+        found += [
+            f"the job {row['id']} is not kept under its name"
+            for row in rows
+            if digest(_name(row["path"], row["kind"], bytes(row["key"]))) != bytes(row["mark"])
+        ]
+        after = rows[-1]["id"]
+    return found
+
+
+def _mark(path: str, kind: str, key: str) -> bytes:
+    if not _KIND.fullmatch(kind):
+        raise InvalidInput(
+            f"{safe_repr(kind)} cannot be a kind of job: kinds are words of small letters, such as 'embed'."
+        )
+    return digest(_name(path, kind, _bytes(key)))
+
+
+def _name(path: str, kind: str, key: bytes) -> bytes:
+    return b"%s\0%s\0%s" % (path.encode(), kind.encode(), key)  # neither path nor kind has a NUL
+
+
+def _bytes(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return json.dumps(list(numbers))
+
+
+def _said(error: BaseException) -> str:
+    """An error as a text that every database can keep."""
+    text = f"{type(error).__name__}: {error}"[:LONGEST_ERROR]
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _job(row: Any) -> Job:
+    return Job(
+        id=row["id"],
+        path=row["path"],
+        kind=row["kind"],
+        key=bytes(row["key"]).decode("utf-8", "surrogatepass"),
+        payload=bytes(row["payload"]),
+        attempts=row["attempts"],
+        not_before=row["not_before"],
+        owner=row["owner"],
+        lease_until=row["lease_until"],
+        error=row["error"],
+        created_at=row["created_at"],
+    )
+
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +324,7 @@ RENEW = 5.0
 LOOK = 5.0
 """Seconds after which a thread looks again unasked: another process may have asked for something."""
 _SOON, _LATER = 0.02, 0.25  # seconds between two looks whether another has done its job
-_SECOND = 1_000_000
+_WORKER_SECOND = 1_000_000
 _THREADS = "agentmem-"
 
 Handler = Callable[[Job], object]
@@ -44,7 +339,7 @@ class Worker:
         now: Gives the time in microseconds. Default: the system's.
     """
 
-    def __init__(self, engine: Engine, *, now: Callable[[], int] = job_queue.now) -> None:
+    def __init__(self, engine: Engine, *, now: Callable[[], int] = now) -> None:
         self._engine = engine
         self._now = now
         self._leases = _Leases(engine, now)
@@ -95,11 +390,11 @@ class Worker:
             BaseException: What the handler raised. The job waits to be tried again.
         """
         now = self._now()
-        there = self._engine.read(lambda: job_queue.find(wanted.path, wanted.kind, wanted.key))
+        there = self._engine.read(lambda: find(wanted.path, wanted.kind, wanted.key))
         if there is not None and there.owner is not None and (there.lease_until or 0) > now:
             return _LATER
         if there is not None and there.not_before > now:
-            return max((there.not_before - now) / _SECOND, _SOON)
+            return max((there.not_before - now) / _WORKER_SECOND, _SOON)
         job = self._leases.take(partial(self._take, wanted))
         if job is None:  # another was quicker
             return _SOON
@@ -111,8 +406,8 @@ class Worker:
 
     def _take(self, wanted: Wanted) -> Steps[Job | None]:
         now = self._now()
-        yield from job_queue.enqueue(wanted, now=now)
-        return (yield from job_queue.claim_named(wanted, secrets.token_hex(16), now=now, lease=LEASE))
+        yield from enqueue(wanted, now=now)
+        return (yield from claim_named(wanted, secrets.token_hex(16), now=now, lease=LEASE))
 
     def settle(self, kinds: Iterable[str] | None = None) -> None:
         """Do all jobs now, also those that are not due yet, and wait for those that others work on.
@@ -154,7 +449,7 @@ class Worker:
         inside = threading.current_thread().name.startswith(_THREADS)
         for job in self._leases.close(wait=not inside):
             with contextlib.suppress(AgentMemoryError):
-                self._engine.write(partial(job_queue.release, job))
+                self._engine.write(partial(release, job))
 
 
 class _Lane:
@@ -168,10 +463,10 @@ class _Lane:
         self._engine = engine
         self._now = now
         self._leases = leases
-        self._news = forks.condition()  # guards what follows
+        self._news = concurrency.condition()  # guards what follows
         self._stopped = False
         self.renew()
-        forks.renewed(self)
+        concurrency.renewed(self)
 
     def renew(self) -> None:
         """Begin without a thread."""
@@ -225,7 +520,7 @@ class _Lane:
                 job = self._leases.take(partial(self._take, wanted, failed, early=early))
             if job is not None and background and self._stopped:  # meanwhile
                 with self._leases.on(job):
-                    self._engine.write(partial(job_queue.release, job))
+                    self._engine.write(partial(release, job))
             elif job is not None:
                 error = self.do(job, background=background)
                 if error is None:
@@ -242,14 +537,14 @@ class _Lane:
 
     def _look(self, failed: Iterable[int]) -> Steps[tuple[list[Wanted], Outlook]]:
         wanted = [] if self.find is None else list((yield from self.find()))
-        return wanted, (yield from job_queue.outlook(self.kind, failed=failed))
+        return wanted, (yield from outlook(self.kind, failed=failed))
 
     def _take(self, wanted: Iterable[Wanted], failed: Iterable[int], *, early: bool) -> Steps[Job | None]:
         now = self._now()
         for each in wanted:
-            yield from job_queue.enqueue(each, now=now)
+            yield from enqueue(each, now=now)
         owner = secrets.token_hex(16)
-        return (yield from job_queue.claim(self.kind, owner, now=now, lease=LEASE, early=early, failed=failed))
+        return (yield from claim(self.kind, owner, now=now, lease=LEASE, early=early, failed=failed))
 
     def do(self, job: Job, *, background: bool) -> BaseException | None:
         """Do a job, and say what went wrong."""
@@ -260,13 +555,13 @@ class _Lane:
                 self.handler(job)
             except BaseException as error:
                 if not (background or isinstance(error, Exception)):  # the caller was interrupted
-                    self._engine.write(partial(job_queue.release, job))
+                    self._engine.write(partial(release, job))
                     raise
                 failure = error
-                retry_at = self._now() + int(job_queue.pause(job.attempts) * _SECOND)
-                self._engine.write(partial(job_queue.fail, job, error, retry_at=retry_at))
+                retry_at = self._now() + int(pause(job.attempts) * _WORKER_SECOND)
+                self._engine.write(partial(fail, job, error, retry_at=retry_at))
             else:
-                self._engine.write(partial(job_queue.finish, job))
+                self._engine.write(partial(finish, job))
             finally:
                 self._at_work.discard(threading.get_ident())
         with self._news:
@@ -307,8 +602,8 @@ class _Lane:
         self.work(failed, early=early, background=True)
         for error in failed.values():
             logger.warning("A job of the kind %r failed, and will be tried again.", self.kind, exc_info=error)
-        due_at = self._engine.read(lambda: job_queue.outlook(self.kind)).due_at
-        return LOOK if due_at is None else min(max((due_at - self._now()) / _SECOND, _SOON), LOOK)
+        due_at = self._engine.read(lambda: outlook(self.kind)).due_at
+        return LOOK if due_at is None else min(max((due_at - self._now()) / _WORKER_SECOND, _SOON), LOOK)
 
 
 class _Leases:
@@ -317,11 +612,11 @@ class _Leases:
     def __init__(self, engine: Engine, now: Callable[[], int]) -> None:
         self._engine = engine
         self._now = now
-        self._taking = forks.rlock()  # held from before a job is taken until it is known here
-        self._news = forks.condition()  # guards what follows
+        self._taking = concurrency.rlock()  # held from before a job is taken until it is known here
+        self._news = concurrency.condition()  # guards what follows
         self._closed = False
         self.renew()
-        forks.renewed(self)
+        concurrency.renewed(self)
 
     def renew(self) -> None:
         """Begin without a thread, and without jobs: they are the parent's."""
@@ -381,7 +676,7 @@ class _Leases:
                 held = list(self._held.values())
             for job in held:
                 try:
-                    self._engine.write(partial(job_queue.renew, job, now=self._now(), lease=LEASE))
+                    self._engine.write(partial(renew, job, now=self._now(), lease=LEASE))
                 except Exception:  # the next time may be in time
                     if not self._engine.usable:
                         return
