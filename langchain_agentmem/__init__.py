@@ -98,7 +98,7 @@ if TYPE_CHECKING:
         apply,
         parse,
     )
-    from langchain_agentmem.messages import Message
+    from langchain_agentmem.messages.message import Message
     from langchain_agentmem.messages.role_rounds import (
         Attachment,
         AttachmentType,
@@ -162,7 +162,7 @@ _HOMES = {
     "MemoryMiddleware": "injection.memory_middleware",
     "MemoryProtocol": "layers.text_protocol",
     "MergeReport": "layers.layer_part",
-    "Message": "messages",
+    "Message": "messages.message",
     "MessageError": "errors",
     "MissingExtra": "errors",
     "Neighbour": "facts.fact",

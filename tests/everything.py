@@ -11,7 +11,7 @@ from langchain_agentmem.audit.audit_rows import Draft
 from langchain_agentmem.compaction import ManagedMemoryConfig
 from langchain_agentmem.experiences import experience_part as experiences
 from langchain_agentmem.experiences.experience_part import Feedback
-from langchain_agentmem.messages import Message
+from langchain_agentmem.messages.message import Message
 from langchain_agentmem.storage import jobs
 from tests.threads.filled import fill as fill_saver
 from tests.upkeep.test_integrity import fill as talk

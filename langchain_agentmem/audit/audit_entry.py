@@ -24,7 +24,7 @@ from langchain_agentmem.base.encoding import write_plain
 from langchain_agentmem.base.namespaces import Namespace
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.messages import Message
+from langchain_agentmem.messages.message import Message
 
 Kind: TypeAlias = Literal["exchange", "call", "todo", "reflection", "reference", "digest"]
 """What an entry is: a prompt with its reply, a model call that was captured, something to do, what an agent says of its

@@ -22,8 +22,7 @@ from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
-from langchain_agentmem.messages import decode_body
-from langchain_agentmem.messages.message import plain
+from langchain_agentmem.messages.message import decode_body, plain
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord

@@ -23,8 +23,7 @@ from langchain_agentmem.base.encoding import from_plain, is_plain, read_plain, t
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
-from langchain_agentmem.messages import Message, body_text, decode_body, encode_body
-from langchain_agentmem.messages.message import plain
+from langchain_agentmem.messages.message import Message, body_text, decode_body, encode_body, plain
 from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.steps import Row
 

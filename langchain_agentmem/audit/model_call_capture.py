@@ -57,8 +57,8 @@ from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models.model_calls import ASKED_FOR
-from langchain_agentmem.messages import Message, from_langchain
-from langchain_agentmem.messages.message import kept_fields
+from langchain_agentmem.messages.langchain_messages import from_langchain
+from langchain_agentmem.messages.message import Message, kept_fields
 
 _DEEPEST = MAX_DEPTH - 16  # what is told stands inside of messages and entries
 _MOST = 100_000

@@ -35,7 +35,8 @@ from langchain_agentmem.cli.console import (
     state_of,
 )
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.messages import Message, from_langchain
+from langchain_agentmem.messages.langchain_messages import from_langchain
+from langchain_agentmem.messages.message import Message
 from langchain_agentmem.upkeep.database_report import BranchSummary, ThreadSummary
 
 if TYPE_CHECKING:
@@ -550,7 +551,7 @@ def _between(layer: str, before: Mapping[str, str], after: Mapping[str, str]) ->
 
 
 def _messages(messages: Mapping[str, BaseMessage]) -> dict[str, str]:
-    from langchain_agentmem.messages import from_langchain  # noqa: PLC0415 - it loads LangChain
+    from langchain_agentmem.messages.langchain_messages import from_langchain  # noqa: PLC0415 - it loads LangChain
 
     made = {key: from_langchain(each) for key, each in messages.items()}
     return {

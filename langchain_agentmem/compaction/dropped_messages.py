@@ -41,7 +41,8 @@ from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
-from langchain_agentmem.messages import Message, decode_body, to_langchain
+from langchain_agentmem.messages.langchain_messages import to_langchain
+from langchain_agentmem.messages.message import Message, decode_body
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.search.ranking import WEIGHTS, Weights

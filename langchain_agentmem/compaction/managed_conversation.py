@@ -43,19 +43,13 @@ from langchain_agentmem.conversations.log_entries import shown_message
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, perform, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages import (
-    ImageFiles,
-    decode_body,
-    from_langchain,
-    has_images,
-    named_part,
-    to_langchain,
-    with_images,
-)
 from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls
 from langchain_agentmem.messages.history_shape import calls_of
+from langchain_agentmem.messages.langchain_messages import from_langchain, has_images, to_langchain, with_images
+from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.messages.message_marks import MADE, is_filler, is_made
 from langchain_agentmem.messages.message_marks import SUMMARY_MARK as SUMMARY
+from langchain_agentmem.messages.provider_content import ImageFiles, named_part
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps, query
 from langchain_agentmem.storage.database import Database, HasDatabase

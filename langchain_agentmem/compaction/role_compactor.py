@@ -43,8 +43,8 @@ from langchain_agentmem.errors import InvalidInput, MemoryClosed
 from langchain_agentmem.language_models.model_calls import Run, Shown, Work, perform, usable_model
 from langchain_agentmem.language_models.summarization import SummarizationConfig, Summarized, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages import ImageFiles
 from langchain_agentmem.messages.message_marks import summary_message
+from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.storage import jobs
 from langchain_agentmem.storage.jobs import Job, Wanted
 

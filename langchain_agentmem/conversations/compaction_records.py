@@ -18,7 +18,8 @@ from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput, MessageError, StorageError
-from langchain_agentmem.messages import Message, decode_body, encode_body, from_langchain, to_langchain
+from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
+from langchain_agentmem.messages.message import Message, decode_body, encode_body
 from langchain_agentmem.storage import Steps, query
 
 STATE, LOG = "state", "log"

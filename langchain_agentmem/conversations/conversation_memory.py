@@ -46,7 +46,8 @@ from langchain_agentmem.conversations.log_entries import brings_memory, entry_of
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, both
-from langchain_agentmem.messages import ImageFiles, Message, decode_body
+from langchain_agentmem.messages.message import Message, decode_body
+from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of

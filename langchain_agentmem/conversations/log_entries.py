@@ -20,8 +20,8 @@ from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import MessageError
-from langchain_agentmem.messages import Message, decode_body, encode_body, from_langchain, message_time, to_langchain
-from langchain_agentmem.messages.message import LANGCHAIN_ROLES, plain
+from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
+from langchain_agentmem.messages.message import LANGCHAIN_ROLES, Message, decode_body, encode_body, message_time, plain
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
 from langchain_agentmem.tracing import Thunk, brief

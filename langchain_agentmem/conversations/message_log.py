@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, MessageError
-from langchain_agentmem.messages import body_text, same_body
+from langchain_agentmem.messages.message import body_text, same_body
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import message_sources
 from langchain_agentmem.search import search_index

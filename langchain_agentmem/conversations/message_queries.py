@@ -19,8 +19,9 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.log_entries import edited, new_version, shown_message
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.messages import ImageFiles, Message, decode_body, named_part, to_langchain
-from langchain_agentmem.messages.message import column_role
+from langchain_agentmem.messages.langchain_messages import to_langchain
+from langchain_agentmem.messages.message import Message, column_role, decode_body
+from langchain_agentmem.messages.provider_content import ImageFiles, named_part
 from langchain_agentmem.storage import Operation, Steps, query
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from langchain_agentmem.conversations import conversation_part, message_log
 from langchain_agentmem.conversations.log_entries import trace_inputs
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, Run, Work, aperform, both, perform
-from langchain_agentmem.messages import ImageFiles
+from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, Outputs

@@ -20,8 +20,8 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import Record, headers, keep, load
 from langchain_agentmem.conversations.log_entries import assembled, role_rounds
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.messages import ImageFiles, PartOf
 from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message
+from langchain_agentmem.messages.provider_content import ImageFiles, PartOf
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Portable, Post, Round
 from langchain_agentmem.storage import Steps, jobs, query
 from langchain_agentmem.storage.jobs import Job

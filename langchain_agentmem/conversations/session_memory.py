@@ -55,7 +55,8 @@ from langchain_agentmem.conversations.role_context import CompactedMessage, Seen
 from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models.model_calls import Do, Work, both
-from langchain_agentmem.messages import ImageFiles, Message
+from langchain_agentmem.messages.message import Message
+from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import (
     Attachment,
     AttachmentType,

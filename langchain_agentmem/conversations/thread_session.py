@@ -12,7 +12,7 @@ from typing import Any
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import Address, Appended, Entry, Stored
-from langchain_agentmem.messages import same_body
+from langchain_agentmem.messages.message import same_body
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import Kept, Place, View

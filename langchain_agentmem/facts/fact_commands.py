@@ -21,7 +21,7 @@ from langchain_agentmem.facts.fact_events import RULE, apart, declared, named_al
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.facts.fact_store import Statement, Turn
 from langchain_agentmem.language_models.model_calls import Work
-from langchain_agentmem.messages import Message
+from langchain_agentmem.messages.message import Message
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, inputs_of, looking
 from langchain_agentmem.rewinding.memory_rows import (

@@ -36,7 +36,7 @@ from langchain_agentmem.facts.fact_events import (
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.facts.fact_store import Book
 from langchain_agentmem.language_models.model_calls import Work
-from langchain_agentmem.messages import decode_body
+from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branch_merge import Conflict, Prefer, Promoted, promoted, same
 from langchain_agentmem.rewinding.memory_access import Change, changing, looking

@@ -18,7 +18,7 @@ from langchain_agentmem.facts.fact_events import Rules
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.language_models.tokens import Budget, Measure
-from langchain_agentmem.messages import body_text
+from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
 from langchain_agentmem.rewinding.memory_rows import FACT, TEXT, Kept, View, message_source
@@ -379,15 +379,15 @@ def _evidence_shown(found_there: Evidence) -> dict[str, Any]:
     return {"message_id": found_there.message_id, "conversation_id": found_there.conversation_id, "text": text}
 
 
-def _more_names(query: str, agreed: Rules) -> str:
+def _more_names(wanted: str, agreed: Rules) -> str:
     """A query with the other names of what it names."""
     merged = [alias for alias in agreed.aliases.values() if alias.merged]
     if not merged:
-        return query
-    words = f" {query.casefold()} "
+        return wanted
+    words = f" {wanted.casefold()} "
     pairs = [pair for alias in merged for pair in ((alias.name, alias.into), (alias.into, alias.name))]
     named = [other for one, other in pairs if one.casefold() in words]
-    return " ".join([query, *dict.fromkeys(named)])
+    return " ".join([wanted, *dict.fromkeys(named)])
 
 
 TAG = "facts"

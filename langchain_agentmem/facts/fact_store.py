@@ -21,7 +21,7 @@ from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts import fact_events
 from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, Source, entity_key, maybe_moment, predicate_key, sentence
 from langchain_agentmem.facts.fact_events import Ending, Rules, State
-from langchain_agentmem.messages import Message, decode_body
+from langchain_agentmem.messages.message import Message, decode_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import LISTED, Change
 from langchain_agentmem.rewinding.memory_access import listed as counted

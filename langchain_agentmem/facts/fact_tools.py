@@ -48,7 +48,8 @@ from langchain_agentmem.language_models.tool_factory import (
     tool_of,
     within,
 )
-from langchain_agentmem.messages import Message, from_langchain
+from langchain_agentmem.messages.langchain_messages import from_langchain
+from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import is_filler
 from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint

@@ -40,6 +40,7 @@ until `unmerge`; `to_networkx`, `to_json` and `to_mermaid` draw it.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import re
@@ -68,7 +69,8 @@ from langchain_agentmem.facts import fact_commands, fact_graph, fact_part, fact_
 from langchain_agentmem.facts.fact import ExtractionFailure, Fact, FactsConfig
 from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, Teacher, learning
 from langchain_agentmem.language_models.model_calls import Do, Work, aperform, both, perform, usable_model
-from langchain_agentmem.messages import ImageFiles, Message
+from langchain_agentmem.messages.message import Message
+from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.rewinding import branch_merge, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.memory_access import as_step, listed, looking, whose
@@ -102,6 +104,10 @@ def _verb(
         return work(self._ground, *args, **kwargs)
 
     update_wrapper(on_memory, work)
+    signature = inspect.signature(work)
+    ground, *others = signature.parameters.values()
+    own = ground.replace(name="self", annotation=inspect.Parameter.empty)
+    on_memory.__dict__["__signature__"] = signature.replace(parameters=[own, *others])
     on_memory.__doc__ = re.sub(r" *ground: The facts\.\n", "", work.__doc__ or "")
     on_memory.__qualname__ = f"KGMemory.{work.__name__}"
     return both(on_memory)

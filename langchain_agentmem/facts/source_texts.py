@@ -15,8 +15,7 @@ from langchain_agentmem.conversations.message_log import Entry
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts.fact import ExtractionFailure
 from langchain_agentmem.facts.fact_store import Book, message_of
-from langchain_agentmem.messages import Message, same_body
-from langchain_agentmem.messages.message import plain
+from langchain_agentmem.messages.message import Message, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import DUE, FAILURE, SAID, TEXT, Draft, Kept, View
 from langchain_agentmem.storage import Steps

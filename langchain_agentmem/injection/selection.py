@@ -19,7 +19,7 @@ from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, SE
 from langchain_agentmem.layers.layer import Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import NEWEST, Composed, Found, Material, composed
-from langchain_agentmem.messages import Message
+from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.prompt_forms import Brought, last_said
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.memory_access import whose

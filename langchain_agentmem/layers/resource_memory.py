@@ -1,4 +1,4 @@
-"""Resource memory: what an agent was given to work with, and what it used of it (document 004).
+r"""Resource memory: what an agent was given to work with, and what it used of it (document 004).
 
     layers.resources.load("resources.yaml")          # snapshots of all that the file names
     layers.resources.items()                         # what is known of each

@@ -1,4 +1,4 @@
-"""Memory for models without tools: they write `<memory_update>{…}</memory_update>` among their words (document 004).
+r"""Memory for models without tools: they write `<memory_update>{…}</memory_update>` among their words (document 004).
 
     answering = MemoryProtocol(memory, model)
     answering.invoke("I am Ada.", config)      # the model's answer without the blocks; what they say is done

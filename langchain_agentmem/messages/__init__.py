@@ -9,27 +9,3 @@ A `Message` is the value that this package stores. It goes three ways, and comes
 
 The values follow documents 001 and 003.
 """
-
-from langchain_agentmem.messages.langchain_messages import from_langchain, has_images, to_langchain, with_images
-from langchain_agentmem.messages.message import Message, body_text, decode_body, encode_body, message_time, same_body
-from langchain_agentmem.messages.provider_content import ImageFiles, PartOf, named_part
-from langchain_agentmem.messages.tool_calls import AgentCallMsg, MessageContent, ToolCallMsg
-
-__all__ = [
-    "AgentCallMsg",
-    "ImageFiles",
-    "Message",
-    "MessageContent",
-    "PartOf",
-    "ToolCallMsg",
-    "body_text",
-    "decode_body",
-    "encode_body",
-    "from_langchain",
-    "has_images",
-    "message_time",
-    "named_part",
-    "same_body",
-    "to_langchain",
-    "with_images",
-]

@@ -1,8 +1,10 @@
 """Whether every provider would accept a list of messages: what one of them refuses is a problem.
 
+    from langchain_core.messages import AIMessage, HumanMessage
+
     from langchain_agentmem.testing import assert_valid_for_providers
 
-    assert_valid_for_providers(messages)
+    assert_valid_for_providers([HumanMessage("Hello."), AIMessage("Good morning!")])
 
 The rules are those of OpenAI's chat completions, of Anthropic's messages and of Gemini taken together, for messages as
 LangChain's clients send them. Whoever passes here can change the model in the middle of a conversation. Each rule, and

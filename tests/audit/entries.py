@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from langchain_agentmem.audit import audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.audit_rows import Draft
-from langchain_agentmem.messages import Message
+from langchain_agentmem.messages.message import Message
 
 BEGIN = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 _numbers = itertools.count(1)

@@ -23,7 +23,8 @@ from langchain_agentmem.audit import model_call_capture
 from langchain_agentmem.audit.model_call_capture import begun, ended, failed, message_of, storable, without_secrets
 from langchain_agentmem.base.encoding import encode, to_plain
 from langchain_agentmem.base.redaction import redact_value
-from langchain_agentmem.messages import encode_body, from_langchain
+from langchain_agentmem.messages.langchain_messages import from_langchain
+from langchain_agentmem.messages.message import encode_body
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 CALL = {"name": "weather", "args": {"city": "Rome"}, "id": "c1", "type": "tool_call"}

@@ -17,7 +17,7 @@ from langchain_agentmem.audit.audit_rows import Draft
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.messages import Message
+from langchain_agentmem.messages.message import Message
 from langchain_agentmem.storage.part import all_parts
 
 from .entries import BEGIN, add, call, entry, hide, read, todo, versions, write

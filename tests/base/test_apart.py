@@ -13,7 +13,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.concurrency import LARGE, aside, is_large
 from langchain_agentmem.language_models.model_calls import Do, aperform
-from langchain_agentmem.messages import Message
+from langchain_agentmem.messages.message import Message
 from tests.forking import ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from langchain_agentmem import (
     Message,
     MessageError,
 )
-from langchain_agentmem.messages import AgentCallMsg, ToolCallMsg
+from langchain_agentmem.messages.tool_calls import AgentCallMsg, ToolCallMsg
 
 pytestmark = pytest.mark.sqlite_suffices
 

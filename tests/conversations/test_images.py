@@ -9,7 +9,7 @@ from langchain_agentmem import AgentMemory, Attachment, AttachmentType
 from langchain_agentmem.base.events import ImageUnreadable
 from langchain_agentmem.compaction import ManagedMemoryConfig, summary_in
 from langchain_agentmem.errors import MessageError
-from langchain_agentmem.messages import Message
+from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.provider_content import MOST_BYTES
 from tests.compaction.summarizers import Summarizer
 

@@ -14,7 +14,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts.kg_memory import KGMemory
-from langchain_agentmem.messages import Message
+from langchain_agentmem.messages.message import Message
 
 from .scripted import Scripted
 

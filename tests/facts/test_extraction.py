@@ -18,7 +18,7 @@ from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import entity_key
 from langchain_agentmem.facts.fact_extraction import asked_for, question, read, reply_of, structured, time_in
 from langchain_agentmem.facts.source_texts import Due
-from langchain_agentmem.messages import Message
+from langchain_agentmem.messages.message import Message
 
 from .scripted import STYLES, ChatModel, Scripted, Shown, ToolModel, shown, told
 

@@ -25,8 +25,8 @@ from langchain_agentmem.injection.memory_injection import MemoryInjection
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.messages import from_langchain
 from langchain_agentmem.messages.history_shape import is_said_by_user
+from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, injected, is_filler, is_injected
 from langchain_agentmem.messages.prompt_forms import Brought, woven
 from langchain_agentmem.testing import assert_valid_for_providers

@@ -31,17 +31,9 @@ from langchain_core.messages import (
 from pydantic import BaseModel
 
 from langchain_agentmem.errors import DatabaseUnreadable, MessageError
-from langchain_agentmem.messages import (
-    AgentCallMsg,
-    Message,
-    MessageContent,
-    ToolCallMsg,
-    decode_body,
-    encode_body,
-    from_langchain,
-    message_time,
-    to_langchain,
-)
+from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
+from langchain_agentmem.messages.message import Message, decode_body, encode_body, message_time
+from langchain_agentmem.messages.tool_calls import AgentCallMsg, MessageContent, ToolCallMsg
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 

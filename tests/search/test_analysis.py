@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_agentmem.messages import Message, body_text, encode_body
+from langchain_agentmem.messages.message import Message, body_text, encode_body
 from langchain_agentmem.search.analysis import LONGEST_TERM, LONGEST_TEXT, analysed, question, terms
 
 

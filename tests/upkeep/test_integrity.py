@@ -21,7 +21,7 @@ from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MessageError
 from langchain_agentmem.experiences import experience_part as experiences
 from langchain_agentmem.experiences.experience_part import Feedback
-from langchain_agentmem.messages import Message
+from langchain_agentmem.messages.message import Message
 
 WORDS = {
     "text": "zyxquorvex",
