@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from langchain_agentmem import __version__
-from langchain_agentmem.base.events import CompactionEvent, Event, MessagesStored, StepFinished, StepStarted
+from langchain_agentmem.base.events import CompactionEvent, MemoryEvent, MessagesStored, StepFinished, StepStarted
 from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.tracing.shown_values import Withheld
 
@@ -94,7 +94,7 @@ class OpenTelemetryHook:
         # By the id of the step. Nothing is locked: each change is a single one, which no other thread can interrupt.
         self._open: OrderedDict[str, _Open] = OrderedDict()
 
-    def __call__(self, event: Event, /) -> None:
+    def __call__(self, event: MemoryEvent, /) -> None:
         """Make of the event what there is to make of it."""
         if isinstance(event, StepStarted):
             self._start(event)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_store as audit
 from langchain_agentmem.audit.audit_entry import AuditEntry
-from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.compaction import ManagedMemoryConfig
 from langchain_agentmem.experiences import experience_part as experiences
 from langchain_agentmem.experiences.experience_part import Feedback
@@ -41,12 +41,12 @@ def fill(memory: AgentMemory) -> None:
     for number in range(140):  # some are settled, the others are not
         entry = AuditEntry(id=f"a{number}", kind="call", prompt="what was asked", reply=f"answer {number}",
                            created_at=WHEN, conversation_id="c", messages=(asked,))  # fmt: skip
-        memory.database.write("audit", lambda entry=entry: audit.add("", [Draft(entry, "what was asked")]))
+        memory.database.write("audit", lambda entry=entry: audit.add("", [EntryDraft(entry, "what was asked")]))
     config = ManagedMemoryConfig(threshold_tokens=400, token_counter="estimate")
     managed = memory.managed_conversation("managed", config=config)
     for number in range(60):
         managed.add(role="user", content=f"number {number} of many things that were said here about herons and quinces")
-    wanted = jobs.Wanted("", "tidy", "what \0 ever", b"\xff")
+    wanted = jobs.WantedJob("", "tidy", "what \0 ever", b"\xff")
     memory.database.write("job", lambda: jobs.enqueue(wanted, now=1))
     memory.database.measures.ended("memory.test", 0.5)
     memory.database.measures.shortened(123)

@@ -23,7 +23,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, OPEN, REFLECTION, AuditEntry
-from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_store import is_said
 from langchain_agentmem.audit.legacy_json import MARKS
 from langchain_agentmem.base.clock import LATEST, micros, moment, time_given
@@ -56,7 +56,7 @@ _DECIDES = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Subject:
+class DigestSubject:
     """What a digest is of: a conversation, or all that was said in a span of time.
 
     Attributes:
@@ -101,7 +101,7 @@ class Subject:
 
 def digesting(
     path: str,
-    subject: Subject,
+    subject: DigestSubject,
     *,
     clock: Callable[[], datetime],
     new_id: Callable[[], str],
@@ -139,7 +139,7 @@ def digesting(
     failure: Exception | None = None
     last: str | None = None
     while True:
-        page: audit_store.Listed = yield Run("audit.list", partial(_page, path, subject, after), shown=False)
+        page: audit_store.ListedEntries = yield Run("audit.list", partial(_page, path, subject, after), shown=False)
         messages = _messages(page.entries)
         if messages and asked is not None and failure is None:
             made = yield from summarizing(
@@ -181,7 +181,7 @@ def digesting(
             **({"failure": f"{type(failure).__name__}: {failure}"[:500]} if failure else {}),
         },
     )
-    put = partial(audit_store.put_reference, path, Draft(draft, subject.title))
+    put = partial(audit_store.put_reference, path, EntryDraft(draft, subject.title))
     written, _ = yield Run("audit.add_digest", put, write=True, shown=False)
     return written  # type: ignore[no-any-return]  # what Run gives is not typed
 
@@ -204,7 +204,7 @@ class _Kept(NamedTuple):
     has_more: bool = True
 
 
-def _kept(path: str, subject: Subject) -> Steps[_Kept]:
+def _kept(path: str, subject: DigestSubject) -> Steps[_Kept]:
     entry = yield from audit_store.marked(path, DIGEST, subject.title)
     if entry is None:
         return _Kept()
@@ -225,7 +225,7 @@ def _kept(path: str, subject: Subject) -> Steps[_Kept]:
     return _Kept(entry, Summary.from_dict(entry.extra.get("summary", {})), last[0], covered, more)
 
 
-def _following(path: str, subject: Subject, after: int, limit: int) -> Steps[list[int]]:
+def _following(path: str, subject: DigestSubject, after: int, limit: int) -> Steps[list[int]]:
     """The numbers of what was said behind a number."""
     if subject.since is None:
         return (
@@ -238,13 +238,13 @@ def _following(path: str, subject: Subject, after: int, limit: int) -> Steps[lis
     return [row["sequence"] for row in found]
 
 
-def _page(path: str, subject: Subject, after: int) -> Steps[audit_store.Listed]:
+def _page(path: str, subject: DigestSubject, after: int) -> Steps[audit_store.ListedEntries]:
     numbers = yield from _following(path, subject, after, PAGE)
     entries = yield from audit_store.of_numbers(numbers, messages=False)
-    return audit_store.Listed(entries, numbers[-1] if len(numbers) == PAGE else None)
+    return audit_store.ListedEntries(entries, numbers[-1] if len(numbers) == PAGE else None)
 
 
-def _open_todos(path: str, subject: Subject) -> Steps[tuple[str, ...]]:
+def _open_todos(path: str, subject: DigestSubject) -> Steps[tuple[str, ...]]:
     """The open todos that stand in what was said."""
     todos = yield from audit_store.of_status(path, OPEN)
     texts = [todo.prompt.removeprefix(MARKS["todo"][0]).strip() for todo in todos]

@@ -16,7 +16,7 @@ from typing import Any
 
 from langchain_agentmem.audit import audit_entry, audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import REFERENCE, STATUSES, TODO
-from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.clock import is_time, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
@@ -254,7 +254,7 @@ class Arriving:
     """An audit trail on its way in."""
 
     def __init__(self) -> None:
-        self._messages: dict[tuple[str, int], dict[int, audit_rows.Part]] = {}
+        self._messages: dict[tuple[str, int], dict[int, audit_rows.CallMessage]] = {}
         self._hashes: set[bytes] = set()
 
     def take(self, path: str, given: Sequence[Record]) -> Steps[int]:
@@ -296,19 +296,19 @@ class Arriving:
                 raise _damaged(record)
             key = queries.digest(body)
             bodies[key] = body
-            self._messages.setdefault((path, owner), {})[number] = audit_rows.Part(name, key, None)
+            self._messages.setdefault((path, owner), {})[number] = audit_rows.CallMessage(name, key, None)
         self._hashes.update(bodies)
         yield from queries.store(bodies)
 
-    def _draft(self, path: str, record: Record) -> Draft:
+    def _draft(self, path: str, record: Record) -> EntryDraft:
         try:
             return self._read(path, record)
         except (AttributeError, KeyError, TypeError, ValueError, AgentMemoryError) as error:
             raise _damaged(record) from error
 
-    def _read(self, path: str, record: Record) -> Draft:
+    def _read(self, path: str, record: Record) -> EntryDraft:
         body, written = record["body"], write_plain(record["body"])
-        parts: list[audit_rows.Part] = []
+        parts: list[audit_rows.CallMessage] = []
         if record["messages"] is not None:
             there = self._messages[path, record["shelf"]]
             parts = [there[number] for number in audit_rows.numbers_in(audit_rows.read(json.dumps(record["messages"])))]
@@ -339,7 +339,7 @@ class Arriving:
             status=record["status"],
             archived=record["archived"] is True,
         )
-        return Draft(entry, mark, record["replaced"] is True, written, parts)
+        return EntryDraft(entry, mark, record["replaced"] is True, written, parts)
 
 
 def _dump_messages(

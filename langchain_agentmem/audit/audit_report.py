@@ -55,7 +55,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import CALL, EXCHANGE, OPEN, REFLECTION, TODO, AuditEntry
 from langchain_agentmem.audit.audit_rows import compressed
-from langchain_agentmem.audit.audit_store import DAY, SeenEntry, Sizes, is_said, walk
+from langchain_agentmem.audit.audit_store import DAY, EntrySizes, SeenEntry, is_said, walk
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons
 from langchain_agentmem.audit.legacy_json import MARKS
 from langchain_agentmem.base.clock import EPOCH, LATEST, micros, moment
@@ -118,7 +118,7 @@ class JunkCheck:
     to_show: int = 0
     examples: tuple[str, ...] = ()
 
-    def lines(self, sizes: Sizes) -> Iterable[str]:
+    def lines(self, sizes: EntrySizes) -> Iterable[str]:
         """What it says, line by line.
 
         Args:
@@ -217,7 +217,7 @@ class Archivable:
         return ArchiveSuggestion(before=self._before, entries=self._entries, size=self._size, saved=saved)
 
 
-class Judged:
+class JudgedConversation:
     """Sees how the rules for junk do; walks along the audit trail.
 
     Args:
@@ -1099,7 +1099,7 @@ def learning(low: str, high: str, *, timezone: tzinfo = UTC, topics: int = MOST_
         timezone: Of the hours and weekdays. Default: UTC.
         topics: Most topics.
     """
-    sizes: Sizes = yield Run("audit.count", partial(audit_store.sizes, low, high), shown=False)
+    sizes: EntrySizes = yield Run("audit.count", partial(audit_store.sizes, low, high), shown=False)
     found = _Found(timezone, sizes.entries)
     yield from walk(low, high, [found])
     return found.insights(topics)
@@ -1233,7 +1233,7 @@ class Growth:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Conversation:
+class ConversationSize:
     """A conversation, by what was said in it.
 
     Attributes:
@@ -1282,13 +1282,13 @@ class Health:
     """
 
     at: datetime
-    sizes: Sizes
+    sizes: EntrySizes
     growth: tuple[Growth, ...] = ()
     large: int = LARGE
     large_at: datetime | None = None
     runaway: tuple[Runaway, ...] = ()
     conversations: int = 0
-    patterns: tuple[Conversation, ...] = ()
+    patterns: tuple[ConversationSize, ...] = ()
     open_todos: int = 0
     todos: tuple[OpenTodo, ...] = ()
     archiving: ArchiveSuggestion | None = None
@@ -1328,7 +1328,7 @@ class Health:
 class _Counted(NamedTuple):
     """What is counted by the database."""
 
-    sizes: Sizes
+    sizes: EntrySizes
     runaway: list[Runaway]
     patterns: Sequence[Row]
     conversations: int
@@ -1354,7 +1354,7 @@ def examining(
     now = clock().astimezone(UTC)
     counted: _Counted = yield Run("audit.count", partial(_count_all, low, high, now), shown=False)
     patterns = [(namespace_of(row["path"]), row["conversation"]) for row in counted.patterns]
-    lengths, todos, judged = Lengths(patterns), OpenTodos(), Judged(rules, counted.sizes.entries)
+    lengths, todos, judged = Lengths(patterns), OpenTodos(), JudgedConversation(rules, counted.sizes.entries)
     repeats, archivable, each_day = Repeats(now - RECENT), Archivable(now - ARCHIVE_AFTER), Days()
     yield from walk(low, high, (lengths, todos, judged, repeats, archivable, each_day))
     days = _with_messages(each_day, counted.sizes.message_bytes)
@@ -1369,7 +1369,7 @@ def examining(
         runaway=(*counted.runaway, *repeats.found(MOST_RUNAWAYS)),
         conversations=counted.conversations,
         patterns=tuple(
-            Conversation(
+            ConversationSize(
                 conversation_id=name,
                 namespace=namespace,
                 entries=int(row["entries"]),

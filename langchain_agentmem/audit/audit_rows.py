@@ -36,7 +36,7 @@ Range: TypeAlias = tuple[int, int]
 """Numbers of a shelf, from the first to the last."""
 
 
-class Part(NamedTuple):
+class CallMessage(NamedTuple):
     """A message that is to be put on a shelf.
 
     Attributes:
@@ -50,7 +50,7 @@ class Part(NamedTuple):
     body: bytes | None
 
 
-class Placed(NamedTuple):
+class PlacedCallMessage(NamedTuple):
     """Where the messages of an entry stand.
 
     Attributes:
@@ -64,17 +64,17 @@ class Placed(NamedTuple):
     identities: list[tuple[bytes, str]]
 
 
-def parts_of(messages: Iterable[Message]) -> list[Part]:
+def parts_of(messages: Iterable[Message]) -> list[CallMessage]:
     """Messages as they are stored.
 
     Raises:
         MessageError: One cannot be stored.
     """
     bodies = ((message.message_id, encode_body(message)) for message in messages)
-    return [Part(plain(key) or "-", queries.digest(body), body) for key, body in bodies]
+    return [CallMessage(plain(key) or "-", queries.digest(body), body) for key, body in bodies]
 
 
-def put(path: str, namespace: int, name: str, parts: Sequence[Part]) -> Steps[Placed]:
+def put(path: str, namespace: int, name: str, parts: Sequence[CallMessage]) -> Steps[PlacedCallMessage]:
     """Put messages on a shelf, but for those that stand there. Whoever calls holds the end of the chain.
 
     Args:
@@ -105,7 +105,7 @@ def put(path: str, namespace: int, name: str, parts: Sequence[Part]) -> Steps[Pl
         yield query.audit_use_numbers(shelf=shelf, next=max(new) + 1)
     names |= {place: part.key for place, part in new.items()}
     identities = [(part.hash, names[place]) for place, part in zip(places, parts, strict=True)]
-    return Placed(shelf, runs(places), identities)
+    return PlacedCallMessage(shelf, runs(places), identities)
 
 
 def texts_of_messages(shelf: int, numbers: Iterable[int]) -> Steps[dict[int, str]]:
@@ -293,7 +293,7 @@ _Pair: TypeAlias = tuple[Row, dict[str, Any]]
 """A row and its body."""
 
 
-class Draft(NamedTuple):
+class EntryDraft(NamedTuple):
     """An entry that is to be added.
 
     Attributes:
@@ -309,7 +309,7 @@ class Draft(NamedTuple):
     mark: str | bytes | None = None
     replaced: bool = False
     body: bytes | None = None
-    parts: Sequence[Part] | None = None
+    parts: Sequence[CallMessage] | None = None
 
 
 def mark_of(mark: str | bytes | None) -> bytes | None:
@@ -319,7 +319,7 @@ def mark_of(mark: str | bytes | None) -> bytes | None:
     return blake2b(mark.encode("utf-8", "surrogatepass"), digest_size=MARK_BYTES).digest()
 
 
-def row_of(path: str, draft: Draft, placed: Placed | None) -> dict[str, Any]:
+def row_of(path: str, draft: EntryDraft, placed: PlacedCallMessage | None) -> dict[str, Any]:
     """What is stored of an entry, but for its place in the chain; with its digest.
 
     Args:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.audit import audit_entry, audit_rows
 from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, KINDS, REFERENCE, STATUSES, AuditEntry
-from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, SHOWN, Draft
+from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, SHOWN, EntryDraft
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.language_models.model_calls import NO_STREAM, Do, Run, Work
@@ -42,7 +42,7 @@ EVER = -(2**62)
 _END = 2**62
 
 
-class Listed(NamedTuple):
+class ListedEntries(NamedTuple):
     """A page of entries, in the order of the chain.
 
     Attributes:
@@ -72,7 +72,7 @@ class Count(NamedTuple):
     last_at: int
 
 
-class Sizes(NamedTuple):
+class EntrySizes(NamedTuple):
     """How large an audit trail is.
 
     Attributes:
@@ -134,7 +134,7 @@ def page(
     kinds: Collection[str] | None = None,
     include_junk: bool = False,
     messages: bool = True,
-) -> Steps[Listed]:
+) -> Steps[ListedEntries]:
     """A page of the entries, from the oldest to the newest.
 
     Args:
@@ -150,7 +150,7 @@ def page(
         path, after, limit=limit, conversation=conversation, kinds=kinds, include_junk=include_junk
     )
     found = yield from of_numbers(numbers, messages=messages)
-    return Listed(found, numbers[-1] if len(numbers) == limit else None)
+    return ListedEntries(found, numbers[-1] if len(numbers) == limit else None)
 
 
 def following(
@@ -240,12 +240,12 @@ def by_time(low: str, high: str, *, width: int = DAY, since: int = EVER, limit: 
     return [each._replace(name=each.name * width) for each in found]
 
 
-def sizes(low: str, high: str) -> Steps[Sizes]:
+def sizes(low: str, high: str) -> Steps[EntrySizes]:
     """How large the audit trail is, in the namespaces of a range of paths."""
     [row] = yield query.audit_sizes(low=low, high=high)
     [said] = yield query.audit_message_sizes(low=low, high=high)
     counted = (row["entries"], row["junk"], row["archived"], row["bytes"], said["messages"], said["bytes"])
-    return Sizes(*map(int, counted))
+    return EntrySizes(*map(int, counted))
 
 
 def _marked(path: str, kind: str, mark: bytes | None) -> Steps[dict[int, int]]:
@@ -287,7 +287,7 @@ TAIL = 128
 PAGE = 500
 
 
-class Page(NamedTuple):
+class EntryPage(NamedTuple):
     """What was done with one page of entries.
 
     Attributes:
@@ -315,7 +315,7 @@ class _End(NamedTuple):
     namespace: int | None
 
 
-def add(path: str, drafts: Sequence[Draft]) -> Steps[list[int]]:
+def add(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[int]]:
     """Add entries at the end of the chain, all of them or none.
 
     Args:
@@ -334,7 +334,7 @@ def add(path: str, drafts: Sequence[Draft]) -> Steps[list[int]]:
     return (yield from _append(path, end, drafts))
 
 
-def add_new(path: str, drafts: Sequence[Draft]) -> Steps[list[AuditEntry]]:
+def add_new(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[AuditEntry]]:
     """Add those entries whose ids the namespace does not hold.
 
     Args:
@@ -347,7 +347,7 @@ def add_new(path: str, drafts: Sequence[Draft]) -> Steps[list[AuditEntry]]:
     end = yield from _settled(path)
     known = yield query.audit_known_keys(path=path, keys=json.dumps([draft.entry.id for draft in drafts]))
     there = {row["key"] for row in known}
-    fresh: dict[str, Draft] = {}
+    fresh: dict[str, EntryDraft] = {}
     for draft in drafts:
         if draft.entry.id not in there:
             fresh.setdefault(draft.entry.id, draft)
@@ -356,7 +356,9 @@ def add_new(path: str, drafts: Sequence[Draft]) -> Steps[list[AuditEntry]]:
     return [draft.entry for draft in new]
 
 
-def add_once(path: str, drafts: Sequence[Draft], *, statuses: Collection[str] = STATUSES) -> Steps[list[AuditEntry]]:
+def add_once(
+    path: str, drafts: Sequence[EntryDraft], *, statuses: Collection[str] = STATUSES
+) -> Steps[list[AuditEntry]]:
     """Add those entries whose marks no entry of their kind bears, such as todos that are not there yet.
 
     Args:
@@ -370,7 +372,7 @@ def add_once(path: str, drafts: Sequence[Draft], *, statuses: Collection[str] = 
     if not drafts:
         return []
     end = yield from _settled(path)
-    new: dict[Any, Draft] = {}
+    new: dict[Any, EntryDraft] = {}
     for draft in drafts:
         mark = audit_rows.mark_of(draft.mark)
         if (draft.entry.kind, mark) in new:
@@ -382,7 +384,7 @@ def add_once(path: str, drafts: Sequence[Draft], *, statuses: Collection[str] = 
     return [draft.entry for draft in new.values()]
 
 
-def put_reference(path: str, draft: Draft) -> Steps[tuple[AuditEntry, bool]]:
+def put_reference(path: str, draft: EntryDraft) -> Steps[tuple[AuditEntry, bool]]:
     """Add a reference or digest, in the place of the one of its mark; that one stays in the chain, and is not shown.
 
     Args:
@@ -412,7 +414,7 @@ def judge(
     *,
     after: int = 0,
     limit: int = PAGE,
-) -> Steps[Page]:
+) -> Steps[EntryPage]:
     """Say of one page of entries by which rules they are junk.
 
     Args:
@@ -427,7 +429,7 @@ def judge(
     said = yield from audit_rows.said(found)
     judged = [(row, reasons(row["kind"], *said[row["sequence"]])) for row in found if row["sequence"] in said]
     changed = yield from _judged(judged)
-    return Page(changed, numbers[-1] if len(numbers) == limit else None)
+    return EntryPage(changed, numbers[-1] if len(numbers) == limit else None)
 
 
 def show_newest(path: str, marks: Iterable[bytes]) -> Steps[None]:
@@ -508,7 +510,7 @@ def _settled(path: str) -> Steps[_End]:
     return end._replace(indexed=end.sequence)
 
 
-def _append(path: str, end: _End, drafts: Sequence[Draft]) -> Steps[list[int]]:
+def _append(path: str, end: _End, drafts: Sequence[EntryDraft]) -> Steps[list[int]]:
     if not drafts:
         return []
     namespace = end.namespace
@@ -580,7 +582,7 @@ def _enter(found: Sequence[Row]) -> Steps[None]:
         series.setdefault(series_of(row), []).append(row)
     placed: list[search_index.Placed] = []
     for each in sorted(series):
-        documents = [search_index.Document(said[row["sequence"]], row["created_at"]) for row in series[each]]
+        documents = [search_index.IndexedDocument(said[row["sequence"]], row["created_at"]) for row in series[each]]
         placed.append((yield from search_index.places(each, documents)))
     owners = [row["sequence"] for each in sorted(series) for row in series[each]]
     together = search_index.Placed(

@@ -62,7 +62,7 @@ from langchain_agentmem.audit.audit_entry import (
     Head,
     Kind,
 )
-from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_todos import todo_key, todos_in
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons
 from langchain_agentmem.audit.legacy_json import (
@@ -90,7 +90,7 @@ from langchain_agentmem.tracing import Thunk, brief
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_report import Health, Insights
-    from langchain_agentmem.audit.audit_store import Listed
+    from langchain_agentmem.audit.audit_store import ListedEntries
     from langchain_agentmem.audit.model_call_capture import AuditHandler
 
 MOST = 20
@@ -125,7 +125,7 @@ def _show_list(entries: Sequence[AuditEntry]) -> dict[str, Any]:
     return {"count": len(entries), "entries": [_show_entry(each) for each in entries[-MOST:]]}
 
 
-def _show_page(read: Listed) -> dict[str, Any]:
+def _show_page(read: ListedEntries) -> dict[str, Any]:
     """A page of entries."""
     return _show_list(read.entries)
 
@@ -187,7 +187,7 @@ _AND_NOT_BELOW = "\x01"
 _MOST = 2**31
 """More entries than this are as good as all."""
 
-_Pages: TypeAlias = Callable[[int], Operation[audit_store.Listed]]
+_Pages: TypeAlias = Callable[[int], Operation[audit_store.ListedEntries]]
 """Makes what reads the page behind a number."""
 
 
@@ -550,9 +550,9 @@ class AuditTrail:
             InvalidInput: An argument is wrong.
         """
         yield Do(partial(import_module, "langchain_agentmem.audit.audit_digest"))  # too slow for a loop
-        from langchain_agentmem.audit.audit_digest import Subject, digesting  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.audit.audit_digest import DigestSubject, digesting  # noqa: PLC0415 - who needs it pays
 
-        subject = Subject(conversation_id=conversation_id, since=since, until=until)
+        subject = DigestSubject(conversation_id=conversation_id, since=since, until=until)
         clock, new_id = self._database.clock, self._database.new_id
         work = digesting(self._path(), subject, clock=clock, new_id=new_id, model=model)
         asked = {"conversation_id": conversation_id, "since": since, "until": until}
@@ -605,7 +605,7 @@ class AuditTrail:
         path, wanted, junk = self._path(), _kinds(kinds), _flag(include_junk)
         conversation = None if conversation_id is None else id_of(conversation_id, "conversation")
 
-        def page(after: int) -> Steps[audit_store.Listed]:
+        def page(after: int) -> Steps[audit_store.ListedEntries]:
             return audit_store.page(path, after, conversation=conversation, kinds=wanted, include_junk=junk)
 
         return lambda after: partial(page, after)
@@ -675,7 +675,7 @@ class AuditTrail:
         if loaded.damaged:
             kept = yield Do(partial(put_aside, source, self._database.clock()))
         namespace = resolve(self._namespace)
-        drafts: list[Draft] = yield Do(
+        drafts: list[EntryDraft] = yield Do(
             partial(drafts_of, loaded.entries, namespace, self._database.clock(), self._judged)
         )
         added = yield Run("audit.bring", partial(bring, path_of(namespace), drafts), write=True, shown=False)
@@ -693,7 +693,7 @@ class AuditTrail:
         *,
         mark: str | None = None,
         **fields: Any,
-    ) -> tuple[str, Draft]:
+    ) -> tuple[str, EntryDraft]:
         namespace = resolve(self._namespace)
         entry = AuditEntry(
             id=self._database.new_id(),
@@ -705,7 +705,7 @@ class AuditTrail:
             namespace=namespace,
             **fields,
         )
-        return path_of(namespace), Draft(self._judged(entry), mark)
+        return path_of(namespace), EntryDraft(self._judged(entry), mark)
 
     def _judged(self, entry: AuditEntry) -> AuditEntry:
         junk = reasons(entry.kind, entry.prompt, entry.reply, self._rules)
@@ -715,7 +715,7 @@ class AuditTrail:
         """Add a model call. Its namespace is that of its run, unless the trail has one."""
         if self._namespace is not None:
             entry = replace(entry, namespace=resolve(self._namespace))
-        draft = Draft(self._judged(entry))
+        draft = EntryDraft(self._judged(entry))
         self._database.write("audit.add", partial(audit_store.add, path_of(entry.namespace), [draft]), *_told(draft))
 
     def _where(self, **given: Any) -> Thunk:
@@ -800,7 +800,7 @@ def _is_file(source: Any) -> bool:
         return False
 
 
-def _told(draft: Draft) -> tuple[Thunk, Outputs]:
+def _told(draft: EntryDraft) -> tuple[Thunk, Outputs]:
     """What a trace shows of an entry that is added."""
     return partial(_show_new, draft.entry), lambda _: _show_added(draft.entry)
 

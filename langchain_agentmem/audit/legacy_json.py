@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.audit import audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import OPEN, REFERENCE, TODO, AuditEntry, Kind
-from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_todos import todo_key
 from langchain_agentmem.base.clock import EPOCH
 from langchain_agentmem.base.files import path_of_file, whole_file
@@ -575,7 +575,7 @@ def drafts_of(
     namespace: Namespace,
     at: datetime,
     judged: Callable[[AuditEntry], AuditEntry],
-) -> list[Draft]:
+) -> list[EntryDraft]:
     """Entries of a document, with ids that are the same each time it is read.
 
     Args:
@@ -605,11 +605,11 @@ def drafts_of(
             extra=extra,
         )
         key = todo_key(mark) if each.kind == TODO else mark if each.kind == REFERENCE else ""
-        drafts.append(Draft(judged(entry), key or None))
+        drafts.append(EntryDraft(judged(entry), key or None))
     return drafts
 
 
-def bring(path: str, drafts: Sequence[Draft]) -> Steps[int]:
+def bring(path: str, drafts: Sequence[EntryDraft]) -> Steps[int]:
     """Add what a document holds. The original adds its guidelines at each start: the newest version is shown.
 
     Args:

@@ -275,7 +275,7 @@ _STEP_TAGS = ("seq:step:", "graph:step:", "map:key:")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class CapturedCall:
     """A model call that has begun.
 
     Attributes:
@@ -312,7 +312,7 @@ def begun(
     metadata: Any = None,
     params: Any = None,
     configurable: Any = None,
-) -> Call:
+) -> CapturedCall:
     """A model call, as it begins.
 
     Args:
@@ -341,7 +341,7 @@ def begun(
     }
     places = {key: _first((metadata, configurable), (key,)) for key in ("thread_id", "conversation_id", CONFIG_KEY)}
     thread_id = _usable_id(places, "thread_id", extra)
-    return Call(
+    return CapturedCall(
         run_id=run_id,
         created_at=created_at,
         messages=tuple(map(message_of, given)),
@@ -354,7 +354,7 @@ def begun(
     )
 
 
-def ended(call: Call, response: Any, *, entry_id: str, duration: float | None) -> AuditEntry:
+def ended(call: CapturedCall, response: Any, *, entry_id: str, duration: float | None) -> AuditEntry:
     """The entry of a call that was answered.
 
     Args:
@@ -367,7 +367,7 @@ def ended(call: Call, response: Any, *, entry_id: str, duration: float | None) -
 
 
 def failed(
-    call: Call, error: BaseException | str, response: Any = None, *, entry_id: str, duration: float | None
+    call: CapturedCall, error: BaseException | str, response: Any = None, *, entry_id: str, duration: float | None
 ) -> AuditEntry:
     """The entry of a call that failed, with what had been answered until then.
 
@@ -391,7 +391,7 @@ class _Answer(NamedTuple):
     extra: Mapping[str, Any] = {}
 
 
-def _entry(call: Call, answer: _Answer, entry_id: str, duration: float | None) -> AuditEntry:
+def _entry(call: CapturedCall, answer: _Answer, entry_id: str, duration: float | None) -> AuditEntry:
     asked = next((each for each in reversed(call.messages) if each.role == "user"), None)
     asked = call.messages[-1] if asked is None and call.messages else asked
     return AuditEntry(
@@ -594,7 +594,7 @@ class _Open(NamedTuple):
         run: The id of the run, for as long as the run holds it.
     """
 
-    call: Call
+    call: CapturedCall
     began: float
     run: weakref.ref[Any] | None
 

@@ -408,12 +408,12 @@ L = TypeVar("L")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class MemoryEvent:
     """Something happened in a memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MessagesStored(Event):
+class MessagesStored(MemoryEvent):
     """New messages are in the log of a conversation, in the order of their ids."""
 
     namespace: tuple[str, ...]
@@ -422,7 +422,7 @@ class MessagesStored(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MessageUpdated(Event):
+class MessageUpdated(MemoryEvent):
     """A message has new content; its previous version is kept."""
 
     namespace: tuple[str, ...]
@@ -431,7 +431,7 @@ class MessageUpdated(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MessagesRemoved(Event):
+class MessagesRemoved(MemoryEvent):
     """Messages have left a conversation."""
 
     namespace: tuple[str, ...]
@@ -440,7 +440,7 @@ class MessagesRemoved(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImageUnreadable(Event):
+class ImageUnreadable(MemoryEvent):
     """A warning: an image of a message could not be read, and a placeholder was shown in its place. Nothing is lost.
 
     Attributes:
@@ -459,7 +459,7 @@ class ImageUnreadable(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ConversationErased(Event):
+class ConversationErased(MemoryEvent):
     """A conversation is gone with everything that belonged to it, and nothing of it is left in the storage."""
 
     namespace: tuple[str, ...]
@@ -467,7 +467,7 @@ class ConversationErased(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryResetEvent(Event):
+class MemoryResetEvent(MemoryEvent):
     """An agent's memory was cleared, so plans made from it are stale. From document 003."""
 
     agent_name: str
@@ -475,7 +475,7 @@ class MemoryResetEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CompactionEvent(Event):
+class CompactionEvent(MemoryEvent):
     """A context is being compacted, or was. From document 003.
 
     Attributes:
@@ -503,7 +503,7 @@ class CompactionEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CompactionStageFailed(Event):
+class CompactionStageFailed(MemoryEvent):
     """A stage of a compaction failed, and the compaction went on without it. Nothing is lost.
 
     Attributes:
@@ -518,7 +518,7 @@ class CompactionStageFailed(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CompactionFellShort(Event):
+class CompactionFellShort(MemoryEvent):
     """A context could not be made as small as its target.
 
     Attributes:
@@ -535,7 +535,7 @@ class CompactionFellShort(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CompressionFellShort(Event):
+class CompressionFellShort(MemoryEvent):
     """A text was to be shortened by a model, and was cut instead.
 
     Attributes:
@@ -554,7 +554,7 @@ class CompressionFellShort(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExperienceSelectionFellBack(Event):
+class ExperienceSelectionFellBack(MemoryEvent):
     """A model was to select experiences, and they were selected by their words instead.
 
     Attributes:
@@ -571,7 +571,7 @@ class ExperienceSelectionFellBack(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StepStarted(Event):
+class StepStarted(MemoryEvent):
     """A traced operation has begun. Told only when somebody listens.
 
     Attributes:
@@ -592,7 +592,7 @@ class StepStarted(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StepFinished(Event):
+class StepFinished(MemoryEvent):
     """One traced operation has ended. Told only when somebody listens.
 
     Attributes:
@@ -621,7 +621,7 @@ class StepFinished(Event):
 class Hook(Protocol):
     """Anything that can be called with an event. What it returns is awaited if it can be, else ignored."""
 
-    def __call__(self, event: Event, /) -> object:
+    def __call__(self, event: MemoryEvent, /) -> object:
         """Take notice of the event."""
         ...
 
@@ -685,7 +685,7 @@ class Hooks:
                 raise InvalidInput(f"{safe_repr(hook)} is not a hook. Give a function that takes one event.")
         self._deliveries = [(hook, Delivery(hook, FirstFailures(logger).report)) for hook in self._hooks]
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: MemoryEvent) -> None:
         """Tell every hook. Never raises an `Exception`, and waits a second at most for a hook that does not answer.
 
         A hook's awaitable is scheduled on the running loop. Where none runs, it is run to its end.
@@ -735,7 +735,7 @@ class EventContext:
         self.session_id = session_id
         self._delivery = _to_bus(event_bus)
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: MemoryEvent) -> None:
         """Put the event on the bus. Never raises an `Exception`, and waits a second at most."""
         if self.event_bus is not None:
             self._delivery.tell(self._put, event)
@@ -744,7 +744,7 @@ class EventContext:
         """Wait until the bus has taken what was put on it from the running loop, a second at most."""
         await self._delivery.settle(asyncio.get_running_loop().time() + PATIENCE)
 
-    def _put(self, event: Event) -> object:
+    def _put(self, event: MemoryEvent) -> object:
         entrances = _entrances(self.event_bus)
         preferred = ("emit", "emit_nowait") if running_loop() is None else ("emit_nowait", "emit")
         call = next((entrances[name] for name in (*preferred, "call") if name in entrances), None)
@@ -754,7 +754,7 @@ class EventContext:
         return self.event_bus is not None
 
 
-def _entrances(bus: object) -> dict[str, Callable[[Event], object]]:
+def _entrances(bus: object) -> dict[str, Callable[[MemoryEvent], object]]:
     """Every way in which this bus takes an event."""
     ways = {
         "emit_nowait": getattr(bus, "emit_nowait", None),

@@ -66,7 +66,7 @@ class Ready:
         yield from ()
 
 
-class Answer(int):
+class AwaitableNumber(int):
     """A number or a truth, for those who await it and for those who do not."""
 
     def __new__(cls, value: int) -> Self:
@@ -180,7 +180,7 @@ class Attendant:
 logger = logging.getLogger(__name__)
 
 
-class Task:
+class SweepingTask:
     """A sweeper as asyncio's tasks are: it can be awaited and cancelled."""
 
     def __init__(self, future: Future[None]) -> None:
@@ -191,12 +191,12 @@ class Task:
         return asyncio.wrap_future(self._future).__await__()
 
 
-class Ending(Future[None]):
-    """What is done when a sweeper has ended, and ends it when cancelled. Awaited, it gives its `Task` at once."""
+class SweepingEnd(Future[None]):
+    """What is done when a sweeper has ended, and ends it when cancelled. Awaited, it gives its task at once."""
 
-    def __await__(self) -> Generator[Any, None, Task]:
+    def __await__(self) -> Generator[Any, None, SweepingTask]:
         yield from ()
-        return Task(self)
+        return SweepingTask(self)
 
 
 class Sweeper:
@@ -211,7 +211,7 @@ class Sweeper:
     """
 
     def __init__(self, owner: Any, work: Callable[[Any], object], seconds: float) -> None:
-        self.future = Ending()
+        self.future = SweepingEnd()
         stop = self._stop = threading.Event()
         self.future.add_done_callback(lambda _: stop.set())
         weakref.finalize(owner, stop.set).atexit = False

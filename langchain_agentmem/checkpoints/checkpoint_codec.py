@@ -45,9 +45,9 @@ from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import fold, short, unfold, versions_of, with_texts, written
 from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread, ThreadAt, has
-from langchain_agentmem.threads.value_codec import Draft, Prototypes, Reading, Stamps, collecting_later
+from langchain_agentmem.threads.value_codec import Prototypes, Stamps, ValueDraft, ValueReading, collecting_later
 from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
-from langchain_agentmem.threads.value_store import Place, Shelved
+from langchain_agentmem.threads.value_store import Shelved, StorePlace
 from langchain_agentmem.tracing.measures import Measures
 
 logger = logging.getLogger(__name__)
@@ -248,7 +248,7 @@ class Coding:
         self.prototypes = Prototypes(measures=measures)
         self._measures = measures
         self._stamps = Stamps()
-        self._places: dict[ThreadAt, Place] = {}
+        self._places: dict[ThreadAt, StorePlace] = {}
         self._remembering = concurrency.lock()
 
     def plan(
@@ -275,8 +275,8 @@ class Coding:
             InvalidInput: The serializer refuses a value.
         """
 
-        def take_apart(place: Place | None) -> checkpoint_log.Planned:
-            draft = Draft(serde, self._stamps, place, listing=listing)
+        def take_apart(place: StorePlace | None) -> checkpoint_log.Planned:
+            draft = ValueDraft(serde, self._stamps, place, listing=listing)
             recipes = []
             for channel, value in values:
                 with storable(at, "channel", channel):
@@ -292,9 +292,9 @@ class Coding:
         used.draft.stamp(thread.place, shelved.numbers, shelved.moves, self.prototypes)
         self._remember(at, thread.place)
 
-    def reading(self, serde: SerializerProtocol, place: Place, parts: Mapping[int, Any]) -> Reading:
+    def reading(self, serde: SerializerProtocol, place: StorePlace, parts: Mapping[int, Any]) -> ValueReading:
         """What makes values of recipes."""
-        return Reading(serde, self._stamps, place, parts, self.prototypes)
+        return ValueReading(serde, self._stamps, place, parts, self.prototypes)
 
     def forget(self, deleted: Iterable[Deleted] | None = None) -> None:
         """Keep nothing in memory of threads that are gone. Default: of none at all."""
@@ -307,7 +307,7 @@ class Coding:
                 self._places.pop(at._replace(path=""), None)
                 self.prototypes.forget(shelf)
 
-    def _remember(self, at: ThreadAt, place: Place) -> None:
+    def _remember(self, at: ThreadAt, place: StorePlace) -> None:
         with self._remembering:
             self._places.pop(at, None)  # so that the one that was used last is forgotten last
             self._places[at] = place
@@ -396,7 +396,7 @@ def _serialized(serde: SerializerProtocol, value: Any, beside: str = "") -> byte
     return guarded(ormsgpack.packb([kind, bytes(data)]), beside)
 
 
-def in_order(writes: Sequence[checkpoint_log.Written], reading: Reading) -> list[PendingWrite]:
+def in_order(writes: Sequence[checkpoint_log.WrittenCheckpoint], reading: ValueReading) -> list[PendingWrite]:
     """Writes in the order in which LangGraph applies them."""
     ordered = sorted(writes, key=lambda each: writes_sort_key(each.path, each.task, each.place))
     return [(each.task, each.channel, reading.value(each.recipe)) for each in ordered]

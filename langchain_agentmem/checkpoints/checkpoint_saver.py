@@ -108,7 +108,7 @@ Removed: TypeAlias = list[int]
 """How many checkpoints or threads each batch removed."""
 
 
-class Call(NamedTuple):
+class SaverCall(NamedTuple):
     """A call of the saver, as what follows it sees it.
 
     Attributes:
@@ -123,7 +123,7 @@ class Call(NamedTuple):
     arguments: Mapping[str, Any]
 
 
-Follower: TypeAlias = Callable[[Call], Steps[None]]
+Follower: TypeAlias = Callable[[SaverCall], Steps[None]]
 """Takes further steps in the transaction of a call: what they write is stored with it, or neither is. The transactions
 of "get_tuple" and "list" only read."""
 
@@ -722,7 +722,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     def _follow(self, method: str, config: RunnableConfig | None, **arguments: Any) -> Steps[None]:
         for follower in self._followers:
-            yield from follower(Call(method, config or running_config(), arguments))
+            yield from follower(SaverCall(method, config or running_config(), arguments))
 
     def _do(self, work: Work[Any]) -> Any:
         return perform(work, self.database)
@@ -779,4 +779,4 @@ def _pruned(strategy: str, removed: Removed) -> dict[str, int]:
     return {"checkpoints" if strategy == "keep_latest" else "threads": sum(removed)}
 
 
-__all__ = ["AgentMemorySaver", "Call", "Follower", "ImportReport"]
+__all__ = ["AgentMemorySaver", "Follower", "ImportReport", "SaverCall"]

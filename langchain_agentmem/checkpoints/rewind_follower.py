@@ -34,7 +34,7 @@ from langgraph.errors import GraphBubbleUp, ParentCommand
 from langchain_agentmem.base.namespaces import configurable_of, namespace_of
 from langchain_agentmem.checkpoints.checkpoint_codec import address, value_of
 from langchain_agentmem.rewinding import sealing, thread_memory
-from langchain_agentmem.rewinding.graph_runs import Run, Runs, runs_of
+from langchain_agentmem.rewinding.graph_runs import GraphRun, Runs, runs_of
 from langchain_agentmem.rewinding.sealing import Parent, Put
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
@@ -52,7 +52,7 @@ class _Watch(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self.told: weakref.WeakSet[Runs] = weakref.WeakSet()
-        self._attempts: dict[UUID, tuple[str, list[tuple[Runs, Run]]]] = {}
+        self._attempts: dict[UUID, tuple[str, list[tuple[Runs, GraphRun]]]] = {}
         self._chains: dict[UUID, tuple[UUID | None, str]] = {}
 
     def on_chain_start(
@@ -109,7 +109,7 @@ class _Watch(BaseCallbackHandler):
             yield run_id
             run_id, _ = self._chains.get(run_id, (None, ""))
 
-    def _ended(self, run_id: UUID) -> list[tuple[Runs, Run, str]]:
+    def _ended(self, run_id: UUID) -> list[tuple[Runs, GraphRun, str]]:
         """The runs in which an attempt was made that has ended, and where."""
         self._chains.pop(run_id, None)
         ns, found = self._attempts.pop(run_id, ("", []))

@@ -34,13 +34,13 @@ from langchain_agentmem.base.events import (
     CompactionEvent,
     CompactionFellShort,
     CompactionStageFailed,
-    Event,
     EventContext,
+    MemoryEvent,
 )
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, resolve
 from langchain_agentmem.compaction.compaction_config import Size
-from langchain_agentmem.compaction.processors import Outcome
-from langchain_agentmem.conversations.compaction_records import Record, Span, spans
+from langchain_agentmem.compaction.processors import PipelineOutcome
+from langchain_agentmem.conversations.compaction_records import CompactionRecord, KeySpan, spans
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.language_models.model_calls import Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
@@ -234,7 +234,7 @@ class Context:
 
     messages: list[BaseMessage]
     keys: list[str | None]
-    record: Record | None = None
+    record: CompactionRecord | None = None
     grown: int = 0
 
     def without_last(self, count: int) -> Context:
@@ -248,12 +248,12 @@ def whole_context(history: History) -> Context:
     return Context(messages=history.messages, keys=[*history.keys], grown=len(history.messages))
 
 
-def resolved(record: Record, history: History) -> Context:
+def resolved(record: CompactionRecord, history: History) -> Context:
     """The context that a record gives with a history."""
     messages: list[BaseMessage] = []
     keys: list[str | None] = []
     for item in record.items:
-        if isinstance(item, Span):
+        if isinstance(item, KeySpan):
             span = slice(history.places[item.first], history.places[item.last] + 1)
             messages += history.messages[span]
             keys += history.keys[span]
@@ -282,7 +282,7 @@ def open_from(messages: Sequence[BaseMessage]) -> int:
 
 
 def record_of(
-    outcome: Outcome,
+    outcome: PipelineOutcome,
     before: Context,
     *,
     reached: int,
@@ -292,7 +292,7 @@ def record_of(
     slot: int | None = None,
     ahead: bool = False,
     saved: int = 0,
-) -> Record:
+) -> CompactionRecord:
     """What is to be kept of a compaction.
 
     Args:
@@ -308,7 +308,7 @@ def record_of(
     """
     said = [(message, key) for message, key in zip(before.messages, before.keys, strict=True) if key is not None]
     keys = {id(message): key for message, key in said}
-    items: list[Span | BaseMessage] = []
+    items: list[KeySpan | BaseMessage] = []
     kept: list[str] = []
     for message in outcome.messages:
         key = keys.get(id(message))
@@ -322,7 +322,7 @@ def record_of(
     there = {keys.get(id(message)) for message in outcome.messages} | {message.id for message in outcome.messages}
     gone = [key for _, key in said if key not in there]
     provisional = outcome.summary.provisional if outcome.summary else bool(before.record and before.record.provisional)
-    return Record(
+    return CompactionRecord(
         digest=digest,
         reached=reached,
         items=tuple(items),
@@ -392,7 +392,7 @@ class Telling:
         }
         self._began = time.perf_counter()
         self._facts: dict[str, Any] = {"status": NOTHING}
-        self._came_to: tuple[Outcome, Record | None] | None = None
+        self._came_to: tuple[PipelineOutcome, CompactionRecord | None] | None = None
 
     def step(self, name: str, work: Work[Any], at: Address | None, trigger: str, **inputs: Any) -> Shown:
         """The work that this tells of, as a trace shows it.
@@ -451,7 +451,13 @@ class Telling:
         self._tell(CompactionEvent(**self._fields, status="started"))
 
     def completed(
-        self, outcome: Outcome, target: Size, *, tokens: int, messages: int, record: Record | None = None
+        self,
+        outcome: PipelineOutcome,
+        target: Size,
+        *,
+        tokens: int,
+        messages: int,
+        record: CompactionRecord | None = None,
     ) -> None:
         """It is done: these are the tokens and messages that are left, and this is what is kept of it."""
         before = self._fields["pre_tokens"], self._fields["pre_messages"]
@@ -491,7 +497,7 @@ class Telling:
         duration = time.perf_counter() - self._began
         return CompactionEvent(**self._fields, status="failed", duration=duration, stages_run=list(stages))
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: MemoryEvent) -> None:
         self._database.hooks.emit(event)
         if self._bus is not None:
             self._bus.emit(event)
@@ -499,7 +505,7 @@ class Telling:
             with self._database.tracing.unharmed("writing to the custom stream"):
                 write({"event": type(event).__name__} | self._plain(event))
 
-    def _plain(self, event: Event) -> dict[str, Any]:
+    def _plain(self, event: MemoryEvent) -> dict[str, Any]:
         fields = {each.name: getattr(event, each.name) for each in dataclasses.fields(event)}
         return {
             name: self._error(value) if isinstance(value, BaseException) else value for name, value in fields.items()

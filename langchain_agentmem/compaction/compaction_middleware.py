@@ -26,7 +26,7 @@ from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import conversation_of
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Size, limit_of, target_of, window_of
-from langchain_agentmem.compaction.graph_compactor import Compactor, View
+from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.compaction.overflow_recovery import name_of, provider_of, recovering_state
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import InvalidInput, MissingExtra
@@ -305,7 +305,7 @@ class _Call:
                 return self._shown(view)
         raise self._refusal
 
-    def _shown(self, view: View) -> list[Any]:
+    def _shown(self, view: ContextView) -> list[Any]:
         self._tokens = view.tokens
         return view.messages
 
@@ -325,7 +325,7 @@ def _schemas(wanted: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _waited(work: Work[View], database: Database) -> View:
+def _waited(work: Work[ContextView], database: Database) -> ContextView:
     """The answer of work, wherever it is asked for: in a task that awaits, a thread does it meanwhile."""
     try:
         asyncio.get_running_loop()

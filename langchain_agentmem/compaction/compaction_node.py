@@ -27,7 +27,7 @@ from langchain_agentmem.base.namespaces import config_given, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import conversation_of
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
-from langchain_agentmem.compaction.graph_compactor import Compactor, View
+from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
@@ -172,7 +172,7 @@ class CompactionNode(Runnable[Any, Any]):
         view = await aperform(self._viewing(messages, config), self.compactor.database)
         return await aside(self._answer, given, view, config)
 
-    def _viewing(self, messages: list[BaseMessage], config: RunnableConfig) -> Work[View]:
+    def _viewing(self, messages: list[BaseMessage], config: RunnableConfig) -> Work[ContextView]:
         return self.compactor.viewing(messages, self._at(config), overhead=self._overhead)
 
     def _at(self, config: RunnableConfig) -> Address | None:
@@ -209,7 +209,7 @@ class CompactionNode(Runnable[Any, Any]):
                 "with output_messages_key=."
             ) from error
 
-    def _answer(self, given: Any, view: View, config: RunnableConfig) -> Any:
+    def _answer(self, given: Any, view: ContextView, config: RunnableConfig) -> Any:
         if not _is_state(given):
             return view.messages
         if self._shrink:

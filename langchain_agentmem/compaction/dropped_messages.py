@@ -35,7 +35,7 @@ from langchain_agentmem.base.namespaces import id_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import conversation_of, place_of
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.compaction_records import Record, load
+from langchain_agentmem.conversations.compaction_records import CompactionRecord, load
 from langchain_agentmem.conversations.log_entries import MOST_TRACED
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError
@@ -57,7 +57,7 @@ EXPAND = "compaction.expand"
 _PAGE = 500
 
 
-class Said(NamedTuple):
+class DroppedMessage(NamedTuple):
     """A message of a conversation, with its time."""
 
     message: Message
@@ -108,7 +108,7 @@ def expanding(at: message_log.Address, name: str, **more: Any) -> Thunk:
     return lambda: {**place_of(at), "id": name, **more}
 
 
-def expanded(found: Sequence[Said] | None) -> dict[str, Any]:
+def expanded(found: Sequence[DroppedMessage] | None) -> dict[str, Any]:
     """What a trace shows of what was brought back."""
     said = found or ()
     return {
@@ -119,7 +119,7 @@ def expanded(found: Sequence[Said] | None) -> dict[str, Any]:
     }
 
 
-def behind(at: message_log.Address, summary: str) -> Steps[list[Said] | None]:
+def behind(at: message_log.Address, summary: str) -> Steps[list[DroppedMessage] | None]:
     """The messages that a summary stands for, in their order; None if the conversation has no such summary.
 
     Args:
@@ -154,7 +154,7 @@ def dropped_keys(at: message_log.Address, summary: str) -> Steps[list[str] | Non
     return keys
 
 
-def said(at: message_log.Address, keys: Sequence[str]) -> Steps[list[Said]]:
+def said(at: message_log.Address, keys: Sequence[str]) -> Steps[list[DroppedMessage]]:
     """Messages of a conversation by their keys; those that are not there any more are left out."""
     rows = yield query.find_branch(path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
@@ -163,11 +163,11 @@ def said(at: message_log.Address, keys: Sequence[str]) -> Steps[list[Said]]:
     for page in _pages(keys):
         for row in (yield query.messages_of_keys(branch=branch, keys=json.dumps(page))):
             message = decode_body(bytes(row["body"]), row["key"])
-            found[row["key"]] = Said(message, moment(row["created_at"]))
+            found[row["key"]] = DroppedMessage(message, moment(row["created_at"]))
     return [found[key] for key in keys if key in found]
 
 
-def _all_dropped(at: message_log.Address, record: Record) -> Steps[list[str]]:
+def _all_dropped(at: message_log.Address, record: CompactionRecord) -> Steps[list[str]]:
     """What left a context with a compaction and with those it went on from, in the order of the conversation."""
     parts = [record.dropped]
     while record.parent is not None:
@@ -179,7 +179,7 @@ def _all_dropped(at: message_log.Address, record: Record) -> Steps[list[str]]:
     return [key for part in reversed(parts) for key in part]
 
 
-def _first_with(at: message_log.Address, summary: str) -> Steps[Record | None]:
+def _first_with(at: message_log.Address, summary: str) -> Steps[CompactionRecord | None]:
     """The compaction that a summary was made by."""
     rows = yield query.find_branch(path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows or not summary:
@@ -384,7 +384,7 @@ class _Reader:
             text = f'{"… " if start else ""}{text}\n(A part; expand("{hit.id}") shows all of it.)'
         return _marked(turn._replace(text=text), hit.id, hit.created_at)
 
-    def _page(self, name: str, found: Sequence[Said] | None, number: int) -> str:
+    def _page(self, name: str, found: Sequence[DroppedMessage] | None, number: int) -> str:
         if found is None:
             return f"This conversation has no message and no record with the id {safe_repr(name)}."
         pages = self._pages(found)
@@ -397,7 +397,7 @@ class _Reader:
         head = f"{what}, page {number} of {len(pages)}.{more} {_DATA}"
         return "\n".join([head, *pages[number - 1]])
 
-    def _pages(self, found: Sequence[Said]) -> list[list[str]]:
+    def _pages(self, found: Sequence[DroppedMessage]) -> list[list[str]]:
         """Messages on pages, as many as fit on each; what is too long for one is cut in parts."""
         pages: list[list[str]] = []
         room = 0
@@ -415,7 +415,7 @@ class _Reader:
         return pages
 
 
-def _found(at: Address, name: str) -> Steps[list[Said] | None]:
+def _found(at: Address, name: str) -> Steps[list[DroppedMessage] | None]:
     """What an id stands for: the messages behind a summary, or a message."""
     if name.startswith(SUMMARY):
         found = yield from behind(at, name)

@@ -47,9 +47,9 @@ from langchain_agentmem.compaction.compaction_config import (
     usable_share,
     window_of,
 )
-from langchain_agentmem.compaction.processors import Outcome, compacting
+from langchain_agentmem.compaction.processors import PipelineOutcome, compacting
 from langchain_agentmem.conversations import compaction_records, message_log
-from langchain_agentmem.conversations.compaction_records import Header, Record
+from langchain_agentmem.conversations.compaction_records import CompactionRecord, Header
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import Ahead, Run, Shown, Work
@@ -71,7 +71,7 @@ BATCH = 500
 _BELOW = 0.9  # of what a provider refused
 
 
-class View(NamedTuple):
+class ContextView(NamedTuple):
     """What a model is to be shown.
 
     Attributes:
@@ -84,10 +84,10 @@ class View(NamedTuple):
     messages: list[BaseMessage]
     tokens: int
     compacted: bool = False
-    record: Record | None = None
+    record: CompactionRecord | None = None
 
 
-class Subject(NamedTuple):
+class CompactedHistory(NamedTuple):
     """Which history a compaction is of, and how far it goes.
 
     Attributes:
@@ -128,8 +128,8 @@ class _Recorded(NamedTuple):
 class Made(NamedTuple):
     """What a compaction gave: what is kept of it, and what it came to."""
 
-    record: Record
-    outcome: Outcome
+    record: CompactionRecord
+    outcome: PipelineOutcome
 
 
 class Compactor:
@@ -169,14 +169,14 @@ class Compactor:
         )
         self._agent_name = agent_name
         self._ledger = Ledger(self.counter, database.measures)
-        self._records: OrderedDict[tuple[Any, int], Record] = OrderedDict()
-        self._loose: OrderedDict[bytes, Record] = OrderedDict()
+        self._records: OrderedDict[tuple[Any, int], CompactionRecord] = OrderedDict()
+        self._loose: OrderedDict[bytes, CompactionRecord] = OrderedDict()
         self._recorded: OrderedDict[message_log.Address, _Recorded] = OrderedDict()
         database.remembering.add(self)
 
     def viewing(
         self, messages: Sequence[BaseMessage], at: message_log.Address | None, *, overhead: int = 0
-    ) -> Work[View]:
+    ) -> Work[ContextView]:
         """What a model is to be shown of a history now.
 
         Args:
@@ -187,12 +187,12 @@ class Compactor:
         """
         telling = self._telling(at)
         work = self._viewing(messages, at, overhead, telling)
-        view: View = yield telling.step(COMPACT, work, at, "turn", messages=len(messages), **self._bounds())
+        view: ContextView = yield telling.step(COMPACT, work, at, "turn", messages=len(messages), **self._bounds())
         return view
 
     def _viewing(
         self, messages: Sequence[BaseMessage], at: message_log.Address | None, overhead: int, telling: Telling
-    ) -> Work[View]:
+    ) -> Work[ContextView]:
         history, known, context = yield from self._found(messages, at)
         self._learn(history, context, overhead)
         tokens = self._tokens(context, history, overhead)
@@ -213,14 +213,21 @@ class Compactor:
         tokens = self._tokens(context, history, overhead)
         return self._view(context, history, tokens, overhead)._replace(compacted=True)
 
-    def current(self, messages: Sequence[BaseMessage], at: message_log.Address | None) -> Work[tuple[Subject, Context]]:
+    def current(
+        self, messages: Sequence[BaseMessage], at: message_log.Address | None
+    ) -> Work[tuple[CompactedHistory, Context]]:
         """The context of a history as it is, with what a compaction of it would be of; arguments as for `viewing`."""
         history, _, context = yield from self._found(messages, at)
         return _subject(history, at, context), context
 
     def shown(
-        self, messages: Sequence[BaseMessage], at: message_log.Address | None, record: Record, *, overhead: int = 0
-    ) -> View:
+        self,
+        messages: Sequence[BaseMessage],
+        at: message_log.Address | None,
+        record: CompactionRecord,
+        *,
+        overhead: int = 0,
+    ) -> ContextView:
         """The context that a record of a history gives; arguments as for `viewing`."""
         history = self._ledger.follow(at, messages)
         context = resolved(record, history)
@@ -300,7 +307,7 @@ class Compactor:
                 self.database.emit(partial(_stored, at, tuple(stored.keys)))
         return keys
 
-    def _entry(self, history: History, place: int, now: int) -> message_log.Entry:
+    def _entry(self, history: History, place: int, now: int) -> message_log.LogEntry:
         message = compaction_records.storable(history.messages[place])
         return entry_of(dataclasses.replace(message, message_id=history.keys[place]), now)
 
@@ -376,7 +383,7 @@ class Compactor:
             return context
         return whole_context(history) if record is None else resolved(record, history)
 
-    def _loaded(self, at: message_log.Address | None, header: Header) -> Work[Record | None]:
+    def _loaded(self, at: message_log.Address | None, header: Header) -> Work[CompactionRecord | None]:
         if at is None:
             return self._loose.get(header.digest)
         key = (at, header.id)
@@ -385,7 +392,7 @@ class Compactor:
         if record is not None:
             return record
         try:
-            read: Record | None = yield Run(
+            read: CompactionRecord | None = yield Run(
                 "compaction.read", lambda: compaction_records.load(at, header.id), shown=False
             )
         except StorageError:
@@ -485,7 +492,7 @@ class Compactor:
 
     def compacted(
         self,
-        subject: Subject,
+        subject: CompactedHistory,
         base: Context,
         situation: Situation,
         telling: Telling,
@@ -527,14 +534,14 @@ class Compactor:
 
     def kept(
         self,
-        subject: Subject,
-        outcome: Outcome,
+        subject: CompactedHistory,
+        outcome: PipelineOutcome,
         before: Context,
         *,
         tried: bool,
         ahead: bool = False,
         anew: bool = False,
-    ) -> Work[Record]:
+    ) -> Work[CompactionRecord]:
         """Keep what a compaction came to.
 
         Args:
@@ -563,11 +570,11 @@ class Compactor:
             _trim(self._loose)
             return record
         keep = partial(compaction_records.keep, at, subject.lane, record, now=self.database.now(), anew=anew)
-        kept: Record = yield Run("compaction.keep", keep, write=True, shown=False)
+        kept: CompactionRecord = yield Run("compaction.keep", keep, write=True, shown=False)
         self._records[(at, kept.id)] = kept
         return kept
 
-    def _view(self, context: Context, history: History, tokens: int, overhead: int) -> View:
+    def _view(self, context: Context, history: History, tokens: int, overhead: int) -> ContextView:
         if context.record is not None:
             whole = int((history.tokens[-1] + overhead) * self.counter.factor())
             self.database.measures.shortened(max(0, whole - tokens))
@@ -578,12 +585,12 @@ class Compactor:
             messages = repaired(messages)
         else:
             messages = with_distinct_calls(messages) if history.repeats else list(messages)
-        return View(messages, tokens, record=context.record)
+        return ContextView(messages, tokens, record=context.record)
 
 
-def _subject(history: History, at: message_log.Address | None, context: Context) -> Subject:
+def _subject(history: History, at: message_log.Address | None, context: Context) -> CompactedHistory:
     closed = open_from(history.messages)
-    return Subject(
+    return CompactedHistory(
         at,
         compaction_records.STATE,
         closed,
@@ -606,7 +613,7 @@ def _unrecorded(before: History | None, history: History) -> list[int]:
 
 
 def _recording(
-    at: message_log.Address, entries: Sequence[message_log.Entry], made: Collection[str], *, now: int, tail: int
+    at: message_log.Address, entries: Sequence[message_log.LogEntry], made: Collection[str], *, now: int, tail: int
 ) -> Operation[message_log.Appended]:
     return lambda: message_log.record(at, entries, now=now, tail=tail, unless_there=made)
 
@@ -636,7 +643,7 @@ def _is_of(header: Header, history: History) -> bool:
     return header.reached <= len(history.messages) and history.digests[header.reached] == header.digest
 
 
-def _check(outcome: Outcome) -> None:
+def _check(outcome: PipelineOutcome) -> None:
     """Refuse what came of a failure, since there is time to try again."""
     if outcome.failures:
         raise outcome.failures[0].error

@@ -33,11 +33,11 @@ from langchain_core.messages import BaseMessage
 from langchain_agentmem.base.concurrency import apart
 from langchain_agentmem.compaction.compacted_context import COMPACT, RECOVER, Context, Telling, open_from, place_of
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
-from langchain_agentmem.compaction.graph_compactor import Compactor, Subject, View
+from langchain_agentmem.compaction.graph_compactor import CompactedHistory, Compactor, ContextView
 from langchain_agentmem.compaction.overflow_recovery import recovering
 from langchain_agentmem.compaction.processors import Processor, checked_messages
 from langchain_agentmem.conversations import compaction_records, message_log
-from langchain_agentmem.conversations.compaction_records import LOG, Record, Span, load
+from langchain_agentmem.conversations.compaction_records import LOG, CompactionRecord, KeySpan, load
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.log_entries import shown_message
 from langchain_agentmem.errors import InvalidInput
@@ -83,13 +83,13 @@ class Logged:
     grown: int = 0
     sound: int = 0
 
-    def subject(self, at: message_log.Address, counter: TokenCounter) -> Subject:
+    def subject(self, at: message_log.Address, counter: TokenCounter) -> CompactedHistory:
         """What a compaction of this context would be of."""
         messages, keys = self.context.messages, self.context.keys
         closed = open_from(messages)
         covered = next((key for key in reversed(keys[:closed]) if key is not None), None)
         slot = self.slots[covered] if covered is not None else 0
-        return Subject(
+        return CompactedHistory(
             at,
             LOG,
             self.messages - (len(messages) - closed),
@@ -102,7 +102,7 @@ class Logged:
 
 
 def reading(
-    at: message_log.Address, known: Logged | None, counter: TokenCounter, base: Record | None = None
+    at: message_log.Address, known: Logged | None, counter: TokenCounter, base: CompactionRecord | None = None
 ) -> Steps[Logged]:
     """Read the context of a conversation.
 
@@ -143,7 +143,7 @@ def newest_of(at: message_log.Address) -> Steps[int | None]:
     return next((header.id for header in found if not header.ahead), None)
 
 
-def _newest(at: message_log.Address) -> Steps[Record | None]:
+def _newest(at: message_log.Address) -> Steps[CompactionRecord | None]:
     number = yield from newest_of(at)
     return None if number is None else (yield from compaction_records.load(at, number))
 
@@ -164,7 +164,7 @@ def whole(at: message_log.Address, counter: TokenCounter) -> Steps[Logged]:
     return (yield from _read(rows[0], None, counter)) if rows else Logged()
 
 
-def _read(now: Any, record: Record | None, counter: TokenCounter) -> Steps[Logged]:
+def _read(now: Any, record: CompactionRecord | None, counter: TokenCounter) -> Steps[Logged]:
     messages: list[BaseMessage] = []
     keys: list[str | None] = []
     places: dict[str, int] = {}
@@ -217,7 +217,7 @@ def _identity(now: Any) -> tuple[int, int]:
     return int(now["id"]), int(now["created_at"])
 
 
-def _between(branch: int, span: Span) -> Steps[Any]:
+def _between(branch: int, span: KeySpan) -> Steps[Any]:
     """The messages of a span that are still there."""
     ends = []
     for key in span:
@@ -455,7 +455,7 @@ class ManagedConversationMemory(ConversationMemory):
         return [each.to_llm_dict(part_of=images.of(each.message_id)) for each in shown]
 
     def _showing(self, images: ImageFiles) -> Work[list[BaseMessage]]:
-        view: View = yield Shown(
+        view: ContextView = yield Shown(
             "conversation.context",
             self._viewing(images),
             inputs=lambda: place_of(self._at),
@@ -468,7 +468,7 @@ class ManagedConversationMemory(ConversationMemory):
         self._announce_unread(images)
         return view.messages
 
-    def _viewing(self, images: ImageFiles) -> Work[View]:
+    def _viewing(self, images: ImageFiles) -> Work[ContextView]:
         logged, compacted = yield from self._compacting("get_messages")
         if (record := logged.context.record) is not None:
             self._database.measures.shortened(int(record.saved * self._compactor.counter.factor()))
@@ -477,7 +477,7 @@ class ManagedConversationMemory(ConversationMemory):
         messages = repaired(messages) if logged.sound < len(messages) else with_distinct_calls(messages)
         if self._retrieve is not None:
             messages = repaired(checked_messages(self._retrieve(messages, self.config), "retrieval_strategy"))
-        return View(messages, self._tokens(logged), compacted=compacted)
+        return ContextView(messages, self._tokens(logged), compacted=compacted)
 
     def _compacting(self, event: str) -> Work[tuple[Logged, bool]]:
         """Compact if an event calls for it, which is a step only then. Returns the context, and whether it did."""
@@ -562,7 +562,7 @@ class ManagedConversationMemory(ConversationMemory):
         yield from self._followed(anew=True)
         return True
 
-    def _subject(self, logged: Logged) -> Work[Subject]:
+    def _subject(self, logged: Logged) -> Work[CompactedHistory]:
         said = yield Run("compaction.read", partial(originals, self._at, logged.context), shown=False)
         return logged.subject(self._at, self._compactor.counter)._replace(originals=said)
 
@@ -598,7 +598,7 @@ class ManagedConversationMemory(ConversationMemory):
 
     def _base(self, logged: Logged, model: Any) -> Work[Logged]:
         """What to go on from: where the last summary was made without a model, from before it, if there is one now."""
-        record: Record | None = logged.context.record
+        record: CompactionRecord | None = logged.context.record
         if record is None or not record.provisional or model is None:
             return logged
         while record is not None and record.provisional:
@@ -626,14 +626,14 @@ class ManagedConversationMemory(ConversationMemory):
     def _counter_of(self, counter: Any) -> TokenCounter:
         return self._compactor.counter if counter is None else super()._counter_of(counter)
 
-    def _add(self, said: Sequence[message_log.Entry]) -> Operation[message_log.Appended]:
+    def _add(self, said: Sequence[message_log.LogEntry]) -> Operation[message_log.Appended]:
         """What a compaction made of messages is not said again by somebody who was shown it and hands it back."""
         made = {entry.key: message for entry in said if (message := _made_in(entry)) is not None}
         if not made:
             return super()._add(said)
 
         def steps() -> Steps[message_log.Appended]:
-            fresh: list[message_log.Entry] = []
+            fresh: list[message_log.LogEntry] = []
             for entry in said:
                 message = made.get(entry.key)
                 if message is None or not (is_filler(message) or (yield from message_log.get(self._at, entry.key))):
@@ -642,7 +642,7 @@ class ManagedConversationMemory(ConversationMemory):
 
         return steps
 
-    def _store_work(self, entries: Sequence[message_log.Entry]) -> Work[None]:
+    def _store_work(self, entries: Sequence[message_log.LogEntry]) -> Work[None]:
         yield from super()._store_work(entries)
         self._invalidated("add")
         if "add" in self.config.trigger_events:
@@ -691,7 +691,7 @@ def _seen(context: Context, images: ImageFiles) -> Work[Context]:
     return context
 
 
-def _made_in(entry: message_log.Entry) -> BaseMessage | None:
+def _made_in(entry: message_log.LogEntry) -> BaseMessage | None:
     """The message of an entry if a compaction made it."""
     if not any(mark in entry.body for mark in _MARKS):
         return None

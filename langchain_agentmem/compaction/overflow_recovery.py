@@ -20,9 +20,9 @@ from langchain_core.messages import BaseMessage, convert_to_openai_messages
 
 from langchain_agentmem.compaction.compacted_context import RECOVER, Context, Telling
 from langchain_agentmem.compaction.compaction_config import Situation, ToolTruncationConfig
-from langchain_agentmem.compaction.graph_compactor import Compactor, Subject, View
-from langchain_agentmem.compaction.processors import Outcome, compacting, tool_truncation
-from langchain_agentmem.conversations.compaction_records import Record
+from langchain_agentmem.compaction.graph_compactor import CompactedHistory, Compactor, ContextView
+from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, tool_truncation
+from langchain_agentmem.conversations.compaction_records import CompactionRecord
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.language_models.model_calls import Work
 
@@ -55,7 +55,7 @@ def payload_bytes(messages: Sequence[BaseMessage]) -> int:
 
 def recovering(
     compactor: Compactor,
-    subject: Subject,
+    subject: CompactedHistory,
     context: Context,
     telling: Telling,
     *,
@@ -63,7 +63,7 @@ def recovering(
     attempt: int = 1,
     overhead: int = 0,
     model: Any = None,
-) -> Work[Record | None]:
+) -> Work[CompactionRecord | None]:
     """Make a context that was refused smaller.
 
     Args:
@@ -95,7 +95,7 @@ def recovering(
             return None
         telling.note(bytes_after=left)
         tried = situation.model is not None
-        record: Record = yield from compactor.kept(subject, outcome, before, tried=tried, anew=True)
+        record: CompactionRecord = yield from compactor.kept(subject, outcome, before, tried=tried, anew=True)
     except Exception:
         telling.failed()
         raise
@@ -114,7 +114,7 @@ def recovering_state(
     attempt: int = 1,
     overhead: int = 0,
     agent_name: str = "",
-) -> Work[View | None]:
+) -> Work[ContextView | None]:
     """The same for a graph's history.
 
     Args:
@@ -131,14 +131,14 @@ def recovering_state(
     """
     telling = Telling(compactor.database, at.name if at else "", agent_name=agent_name)
 
-    def working() -> Work[View | None]:
+    def working() -> Work[ContextView | None]:
         subject, context = yield from compactor.current(messages, at)
         record = yield from recovering(
             compactor, subject, context, telling, provider=provider, attempt=attempt, overhead=overhead
         )
         return None if record is None else compactor.shown(messages, at, record, overhead=overhead)
 
-    view: View | None = yield telling.step(
+    view: ContextView | None = yield telling.step(
         RECOVER, working(), at, "refused", provider=provider or None, attempt=attempt, messages=len(messages)
     )
     return view
@@ -165,7 +165,7 @@ def _thorough(situation: Situation, provider: str) -> Situation:
     )
 
 
-def _cut(outcome: Outcome, situation: Situation) -> Outcome:
+def _cut(outcome: PipelineOutcome, situation: Situation) -> PipelineOutcome:
     """The same, with all tool output cut, wherever it stands."""
     most = max(_LEAST_TOOL_OUTPUT, (situation.target.tokens or 0) // _SHARE_OF_TOOL_OUTPUT)
     given = situation.config.tool_truncation.max_tool_message_tokens

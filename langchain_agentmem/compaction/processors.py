@@ -439,7 +439,7 @@ Processor: TypeAlias = Callable[[list[BaseMessage], Situation], Sequence[BaseMes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Failure:
+class ProcessorFailure:
     """A stage that failed.
 
     Attributes:
@@ -452,7 +452,7 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class PipelineOutcome:
     """What a compaction came to.
 
     Attributes:
@@ -469,12 +469,12 @@ class Outcome:
     tokens: int
     stages_run: tuple[str, ...] = ()
     summary: Summary | None = None
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[ProcessorFailure, ...] = ()
     reason: str | None = None
     calls: int = 0
 
 
-def compacting(messages: Sequence[BaseMessage], situation: Situation) -> Work[Outcome]:
+def compacting(messages: Sequence[BaseMessage], situation: Situation) -> Work[PipelineOutcome]:
     """Make a context as small as its target, if that can be.
 
     Args:
@@ -485,7 +485,7 @@ def compacting(messages: Sequence[BaseMessage], situation: Situation) -> Work[Ou
     here = {message.id: message for message in context if message.id}
     situation = replace(situation, originals={**here, **situation.originals})
     stages: list[str] = []
-    failures: list[Failure] = []
+    failures: list[ProcessorFailure] = []
     summary, calls, summarized = None, 0, False
     for processor in situation.config.processors:
         if situation.fits(context) and not situation.thorough:
@@ -500,18 +500,18 @@ def compacting(messages: Sequence[BaseMessage], situation: Situation) -> Work[Ou
                 summarized = True
                 made, calls = shorter.messages, calls + shorter.calls
                 if shorter.failure is not None:
-                    failures.append(Failure(stage=name, error=shorter.failure))
+                    failures.append(ProcessorFailure(stage=name, error=shorter.failure))
             else:
                 shorter, made = None, _processed(processor, context, situation)
         except Exception as error:  # noqa: BLE001 - a processor that fails is passed over
-            failures.append(Failure(stage=name, error=error))
+            failures.append(ProcessorFailure(stage=name, error=error))
             continue
         if situation.tokens(made) < situation.tokens(context) or (
             len(made) < len(context) and situation.counts_messages
         ):
             context = made
             summary = shorter.summary if shorter else summary
-    return Outcome(
+    return PipelineOutcome(
         messages=context,
         tokens=situation.tokens(context),
         stages_run=tuple(stages),

@@ -28,12 +28,12 @@ from langchain_agentmem.base.lifetime import Attendant, Looked
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.compaction.compacted_context import COMPACT, Telling
 from langchain_agentmem.compaction.compaction_config import Size, window_of
-from langchain_agentmem.compaction.processors import Outcome
+from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.role_context import (
     CompactedMessage,
     CompactorConfig,
-    Seen,
+    SeenRounds,
     keep_rounds,
     lane_of,
     seen_by,
@@ -46,7 +46,7 @@ from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_message
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.storage import jobs
-from langchain_agentmem.storage.jobs import Job, Wanted
+from langchain_agentmem.storage.jobs import Job, WantedJob
 
 if TYPE_CHECKING:
     from langchain_agentmem.conversations.session_memory import SessionMemory
@@ -114,7 +114,7 @@ class ContextCompactor:
         self._summarization = summarization or SummarizationConfig()
         self._counter = TokenCounter()
         mark = blake2b(f"{self._lane}\x1f{self._at.name}".encode("utf-8", "surrogatepass"), digest_size=20)
-        self._wanted = Wanted(self._at.path, KIND, mark.hexdigest())
+        self._wanted = WantedJob(self._at.path, KIND, mark.hexdigest())
         self._attendant = Attendant(self._look, "agentmem-rounds")
         self._turning = concurrency.lock()  # who stops it must not meet who has begun to start it
         self._unwatch: Callable[[], None] = lambda: None
@@ -186,7 +186,7 @@ class ContextCompactor:
 
     def _summarizing(self, job: Job, telling: Telling) -> Work[bool]:
         """Summarize what is due, and keep it. Returns whether there is a new summary."""
-        seen: Seen = yield Run("compaction.rounds", self._seeing(), shown=False)
+        seen: SeenRounds = yield Run("compaction.rounds", self._seeing(), shown=False)
         going = seen.due(self.config)
         if not going:
             return False
@@ -229,7 +229,7 @@ class ContextCompactor:
             telling.failed()
             raise
         telling.completed(
-            Outcome(messages=[shown], tokens=tokens, stages_run=("summarization",), summary=made.summary),
+            PipelineOutcome(messages=[shown], tokens=tokens, stages_run=("summarization",), summary=made.summary),
             Size(),
             tokens=tokens,
             messages=1,

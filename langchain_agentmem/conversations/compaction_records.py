@@ -28,7 +28,7 @@ PAGE = 200
 _END = 2**62
 
 
-class Span(NamedTuple):
+class KeySpan(NamedTuple):
     """Messages that stand one after the other, named by the first and the last of them."""
 
     first: str
@@ -54,7 +54,7 @@ class Header(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class CompactionRecord:
     """A compaction.
 
     Attributes:
@@ -76,7 +76,7 @@ class Record:
 
     digest: bytes
     reached: int
-    items: tuple[Span | BaseMessage, ...]
+    items: tuple[KeySpan | BaseMessage, ...]
     dropped: tuple[str, ...] = ()
     parent: int | None = None
     provisional: bool = False
@@ -102,7 +102,7 @@ def identity(at: message_log.Address) -> Steps[tuple[int, int] | None]:
     return (int(rows[0]["id"]), int(rows[0]["created_at"])) if rows else None
 
 
-def load(at: message_log.Address, number: int) -> Steps[Record | None]:
+def load(at: message_log.Address, number: int) -> Steps[CompactionRecord | None]:
     """One record; None where it is gone.
 
     Raises:
@@ -113,7 +113,9 @@ def load(at: message_log.Address, number: int) -> Steps[Record | None]:
     return _read(rows[0]) if rows else None
 
 
-def keep(at: message_log.Address, lane: str, record: Record, *, now: int, anew: bool = False) -> Steps[Record]:
+def keep(
+    at: message_log.Address, lane: str, record: CompactionRecord, *, now: int, anew: bool = False
+) -> Steps[CompactionRecord]:
     """Keep a record, unless somebody was quicker: one of the same history that a model made is given back instead.
 
     Args:
@@ -241,7 +243,7 @@ def _branch(at: message_log.Address) -> Steps[int | None]:
     return rows[0]["id"] if rows else None
 
 
-def _same(branch: int, lane: str, digest: bytes) -> Steps[Record | None]:
+def _same(branch: int, lane: str, digest: bytes) -> Steps[CompactionRecord | None]:
     """The newest record of this very history, unless it is damaged."""
     rows = yield query.compaction_of(branch=branch, lane=lane, digest=digest)
     try:
@@ -254,10 +256,10 @@ def _header(row: Any) -> Header:
     return Header(int(row["id"]), bytes(row["digest"]), int(row["reached"]), row["slot"], bool(row["ahead"]))
 
 
-def _read(row: Any) -> Record:
+def _read(row: Any) -> CompactionRecord:
     fields = _decoded(_checked(row))
     header = _header(row)
-    return Record(
+    return CompactionRecord(
         **fields, id=header.id, digest=header.digest, reached=header.reached, slot=header.slot, ahead=header.ahead
     )
 
@@ -270,7 +272,7 @@ def _checked(row: Any) -> dict[str, Any]:
     return fields
 
 
-def _written(record: Record) -> bytes:
+def _written(record: CompactionRecord) -> bytes:
     return write_plain(
         {
             "items": [_item(each) for each in record.items],
@@ -294,16 +296,16 @@ def _decoded(body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _item(item: Span | BaseMessage) -> Any:
-    if isinstance(item, Span):
+def _item(item: KeySpan | BaseMessage) -> Any:
+    if isinstance(item, KeySpan):
         return list(item)
     message = storable(item)
     return {"id": item.id, "body": read_plain(encode_body(message))}
 
 
-def _made(item: Any) -> Span | BaseMessage:
+def _made(item: Any) -> KeySpan | BaseMessage:
     if isinstance(item, list):
-        return Span(*item)
+        return KeySpan(*item)
     message = to_langchain(decode_body(write_plain(item["body"]), item["id"] or "-"))
     message.id = item["id"]
     return message
@@ -328,7 +330,7 @@ def _without_objects(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update=bare)
 
 
-def spans(keys: Iterable[str], places: dict[str, int]) -> list[Span]:
+def spans(keys: Iterable[str], places: dict[str, int]) -> list[KeySpan]:
     """Keys of a history as few spans.
 
     Args:
@@ -341,4 +343,4 @@ def spans(keys: Iterable[str], places: dict[str, int]) -> list[Span]:
             found[-1][1] = key
         else:
             found.append([key, key])
-    return [Span(*each) for each in found]
+    return [KeySpan(*each) for each in found]

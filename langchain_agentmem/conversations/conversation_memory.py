@@ -449,7 +449,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         self._description = None
         return value
 
-    def _undescribed(self, description: message_log.Entry) -> Steps[message_log.Entry | None]:
+    def _undescribed(self, description: message_log.LogEntry) -> Steps[message_log.LogEntry | None]:
         """The description, if it has to be written: a reader does not wait for a writer to find that it is there."""
         return None if (yield from message_log.is_described(self._at, description)) else description
 
@@ -465,11 +465,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         return steps
 
-    def _add(self, said: Sequence[message_log.Entry]) -> Operation[message_log.Appended]:
+    def _add(self, said: Sequence[message_log.LogEntry]) -> Operation[message_log.Appended]:
         """The operation that adds messages."""
         return self._append(said)
 
-    def _store_work(self, entries: Sequence[message_log.Entry]) -> Work[None]:
+    def _store_work(self, entries: Sequence[message_log.LogEntry]) -> Work[None]:
         """Whatever adds messages comes through here. What `inject` brought into a context is not stored again."""
         if said := [entry for entry in entries if not brings_memory(entry)]:
             inputs, outputs = partial(log_entries.trace_entries, said), log_entries.trace_appended
@@ -524,12 +524,12 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         counting = self._counter_of(counter)
         return counting, counting.kept_as or ""
 
-    def _given(self, message: Any, **fields: Any) -> message_log.Entry:
+    def _given(self, message: Any, **fields: Any) -> message_log.LogEntry:
         given = {name: value for name, value in fields.items() if value is not None}
         made, new_key = message_of(message, new_id=self._database.new_id, **given)
         return entry_of(made, self._database.now(), new_key=new_key)
 
-    def _described(self, description: str) -> message_log.Entry:
+    def _described(self, description: str) -> message_log.LogEntry:
         if not isinstance(description, str):
             raise InvalidInput(f"A description is text, not {type(description).__name__}.")
         return self._given(None, role="system", content=description)._replace(kind=message_log.DESCRIPTION)

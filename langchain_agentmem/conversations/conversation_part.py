@@ -182,12 +182,12 @@ def _call(record: Record) -> tuple[int, bool, int]:
         raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
 
 
-def _entry(record: Record) -> message_log.Entry:
+def _entry(record: Record) -> message_log.LogEntry:
     try:
         key = id_of(record["key"], "message", MessageError)
         body = write_plain(record["body"])
         attachments = write_plain(record["attachments"]) if "attachments" in record else None
-        return message_log.Entry(
+        return message_log.LogEntry(
             key,
             body,
             _readable(record["kind"], body, attachments, key),

@@ -61,7 +61,7 @@ def message_of(given: Any = None, *, new_id: Callable[[], str], **fields: Any) -
     raise MessageError(f"A message is a Message, a LangChain message or a dict, not {type(given).__name__}.")
 
 
-def entry_of(message: Message, now: int, *, new_key: bool = False) -> message_log.Entry:
+def entry_of(message: Message, now: int, *, new_key: bool = False) -> message_log.LogEntry:
     """Make the entry that stores a message.
 
     Args:
@@ -73,7 +73,7 @@ def entry_of(message: Message, now: int, *, new_key: bool = False) -> message_lo
         MessageError: The id or time cannot be one, or something in the message cannot be stored.
     """
     said_at = _said_at(message)
-    return message_log.Entry(
+    return message_log.LogEntry(
         id_of(message.message_id, "message", MessageError),
         encode_body(message),
         message.text,
@@ -103,12 +103,12 @@ def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
     return dataclasses.replace(message, images=[*(message.images or ()), *found]) if found else message
 
 
-def brings_memory(entry: message_log.Entry) -> bool:
+def brings_memory(entry: message_log.LogEntry) -> bool:
     """Whether an entry is a message by which memory was put into a context: what it tells is stored already."""
     return MEMORY_MARK.encode() in entry.body and is_injected(to_langchain(decode_body(entry.body, entry.key)))
 
 
-def edited(old: message_log.Stored, changes: Mapping[str, Any]) -> message_log.Entry:
+def edited(old: message_log.Stored, changes: Mapping[str, Any]) -> message_log.LogEntry:
     """The entry for a message in which some fields have changed.
 
     Args:
@@ -139,7 +139,7 @@ def changed(message: Message, changes: Mapping[str, Any]) -> Message:
         raise MessageError(f"This change does not fit a message: {error}.") from error
 
 
-def new_version(old: message_log.Stored, message: Message) -> message_log.Entry:
+def new_version(old: message_log.Stored, message: Message) -> message_log.LogEntry:
     """The entry for another message in the place of a stored one: what stands beside it stays as it was."""
     check_langchain(message)
     return entry_of(message, old.created_at)._replace(
@@ -287,7 +287,7 @@ MOST_TRACED = 20
 """Messages and ids that are shown of many."""
 
 
-def trace_entries(given: Sequence[message_log.Entry]) -> dict[str, Any]:
+def trace_entries(given: Sequence[message_log.LogEntry]) -> dict[str, Any]:
     """Entries that are to be written."""
     shown = [{"id": each.key, "role": each.role, "text": brief(each.text)} for each in given[:MOST_TRACED]]
     return {"count": len(given), "messages": shown}

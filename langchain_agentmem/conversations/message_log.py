@@ -34,7 +34,7 @@ class Address(NamedTuple):
     name: str
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """A message or round, ready to be stored.
 
     Attributes:
@@ -97,7 +97,7 @@ class Log(Protocol):
     """What a session asks of a log. This module is one, that of conversations."""
 
     def append(
-        self, at: Address, entries: Sequence[Entry], *, now: int, tail: int, retention: Retention | None = None
+        self, at: Address, entries: Sequence[LogEntry], *, now: int, tail: int, retention: Retention | None = None
     ) -> Steps[Appended]:
         """Add entries at the end, all of them or none."""
         ...
@@ -127,7 +127,7 @@ class Log(Protocol):
 
 
 def append(
-    at: Address, entries: Sequence[Entry], *, now: int, tail: int, retention: Retention | None = None
+    at: Address, entries: Sequence[LogEntry], *, now: int, tail: int, retention: Retention | None = None
 ) -> Steps[Appended]:
     """Add entries at the end of a conversation, all of them or none.
 
@@ -155,7 +155,7 @@ def append(
 
 
 def record(
-    at: Address, entries: Sequence[Entry], *, now: int, tail: int, unless_there: Collection[str] = ()
+    at: Address, entries: Sequence[LogEntry], *, now: int, tail: int, unless_there: Collection[str] = ()
 ) -> Steps[Appended]:
     """Add entries, and where a key is taken by other content, take this content for its newer version.
 
@@ -175,7 +175,7 @@ def record(
     branch, _ = yield from _open(at, now)
     known = yield query.known_keys(branch=branch, keys=json.dumps([entry.key for entry in entries]))
     here = {row["key"]: _row_identity(row) for row in known}
-    changed: list[Entry] = []
+    changed: list[LogEntry] = []
     for entry in entries:
         if entry.key in here and entry.key not in unless_there and here[entry.key] != _identity(entry):
             earlier = yield query.versions(branch=branch, key=entry.key)
@@ -188,7 +188,7 @@ def record(
     return Appended([*added.keys, *(entry.key for entry in changed)], [])
 
 
-def describe(at: Address, entry: Entry, *, now: int, tail: int) -> Steps[None]:
+def describe(at: Address, entry: LogEntry, *, now: int, tail: int) -> Steps[None]:
     """Give a conversation its description: a system message that a reset keeps.
 
     An empty conversation begins with it. One that has another description gets the new text as an edit; one that
@@ -203,7 +203,7 @@ def describe(at: Address, entry: Entry, *, now: int, tail: int) -> Steps[None]:
         yield from _replace(branch, head, row, entry._replace(key=row["key"]), now=now, tail=tail)
 
 
-def is_described(at: Address, entry: Entry) -> Steps[bool]:
+def is_described(at: Address, entry: LogEntry) -> Steps[bool]:
     """Whether `describe` would change nothing."""
     branch = yield from _find(at)
     if branch is None:
@@ -238,7 +238,7 @@ def update(at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[
     row = yield from _current(branch, key)
     if row is None:
         raise unknown(key, at)
-    entry: Entry = change(_stored(row))
+    entry: LogEntry = change(_stored(row))
     if queries.digest(entry.body) == bytes(row["content_hash"]) and _hash(entry.attachments) == row["attachments_hash"]:
         return False
     yield from _replace(branch, head, row, entry, now=now, tail=tail)
@@ -446,7 +446,7 @@ def _open(at: Address, now: int) -> Steps[tuple[int, int]]:
     return found
 
 
-def _fresh(branch: int, entries: Sequence[Entry]) -> Steps[list[Entry]]:
+def _fresh(branch: int, entries: Sequence[LogEntry]) -> Steps[list[LogEntry]]:
     """Those entries whose keys are new; a repeat is left out, a contradiction raised."""
     given = [entry.key for entry in entries if not entry.new_key]
     known: dict[str, tuple[Any, ...]] = {}
@@ -456,7 +456,7 @@ def _fresh(branch: int, entries: Sequence[Entry]) -> Steps[list[Entry]]:
         else:
             rows = yield query.known_keys(branch=branch, keys=json.dumps(given))
         known = {row["key"]: _row_identity(row) for row in rows}
-    fresh: list[Entry] = []
+    fresh: list[LogEntry] = []
     if not known and len(set(given)) == len(given):
         return list(entries)
     for entry in entries:
@@ -471,7 +471,7 @@ def _fresh(branch: int, entries: Sequence[Entry]) -> Steps[list[Entry]]:
     return fresh
 
 
-def _write(at: Address, branch: int, head: int, entries: Sequence[Entry], *, now: int, tail: int) -> Steps[None]:
+def _write(at: Address, branch: int, head: int, entries: Sequence[LogEntry], *, now: int, tail: int) -> Steps[None]:
     bodies: dict[bytes, bytes] = {}
     rows = [_row(branch, head + 1, entry, now, bodies) for entry in entries]
     yield from queries.store(bodies)
@@ -490,7 +490,7 @@ def _write(at: Address, branch: int, head: int, entries: Sequence[Entry], *, now
         yield from search_index.write(placed, owners, tail=tail)
 
 
-def _replace(branch: int, head: int, row: Any, entry: Entry, *, now: int, tail: int) -> Steps[None]:
+def _replace(branch: int, head: int, row: Any, entry: LogEntry, *, now: int, tail: int) -> Steps[None]:
     bodies: dict[bytes, bytes] = {}
     new = _row(branch, head + 1, entry, now, bodies) | {"replaces": row["slot"], "kind": row["kind"], "document": None}
     yield from queries.store(bodies)
@@ -501,7 +501,7 @@ def _replace(branch: int, head: int, row: Any, entry: Entry, *, now: int, tail: 
         yield from search_index.replace(row["document_id"], old, row["slot"], _document(entry), tail=tail)
 
 
-def _places(at: Address, entries: Sequence[Entry]) -> Steps[search_index.Placed | None]:
+def _places(at: Address, entries: Sequence[LogEntry]) -> Steps[search_index.Placed | None]:
     """Places in the search for the entries that can be found; a round has none."""
     documents = [_document(entry) for entry in entries if entry.kind != ROUND]
     if not documents:
@@ -509,9 +509,9 @@ def _places(at: Address, entries: Sequence[Entry]) -> Steps[search_index.Placed 
     return (yield from search_index.places(search_index.Series(at.path, MESSAGE, at.name), documents))
 
 
-def _document(entry: Entry) -> search_index.Document:
+def _document(entry: LogEntry) -> search_index.IndexedDocument:
     speaker = None if entry.role == "tool" else entry.sender  # a tool's name is what it does, not who it is
-    return search_index.Document(entry.text, entry.created_at, speaker=speaker, role=entry.role)
+    return search_index.IndexedDocument(entry.text, entry.created_at, speaker=speaker, role=entry.role)
 
 
 def _move(branch: int, head: int, *, added: int) -> Steps[None]:
@@ -583,7 +583,7 @@ def _hash(body: bytes | None) -> bytes | None:
     return None if body is None else queries.digest(body)
 
 
-def _identity(entry: Entry) -> tuple[Any, ...]:
+def _identity(entry: LogEntry) -> tuple[Any, ...]:
     """What makes two entries under one key the same."""
     return (
         entry.kind,
@@ -594,7 +594,7 @@ def _identity(entry: Entry) -> tuple[Any, ...]:
     )
 
 
-def _says_the_same(row: Any, entry: Entry) -> bool:
+def _says_the_same(row: Any, entry: LogEntry) -> bool:
     if row["kind"] == entry.kind and entry.kind != ROUND and same_body(bytes(row["body"]), entry.body):
         entry = entry._replace(body=bytes(row["body"]))
     return _row_identity(row) == _identity(entry)
@@ -611,7 +611,7 @@ def _row_identity(row: Any) -> tuple[Any, ...]:
     )
 
 
-def _row(branch: int, position: int, entry: Entry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
+def _row(branch: int, position: int, entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
     """The parameters of an insert; what it refers to by digest goes into `bodies`."""
     key = queries.digest(entry.body)
     bodies[key] = entry.body
@@ -660,7 +660,7 @@ def taken(key: str) -> MessageError:
     )
 
 
-def _newer(new: Entry, _: Stored) -> Entry:
+def _newer(new: LogEntry, _: Stored) -> LogEntry:
     return new
 
 

@@ -252,7 +252,7 @@ def _counted(n: int) -> int:
     return min(n, message_log.ALL)
 
 
-class Listed(NamedTuple):
+class ListedConversation(NamedTuple):
     """A conversation, without what was said in it.
 
     Attributes:
@@ -270,7 +270,7 @@ class Listed(NamedTuple):
     last_at: datetime
 
 
-def conversations(namespace: Namespace, limit: int, offset: int) -> Operation[list[Listed]]:
+def conversations(namespace: Namespace, limit: int, offset: int) -> Operation[list[ListedConversation]]:
     """The conversations of a namespace and of all below it.
 
     Raises:
@@ -279,7 +279,7 @@ def conversations(namespace: Namespace, limit: int, offset: int) -> Operation[li
     low, high = range_of(namespace)
     most, skipped = _count_given("limit", limit), _count_given("offset", offset)
 
-    def steps() -> Steps[list[Listed]]:
+    def steps() -> Steps[list[ListedConversation]]:
         rows = yield query.newest_conversations(
             low=low, high=high, kind=message_log.CONVERSATION, limit=most, offset=skipped
         )
@@ -288,13 +288,13 @@ def conversations(namespace: Namespace, limit: int, offset: int) -> Operation[li
     return steps
 
 
-def conversations_shown(found: list[Listed]) -> dict[str, Any]:
+def conversations_shown(found: list[ListedConversation]) -> dict[str, Any]:
     """What a trace shows of a list."""
     return {"count": len(found), "conversations": [each.conversation_id for each in found[:20]]}
 
 
-def _listed(row: Any) -> Listed:
-    return Listed(
+def _listed(row: Any) -> ListedConversation:
+    return ListedConversation(
         conversation_id=row["name"],
         namespace=namespace_of(row["path"]),
         messages=row["messages"],

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from langchain_agentmem.base.events import (
-    Event,
     EventContext,
+    MemoryEvent,
     MemoryResetEvent,
     MessagesRemoved,
     MessagesStored,
@@ -88,7 +88,7 @@ class EventSource:
         """`compact_for_payload_error`, awaited."""
         return self.compact_for_payload_error(runtime)
 
-    def _tell(self, event: Event | Callable[[str], Event]) -> None:
+    def _tell(self, event: MemoryEvent | Callable[[str], MemoryEvent]) -> None:
         """Tell hooks and the event bus. A function is given the agent's name, empty where there is none."""
         context = self._event_context
         if context is None and not self._database.hooks:
@@ -107,8 +107,8 @@ class LogMemory(EventSource):
     _part: str
     _at: message_log.Address
     _log: message_log.Log = message_log
-    _description: message_log.Entry | None = None
-    _own_description: message_log.Entry | None = None
+    _description: message_log.LogEntry | None = None
+    _own_description: message_log.LogEntry | None = None
     _retention: Retention | None = None
 
     @property
@@ -202,7 +202,7 @@ class LogMemory(EventSource):
     def _now(self) -> dict[str, int]:
         return {"now": self._database.now(), "tail": self._database.tail}
 
-    def _append(self, entries: Sequence[message_log.Entry]) -> Operation[message_log.Appended]:
+    def _append(self, entries: Sequence[message_log.LogEntry]) -> Operation[message_log.Appended]:
         now, retention = self._now(), self._retention
         return lambda: self._log.append(self._at, entries, retention=retention, **now)
 

@@ -17,7 +17,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.compaction_records import Record, headers, keep, load
+from langchain_agentmem.conversations.compaction_records import CompactionRecord, headers, keep, load
 from langchain_agentmem.conversations.log_entries import assembled, role_rounds
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message
@@ -114,7 +114,7 @@ class CompactedMessage(Portable):
             raise InvalidInput(f"This is no compacted message: {safe_repr(data)}.") from error
 
 
-class Seen(NamedTuple):
+class SeenRounds(NamedTuple):
     """What a role has of a session, as of one moment.
 
     Attributes:
@@ -124,7 +124,7 @@ class Seen(NamedTuple):
     """
 
     rest: list[Round]
-    record: Record | None
+    record: CompactionRecord | None
     slots: dict[str, int]
 
     @property
@@ -151,7 +151,7 @@ class Seen(NamedTuple):
         return self.rest[: len(self.rest) - config.retain_recent]
 
 
-def seen_by(at: message_log.Address, role: str, *, include_failures: bool = False) -> Steps[Seen]:
+def seen_by(at: message_log.Address, role: str, *, include_failures: bool = False) -> Steps[SeenRounds]:
     """What a role has of a session.
 
     Args:
@@ -173,13 +173,13 @@ def seen_by(at: message_log.Address, role: str, *, include_failures: bool = Fals
     gone = set(record.dropped) if record else set()
     reach = record.slot or 0 if record else 0
     rest = [each for each in rounds if each.id not in gone or slots[each.id] > reach]
-    return Seen(rest, record, slots)
+    return SeenRounds(rest, record, slots)
 
 
 def keep_rounds(
     at: message_log.Address,
     role: str,
-    seen: Seen,
+    seen: SeenRounds,
     going: Sequence[Round],
     summary: Summary,
     job: Job,
@@ -216,7 +216,7 @@ def keep_rounds(
     new = [each.id for each in going if each.id not in set(before)]
     dropped = tuple(dict.fromkeys((*(key for key in before if key in here.slots), *new)))
     digest = _digest(going, seen.record)
-    record = Record(
+    record = CompactionRecord(
         digest=digest,
         reached=(seen.record.reached if seen.record else 0) + len(new),
         items=(summary_message(summary, id=f"sum-{digest.hex()[:16]}"),),
@@ -275,7 +275,7 @@ def _blocks(attachment: Attachment, part_of: PartOf) -> Iterator[str | dict[Any,
     yield {"type": "text", "text": f"[{kind}] {attachment.content}{more}"}
 
 
-def _summary_in(record: Record) -> Summary:
+def _summary_in(record: CompactionRecord) -> Summary:
     found = [summary for item in record.items if isinstance(item, BaseMessage) and (summary := summary_in(item))]
     return found[0] if found else Summary()
 
@@ -286,6 +286,6 @@ def _text(summary: Summary) -> str:
     return sections(summary) if not bare.is_empty else summary.summary
 
 
-def _digest(going: Sequence[Round], before: Record | None) -> bytes:
+def _digest(going: Sequence[Round], before: CompactionRecord | None) -> bytes:
     said = json.dumps([each.to_dict() for each in going], default=str)
     return blake2b((before.digest if before else b"") + said.encode(), digest_size=20).digest()

@@ -51,7 +51,7 @@ from langchain_agentmem.conversations.log_entries import (
     trace_inputs,
 )
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
-from langchain_agentmem.conversations.role_context import CompactedMessage, Seen, seen_by
+from langchain_agentmem.conversations.role_context import CompactedMessage, SeenRounds, seen_by
 from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models.model_calls import Do, Work, both
@@ -267,11 +267,11 @@ class SessionMemory(LogMemory):
         """
         _check_role(role)
 
-        def whole() -> Steps[Seen]:
+        def whole() -> Steps[SeenRounds]:
             rounds = assembled(*(yield from self._log.rounds(self._at)))
-            return Seen(role_rounds(rounds, role, include_failures=include_failure_rounds), None, {})
+            return SeenRounds(role_rounds(rounds, role, include_failures=include_failure_rounds), None, {})
 
-        def part() -> Steps[Seen]:
+        def part() -> Steps[SeenRounds]:
             return seen_by(self._at, role, include_failures=include_failure_rounds)
 
         seen = yield from self._run("read", whole if self.follows_thread else part, trace_inputs(role=role), _seen)
@@ -440,7 +440,7 @@ class SessionMemory(LogMemory):
         def change() -> Steps[bool]:
             row = yield from self._require_round(round_id)
             body = encoding.encode(encoding.decode(row.body) | {"state": state})
-            entry = message_log.Entry(row.key, body, "", row.created_at, kind=message_log.ROUND)
+            entry = message_log.LogEntry(row.key, body, "", row.created_at, kind=message_log.ROUND)
             return (yield from self._log.update(self._at, row.key, lambda _: entry, **now))
 
         def outputs(changed: bool) -> dict[str, Any]:  # noqa: FBT001 - what the operation gives
@@ -448,13 +448,13 @@ class SessionMemory(LogMemory):
 
         yield from self._run(verb, change, trace_inputs(round_id=round_id), outputs, write=True)
 
-    def _round_entry(self, given: Round) -> message_log.Entry:
+    def _round_entry(self, given: Round) -> message_log.LogEntry:
         body = encoding.encode({"user_query": given.user_query, "state": given.state})
-        return message_log.Entry(
+        return message_log.LogEntry(
             id_of(given.id, "round", MessageError), body, "", self._database.now(), kind=message_log.ROUND
         )
 
-    def _post_entry(self, post: Post, round_id: str) -> message_log.Entry:
+    def _post_entry(self, post: Post, round_id: str) -> message_log.LogEntry:
         message = Message(
             role="user" if post.send_from == USER else "assistant",
             content=post.message,
@@ -546,7 +546,7 @@ def _posts(round_id: str, post: Post) -> Thunk:
     }
 
 
-def _seen(seen: Seen) -> dict[str, Any]:
+def _seen(seen: SeenRounds) -> dict[str, Any]:
     """What a trace shows of the rounds that a role sees."""
     return {"rounds": len(seen.rest), "summarized": len(seen.record.dropped) if seen.record else 0}
 

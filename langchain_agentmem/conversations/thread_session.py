@@ -11,7 +11,7 @@ from typing import Any
 
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.message_log import Address, Appended, Entry, Stored
+from langchain_agentmem.conversations.message_log import Address, Appended, LogEntry, Stored
 from langchain_agentmem.messages.message import same_body
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import memory_rows
@@ -39,7 +39,7 @@ class ThreadLog:
         self._database = database
 
     def append(
-        self, at: Address, entries: Sequence[Entry], *, now: int, tail: int, retention: Retention | None = None
+        self, at: Address, entries: Sequence[LogEntry], *, now: int, tail: int, retention: Retention | None = None
     ) -> Steps[Appended]:
         """Add entries at the end, all of them or none.
 
@@ -52,7 +52,7 @@ class ThreadLog:
         view, place = yield from self._point.open(now)
         here = yield from _named(view, [entry.key for entry in entries])
         known = {key: (_stored(kept), kept.extra.get("earlier", ())) for key, kept in here.items()}
-        fresh: list[Entry] = []
+        fresh: list[LogEntry] = []
         for entry in entries:
             if entry.key not in known:
                 known[entry.key] = (_as_stored(entry), ())
@@ -65,7 +65,9 @@ class ThreadLog:
         yield from self._write(place, [_draft(entry) for entry in fresh], now, tail)
         return Appended([entry.key for entry in fresh], [])
 
-    def update(self, at: Address, key: str, change: Callable[[Stored], Entry], *, now: int, tail: int) -> Steps[bool]:
+    def update(
+        self, at: Address, key: str, change: Callable[[Stored], LogEntry], *, now: int, tail: int
+    ) -> Steps[bool]:
         """Store a new version of one entry, in the place of the old one.
 
         Returns:
@@ -106,7 +108,7 @@ class ThreadLog:
             *(yield from memory_rows.current(view, POST_KIND)),
         ]
         gone = [each for each in there if not (keep_description and each.label == message_log.DESCRIPTION)]
-        drafts = [memory_rows.Draft(each.kind, each.key, None, now) for each in gone]
+        drafts = [memory_rows.RowDraft(each.kind, each.key, None, now) for each in gone]
         yield from self._write(place, drafts, now, self._database.tail)
         return len(gone)
 
@@ -137,7 +139,7 @@ class ThreadLog:
     def _view(self) -> Steps[View]:
         return (yield from self._point.view(self._database.now()))
 
-    def _write(self, place: Place, drafts: Sequence[memory_rows.Draft], now: int, tail: int) -> Steps[None]:
+    def _write(self, place: Place, drafts: Sequence[memory_rows.RowDraft], now: int, tail: int) -> Steps[None]:
         series = Series(self._point.path, POST_KIND, self._point.name)
         yield from memory_rows.write(place, drafts, series=series, now=now, tail=tail)
 
@@ -154,7 +156,7 @@ def _named(view: View, keys: Iterable[str]) -> Steps[dict[str, Kept]]:
     return begun | (yield from memory_rows.named(view, POST_KIND, wanted))
 
 
-def _draft(entry: Entry, *, first: int | None = None, earlier: Sequence[str] = ()) -> memory_rows.Draft:
+def _draft(entry: LogEntry, *, first: int | None = None, earlier: Sequence[str] = ()) -> memory_rows.RowDraft:
     """An entry as a row.
 
     Args:
@@ -172,7 +174,7 @@ def _draft(entry: Entry, *, first: int | None = None, earlier: Sequence[str] = (
         extra["words"] = entry.text
         if entry.role != "tool" and entry.sender is not None:
             extra["speaker"] = entry.sender
-    return memory_rows.Draft(
+    return memory_rows.RowDraft(
         ROUND_KIND if is_round else POST_KIND,
         entry.key,
         entry.body,
@@ -199,11 +201,11 @@ def _stored(kept: Kept) -> Stored:
     )
 
 
-def _as_stored(entry: Entry) -> Stored:
+def _as_stored(entry: LogEntry) -> Stored:
     return _stored(Kept(0, None, "", entry.key, entry.kind, entry.body, None, None, _draft(entry).extra or {}, 0, 0))
 
 
-def _says_the_same(old: Stored, entry: Entry) -> bool:
+def _says_the_same(old: Stored, entry: LogEntry) -> bool:
     """Whether an entry is a repeat of what is stored."""
     alike = old.body == entry.body or (entry.kind != message_log.ROUND and same_body(old.body, entry.body))
     return alike and (old.kind, old.attachments, old.recipient, old.round_key) == (

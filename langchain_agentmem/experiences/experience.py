@@ -207,7 +207,7 @@ class Problem(NamedTuple):
         return f"{self.path}: {self.reason}"
 
 
-class Shelf(NamedTuple):
+class ExperienceShelf(NamedTuple):
     """What a folder held when it was looked at.
 
     Attributes:
@@ -250,7 +250,7 @@ class Folder:
         self._read: dict[str, _Read] = {}
         self._lock = concurrency.lock()
 
-    def look(self) -> Shelf:
+    def look(self) -> ExperienceShelf:
         """What it holds now. Only files that have changed since the last look are read."""
         with self._lock:
             locked: dict[str, _Read] = {}
@@ -258,7 +258,9 @@ class Folder:
                 found = [*self._names(self.directory, locked), *locked]
             except OSError as error:
                 self._read = {}
-                return Shelf(problems=(Problem(".", f"The folder cannot be read: {error.strerror or error}."),))
+                return ExperienceShelf(
+                    problems=(Problem(".", f"The folder cannot be read: {error.strerror or error}."),)
+                )
             names = sorted(found, key=lambda name: (name.count("/"), name.split("/")))
             before, self._read = self._read, {name: locked.get(name) or self._of(name) for name in names}
             if self._measures is not None:
@@ -293,7 +295,7 @@ class Folder:
             return _Read((), 0, f"It cannot be read: {error.strerror or error}.")
 
 
-def _shelf(read: dict[str, _Read]) -> Shelf:
+def _shelf(read: dict[str, _Read]) -> ExperienceShelf:
     experiences: dict[str, Experience] = {}
     files: dict[str, str] = {}
     problems = []
@@ -312,7 +314,7 @@ def _shelf(read: dict[str, _Read]) -> Shelf:
             told = ", ".join(map(repr, each.unknown))
             reason = f"It has what no experience has: {told:.200}. There are exp_id, who, when and what."
             problems.append(Problem(name, reason, is_loaded=True))
-    return Shelf(tuple(experiences.values()), tuple(problems), files)
+    return ExperienceShelf(tuple(experiences.values()), tuple(problems), files)
 
 
 def _unfit(path: Path, about: os.stat_result) -> str:
@@ -385,7 +387,7 @@ class Folders:
         self._folders: dict[str, Folder] = {}
         self._lock = concurrency.lock()
 
-    def look(self, sub_path: str | None = None) -> Shelf:
+    def look(self, sub_path: str | None = None) -> ExperienceShelf:
         """What a folder holds now.
 
         Args:
@@ -401,7 +403,7 @@ class Folders:
             )
         return folder.look()
 
-    def look_below(self) -> Shelf:
+    def look_below(self) -> ExperienceShelf:
         """What any folder holds now that a session may name."""
         return Folder(self.directory, subfolders=True).look()
 

@@ -45,7 +45,15 @@ from langchain_agentmem.language_models.lenient_json import read_json
 from langchain_agentmem.language_models.model_calls import Ask, Do, Shown, Work
 from langchain_agentmem.language_models.summarization import turn_of
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text, Texts
-from langchain_agentmem.language_models.tool_factory import Call, Calls, Operation, Whose, chosen, passage, tool_of
+from langchain_agentmem.language_models.tool_factory import (
+    Calls,
+    Operation,
+    OperationCall,
+    Whose,
+    chosen,
+    passage,
+    tool_of,
+)
 from langchain_agentmem.messages.history_shape import calls_of, is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.messages.prompt_forms import converted
@@ -100,7 +108,7 @@ class Draft(NamedTuple):
     what: str
 
 
-class Said(NamedTuple):
+class ProposalTurn(NamedTuple):
     """Something that was said, without secrets.
 
     Attributes:
@@ -118,7 +126,7 @@ class Said(NamedTuple):
     step: str = ""
 
 
-def of_messages(messages: Sequence[BaseMessage]) -> list[Said]:
+def of_messages(messages: Sequence[BaseMessage]) -> list[ProposalTurn]:
     """What was said in messages; not what a system says, nor what was put into the prompt."""
     said = []
     steps: dict[str | None, str] = {}
@@ -134,11 +142,11 @@ def of_messages(messages: Sequence[BaseMessage]) -> list[Said]:
             failed = message.status == "error" or _FAILS.match(_plain(text)) is not None
         role = "record" if summary_in(message) is not None else turn.role
         if role != "user" or is_said_by_user(message):
-            said.append(Said(role, text, turn.name, failed, step))
+            said.append(ProposalTurn(role, text, turn.name, failed, step))
     return said
 
 
-def of_conversation(conversation: Conversation) -> list[Said]:
+def of_conversation(conversation: Conversation) -> list[ProposalTurn]:
     """What was said in the rounds of a session, with what its attachments tell of code that was run."""
     said = []
     for each in conversation.rounds:
@@ -146,27 +154,27 @@ def of_conversation(conversation: Conversation) -> list[Said]:
         if query.strip() and not any(
             post.send_from == USER and post.message == each.user_query for post in each.post_list
         ):
-            said.append(Said("user", query))
+            said.append(ProposalTurn("user", query))
         for post in each.post_list:
             said += _of_post(post)
     return said
 
 
-def of_text(text: str) -> list[Said]:
+def of_text(text: str) -> list[ProposalTurn]:
     """What was said according to a text: lines such as "User: …", "Assistant: …" and "Error: …", else one request."""
     text = cleaned(text)
     pieces = _SPEAKER.split(text)
-    said = [Said("record", pieces[0])] if len(pieces) > 1 else [Said("user", text)]
+    said = [ProposalTurn("record", pieces[0])] if len(pieces) > 1 else [ProposalTurn("user", text)]
     for name, told in zip(pieces[1::2], pieces[2::2], strict=True):
         speaker = name.lower()
         if speaker != "system":
             role = _SPEAKERS.get(speaker, "assistant")
             failed = role == "tool" and (speaker == "error" or _FAILS.match(told) is not None)
-            said.append(Said(role, told.strip(), failed=failed))
+            said.append(ProposalTurn(role, told.strip(), failed=failed))
     return [each for each in said if each.text.strip()]
 
 
-def drafted(said: Sequence[Said]) -> Draft | None:
+def drafted(said: Sequence[ProposalTurn]) -> Draft | None:
     """An experience made of what was said; None where the user said nothing and nothing failed."""
     asked = [_quoted(each.text) for each in said if each.role == "user" and each.text.strip()]
     corrections = [text for text in asked[1:] if _CORRECTS.search(text)][-_CORRECTIONS:]
@@ -197,7 +205,7 @@ def drafted(said: Sequence[Said]) -> Draft | None:
     return Draft("\n".join(when), "\n".join(what))
 
 
-def transcript(said: Sequence[Said]) -> str:
+def transcript(said: Sequence[ProposalTurn]) -> str:
     """What was said as a model is shown it, as data: the first thing, and the latest that there is room for."""
     shown = [
         fenced(
@@ -221,9 +229,9 @@ def transcript(said: Sequence[Said]) -> str:
     return fenced("conversation", "\n".join([*shown[:1], *gap, *reversed(kept)]))
 
 
-def _of_post(post: Post) -> Iterator[Said]:
+def _of_post(post: Post) -> Iterator[ProposalTurn]:
     role = "user" if post.send_from == USER else "assistant"
-    yield Said(role, cleaned(post.message), None if role == "user" else post.send_from)
+    yield ProposalTurn(role, cleaned(post.message), None if role == "user" else post.send_from)
     told: dict[AttachmentType, str] = {}
     for attachment in post.attachment_list:
         told[attachment.type] = cleaned(attachment.content)
@@ -231,9 +239,9 @@ def _of_post(post: Post) -> Iterator[Said]:
     status = told.get(AttachmentType.execution_status, "")
     error = told.get(AttachmentType.code_error, "")
     if error.strip() or status.strip().upper().startswith("FAIL"):
-        yield Said("tool", error or status, failed=True, step=step)
+        yield ProposalTurn("tool", error or status, failed=True, step=step)
     elif result := told.get(AttachmentType.execution_result) or status:
-        yield Said("tool", result, step=step)
+        yield ProposalTurn("tool", result, step=step)
 
 
 def _is_telling(text: str) -> bool:
@@ -259,7 +267,7 @@ def _error(text: str) -> str:
     return _quoted(lines[-1] if lines and any("Traceback" in line for line in lines) else "\n".join(lines))
 
 
-def _failure(said: Said) -> str:
+def _failure(said: ProposalTurn) -> str:
     error = _error(said.text)
     return f"{_quoted(said.step)}: {error}" if said.step else error
 
@@ -319,7 +327,7 @@ class Origin(NamedTuple):
     """
 
     told: str
-    said: Sequence[Said] = ()
+    said: Sequence[ProposalTurn] = ()
     draft: Draft | None = None
 
 
@@ -450,7 +458,7 @@ class _Written(NamedTuple):
     exp_id: str
 
 
-def _written(model: Any, said: Sequence[Said]) -> Work[_Written | str]:
+def _written(model: Any, said: Sequence[ProposalTurn]) -> Work[_Written | str]:
     """What a model writes, or in a sentence why that is of no use."""
     messages = [SystemMessage(_INSTRUCTIONS), HumanMessage(transcript(said))]
     try:
@@ -607,12 +615,12 @@ def experience_tools(library: Any, include: Iterable[str] | None = None) -> list
 
 def _propose(library: Any, given: ExperiencePropose) -> Calls[str]:
     named = {"exp_id": (given.exp_id or "").strip() or None, "who": given.who or ()}
-    path: Path = yield Call(library, "propose", (Draft(given.when, given.what),), named)
+    path: Path = yield OperationCall(library, "propose", (Draft(given.when, given.what),), named)
     return f"It is proposed, in {safe_repr(f'{FOLDER}/{path.name}')}. It is not in use until a person has reviewed it."
 
 
 def _feedback(library: Any, given: ExperienceFeedback) -> Calls[str]:
-    yield Call(library, "feedback", (given.exp_id.strip(), given.helped, given.note))
+    yield OperationCall(library, "feedback", (given.exp_id.strip(), given.helped, given.note))
     verdict = "helped" if given.helped else "did not help"
     return f"It is noted that {safe_repr(passage(given.exp_id.strip(), most=_SHOWN))} {verdict}."
 

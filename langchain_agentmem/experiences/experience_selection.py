@@ -40,7 +40,7 @@ from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.experiences.experience import Experience, Folders
-from langchain_agentmem.experiences.model_choice import Chooser, Failure, Selection, Wanted
+from langchain_agentmem.experiences.model_choice import ChoiceFailure, Chooser, Selection, WantedAnswer
 from langchain_agentmem.language_models.model_calls import Do, Run, Work
 from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
 from langchain_agentmem.messages.prompt_forms import last_said
@@ -158,7 +158,7 @@ Session: TypeAlias = SessionMemory | str | Callable[[RunnableConfig], SessionMem
 PromptLog: TypeAlias = Path | Callable[[RunnableConfig], str | os.PathLike[str]]
 
 
-class Request(NamedTuple):
+class SelectionRequest(NamedTuple):
     """What is to be selected for.
 
     Attributes:
@@ -211,7 +211,7 @@ class Selecting:
         self._texts = itertools.count()
         self._failures = FirstFailures(logger)
 
-    def selecting(self, request: Request) -> Work[Selection]:
+    def selecting(self, request: SelectionRequest) -> Work[Selection]:
         """Select.
 
         Args:
@@ -234,7 +234,7 @@ class Selecting:
                 strategy=self._chooser.strategy,
             )
         namespace = resolve(self._namespace, request.config)
-        wanted = Wanted(query, self._role, self._situation(request, rounds))
+        wanted = WantedAnswer(query, self._role, self._situation(request, rounds))
         selection = yield from self._chooser.choosing(
             wanted,
             candidates,
@@ -259,7 +259,7 @@ class Selecting:
         rounds = yield Do(session.to_conversation, session.ato_conversation)
         return list(rounds.rounds)
 
-    def _situation(self, request: Request, rounds: Sequence[Round]) -> str:
+    def _situation(self, request: SelectionRequest, rounds: Sequence[Round]) -> str:
         if request.context is not None:
             return request.context
         if self._session is None:
@@ -289,7 +289,7 @@ class Selecting:
         except AgentMemoryError as error:
             self._failures.report("counting", "Which experiences are chosen is not counted.", error=error)
 
-    def _fell_back(self, wanted: Wanted, failure: Failure) -> None:
+    def _fell_back(self, wanted: WantedAnswer, failure: ChoiceFailure) -> None:
         self.database.emit(
             partial(
                 ExperienceSelectionFellBack,
@@ -300,7 +300,7 @@ class Selecting:
             )
         )
 
-    def _log_of(self, request: Request, rounds: Sequence[Round]) -> Path | None:
+    def _log_of(self, request: SelectionRequest, rounds: Sequence[Round]) -> Path | None:
         """Where it is to be noted what a model is asked."""
         if request.main_log is not None:
             return beside(request.main_log)

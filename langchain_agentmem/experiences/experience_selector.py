@@ -35,7 +35,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, with_section
-from langchain_agentmem.experiences.experience_selection import PromptLog, Request, Selecting, Session, shown
+from langchain_agentmem.experiences.experience_selection import PromptLog, Selecting, SelectionRequest, Session, shown
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD
 from langchain_agentmem.experiences.model_choice import (
     DEFAULT,
@@ -440,7 +440,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
-    def _selected(self, request: Request) -> Selection:
+    def _selected(self, request: SelectionRequest) -> Selection:
         if not self.enabled:
             return self._nothing(request)
         with self._step(request) as step:
@@ -448,7 +448,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             step.finish(partial(shown, selection))
         return selection
 
-    async def _aselected(self, request: Request) -> Selection:
+    async def _aselected(self, request: SelectionRequest) -> Selection:
         if not self.enabled:
             return self._nothing(request)
         async with self._step(request) as step:
@@ -456,10 +456,10 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             step.finish(partial(shown, selection))
         return selection
 
-    def _nothing(self, request: Request) -> Selection:
+    def _nothing(self, request: SelectionRequest) -> Selection:
         return Selection(query=request.query, role=self.role, strategy=self.strategy)
 
-    def _step(self, request: Request) -> Step:
+    def _step(self, request: SelectionRequest) -> Step:
         return self._selecting.database.tracing.step(
             STEP,
             inputs=lambda: {
@@ -473,7 +473,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
 
     def _asked(
         self, query: Any, context: Any, config: RunnableConfig | None, main_log: str | os.PathLike[str] | None
-    ) -> Request:
+    ) -> SelectionRequest:
         if context is not None and not isinstance(context, str):
             raise InvalidInput(f"The context of a query is a text, not {type(context).__name__}.")
         messages = form_of(query, {}, self._keys, self._messages_key).messages
@@ -481,14 +481,14 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             context=context, main_log=None if main_log is None else path_of_file(main_log)
         )
 
-    def _request(self, given: Any, messages: list[BaseMessage], config: RunnableConfig) -> Request:
+    def _request(self, given: Any, messages: list[BaseMessage], config: RunnableConfig) -> SelectionRequest:
         if self._query is None:
             place = last_said(messages)
-            return Request("" if place is None else str(messages[place].text), messages, config)
+            return SelectionRequest("" if place is None else str(messages[place].text), messages, config)
         asked = self._query(given)
         if not isinstance(asked, str):
             raise InvalidInput(f"query must give a text, not {type(asked).__name__}.")
-        return Request(asked, messages, config)
+        return SelectionRequest(asked, messages, config)
 
     def _form(self, given: Any, config: RunnableConfig) -> Form:
         if self._alone:

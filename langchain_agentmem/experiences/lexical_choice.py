@@ -253,7 +253,7 @@ _SHORTEST_ISE = 6  # organis(e), never axis
 _ENDING = re.compile(r"^(\w{5,}?)(?:i|ur|al|ment|er|or|anc|enc)$")  # deliver and deliveri, which is delivery
 
 
-class Said(NamedTuple):
+class SpokenWords(NamedTuple):
     """A text, or a clause of one.
 
     Attributes:
@@ -278,7 +278,7 @@ class Clause(NamedTuple):
             they count: half of it says less than all.
     """
 
-    said: Said
+    said: SpokenWords
     company: dict[str, dict[str, float]]
 
 
@@ -324,7 +324,7 @@ def _read(condition: str) -> Condition:
     return Condition(_clauses(clauses), _clauses(against))
 
 
-def said(text: str) -> Said:
+def said(text: str) -> SpokenWords:
     """The words of a text, each with what it counts.
 
     Args:
@@ -351,7 +351,7 @@ def said(text: str) -> Said:
         for length in range(2, LONGEST_COMPOUND + 1)
         for group in zip(*(run[start:] for start in range(length)), strict=False)
     }
-    return Said(words, compounds, names, {american(term): word for term, word in asked.items()} | asked)
+    return SpokenWords(words, compounds, names, {american(term): word for term, word in asked.items()} | asked)
 
 
 def within(text: str) -> str:
@@ -441,7 +441,7 @@ Keys: TypeAlias = tuple[tuple[str, float], ...]
 """By what a word is found, and what each counts."""
 
 
-class Place(NamedTuple):
+class QueryPlace(NamedTuple):
     """Where a key stands."""
 
     condition: int
@@ -461,8 +461,8 @@ class Index(NamedTuple):
         against: Those for which it says that it does not apply.
     """
 
-    met: Mapping[str, Sequence[Place]]
-    denied: Mapping[str, Sequence[Place]]
+    met: Mapping[str, Sequence[QueryPlace]]
+    denied: Mapping[str, Sequence[QueryPlace]]
     rare: Mapping[str, float]
     clauses: Sequence[Sequence[Clause]]
     against: Sequence[Sequence[Clause]]
@@ -479,21 +479,21 @@ def keys_of(word: str) -> Keys:
 def indexed(conditions: tuple[str, ...]) -> Index:
     """The conditions by their words."""
     every = [read(condition) for condition in conditions]
-    met: dict[str, list[Place]] = {}
-    denied: dict[str, list[Place]] = {}
+    met: dict[str, list[QueryPlace]] = {}
+    denied: dict[str, list[QueryPlace]] = {}
     holding: dict[str, set[int]] = {}
     for number, condition in enumerate(every):
         for places, situations in ((met, condition.clauses), (denied, condition.against)):
             for place, clause in enumerate(situations):
                 for key, (strength, word) in _found_by(clause.said).items():
-                    places.setdefault(key, []).append(Place(number, place, strength, word))
+                    places.setdefault(key, []).append(QueryPlace(number, place, strength, word))
                     holding.setdefault(key, set()).add(number)
     most = rarity(len(every), 1)
     rare = {key: rarity(len(every), len(numbers)) / most for key, numbers in holding.items()}
     return Index(met, denied, rare, [each.clauses for each in every], [each.against for each in every])
 
 
-def _found_by(clause: Said) -> dict[str, tuple[float, str]]:
+def _found_by(clause: SpokenWords) -> dict[str, tuple[float, str]]:
     """The keys by which a clause is found, with what each counts and the word that it is of."""
     found: dict[str, tuple[float, str]] = {
         COMPOUND + key: (1.0, next((word for part in parts if (word := american(part)) in clause.words), ""))
@@ -611,7 +611,7 @@ def _evidence(features: Mapping[str, _Feature], index: Index) -> dict[int, dict[
 
 def _worths(
     features: Mapping[str, _Feature],
-    places: Mapping[str, Sequence[Place]],
+    places: Mapping[str, Sequence[QueryPlace]],
     rare: Mapping[str, float],
     clauses: Sequence[Sequence[Clause]],
 ) -> dict[int, dict[int, dict[str, float]]]:
@@ -687,7 +687,7 @@ def _before(query: str, context: str, index: Index, spelled: dict[str, str]) -> 
                 yield word, _Feature(BEFORE, keys)
 
 
-def _compounds(text: Said, index: Index, spelled: dict[str, str]) -> Iterator[tuple[str, Keys]]:
+def _compounds(text: SpokenWords, index: Index, spelled: dict[str, str]) -> Iterator[tuple[str, Keys]]:
     """Compounds and names of a text by which something is found: what is found is one word, or means the same.
 
     That both have the same words beside each other is no news, so those are not looked for in pieces.

@@ -581,7 +581,7 @@ _DENIED_KEY = re.compile(
 )
 
 
-class Reading(NamedTuple):
+class AnswerReading(NamedTuple):
     """What an answer selects."""
 
     chosen: tuple[str, ...]
@@ -590,7 +590,7 @@ class Reading(NamedTuple):
     """What it gives as the reason, for those candidates that it gives one for, chosen or not."""
 
 
-def selected(answer: str, candidates: Sequence[str]) -> Reading | None:
+def selected(answer: str, candidates: Sequence[str]) -> AnswerReading | None:
     """Read which experiences a model selects.
 
     Args:
@@ -834,10 +834,10 @@ class _Found:
         for name in names:
             self.known[name] = False
 
-    def reading(self) -> Reading:
+    def reading(self) -> AnswerReading:
         chosen = tuple(name for name in self.ids.all if self.known.get(name))
         reasons = {name: self._reasons[name] for name in self.ids.all if name in self._reasons}
-        return Reading(chosen, MappingProxyType(reasons))
+        return AnswerReading(chosen, MappingProxyType(reasons))
 
     def take(self, value: Any, *, denied: bool, depth: int = 0) -> None:
         if depth > _DEEPEST:
@@ -1005,7 +1005,7 @@ class Selection:
         return section(self.experiences)
 
 
-class Wanted(NamedTuple):
+class WantedAnswer(NamedTuple):
     """What a selection is made for.
 
     Attributes:
@@ -1019,7 +1019,7 @@ class Wanted(NamedTuple):
     context: str
 
 
-class Failure(NamedTuple):
+class ChoiceFailure(NamedTuple):
     """Why a model was of no use."""
 
     reason: str
@@ -1058,12 +1058,12 @@ class Chooser:
 
     def choosing(
         self,
-        wanted: Wanted,
+        wanted: WantedAnswer,
         candidates: Sequence[Experience],
         tallies: Mapping[str, Tally],
         *,
         log: Callable[[Sequence[BaseMessage]], Work[None]],
-        failed: Callable[[Failure], None],
+        failed: Callable[[ChoiceFailure], None],
     ) -> Work[Selection]:
         """Choose.
 
@@ -1085,7 +1085,7 @@ class Chooser:
         failure = None
         if open_ones:
             reading = yield from self._asking(wanted, open_ones, log)
-            if isinstance(reading, Failure):
+            if isinstance(reading, ChoiceFailure):
                 failure = reading
                 failed(failure)
             else:
@@ -1115,10 +1115,10 @@ class Chooser:
 
     def _asking(
         self,
-        wanted: Wanted,
+        wanted: WantedAnswer,
         candidates: Sequence[Experience],
         log: Callable[[Sequence[BaseMessage]], Work[None]],
-    ) -> Work[Reading | Failure]:
+    ) -> Work[AnswerReading | ChoiceFailure]:
         messages = self._messages(wanted, candidates)
         yield from log(messages)
         ids = [each.exp_id for each in candidates]
@@ -1134,14 +1134,14 @@ class Chooser:
                 inputs=lambda: {"query": brief(wanted.query), "role": wanted.role, "exp_ids": ids},
             )
         except Exception as error:  # noqa: BLE001 - a model that fails must not end the run
-            return Failure(f"The model failed: {type(error).__name__}.", error)
+            return ChoiceFailure(f"The model failed: {type(error).__name__}.", error)
         reading = selected(str(answer)[:LONGEST_ANSWER], ids)
         if reading is None:
-            return Failure("The model's answer says nothing that can be understood.")
+            return ChoiceFailure("The model's answer says nothing that can be understood.")
         self._known.put(key, reading)
         return reading
 
-    def _messages(self, wanted: Wanted, candidates: Sequence[Experience]) -> list[BaseMessage]:
+    def _messages(self, wanted: WantedAnswer, candidates: Sequence[Experience]) -> list[BaseMessage]:
         """What a model is asked, as document 000 has it. Of the candidates it sees the conditions only."""
         shown = "\n\n".join(
             f"--- Experience {number} (ID: {each.exp_id}) ---\n{each.when.strip()}"
@@ -1174,16 +1174,16 @@ class _Remembered:
     """The last answers of a model, by what it was asked."""
 
     def __init__(self) -> None:
-        self._readings: OrderedDict[bytes, Reading] = OrderedDict()
+        self._readings: OrderedDict[bytes, AnswerReading] = OrderedDict()
         self._lock = concurrency.lock()
 
-    def get(self, key: bytes) -> Reading | None:
+    def get(self, key: bytes) -> AnswerReading | None:
         with self._lock:
             if key in self._readings:
                 self._readings.move_to_end(key)
             return self._readings.get(key)
 
-    def put(self, key: bytes, reading: Reading) -> None:
+    def put(self, key: bytes, reading: AnswerReading) -> None:
         with self._lock:
             self._readings[key] = reading
             self._readings.move_to_end(key)

@@ -19,7 +19,7 @@ from langchain_agentmem.facts import fact_events, fact_store, source_texts
 from langchain_agentmem.facts.fact import Alias, entity_key, name_of
 from langchain_agentmem.facts.fact_events import RULE, apart, declared, named_alike
 from langchain_agentmem.facts.fact_extraction import FactsGround
-from langchain_agentmem.facts.fact_store import Statement, Turn
+from langchain_agentmem.facts.fact_store import FactStatement, SpokenTurn
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.rewinding import memory_rows
@@ -30,7 +30,7 @@ from langchain_agentmem.rewinding.memory_rows import (
     FAILURE,
     FORMER,
     TEXT,
-    Draft,
+    RowDraft,
     View,
     body_of,
 )
@@ -77,7 +77,7 @@ def add_fact_work(
     start = None if valid_from is None else time_given(valid_from, "valid_from")
     end = None if valid_to is None else time_given(valid_to, "valid_to")
     _in_order(start, end)
-    said = Statement(
+    said = FactStatement(
         role=role_given(role),
         subject=name_of(ground.clean(text_given(subject, "The subject")), "The subject"),
         predicate=name_of(predicate, "The predicate"),
@@ -88,7 +88,7 @@ def add_fact_work(
     )
     sources = _sources(source)
 
-    def make(change: Change) -> Steps[tuple[str, list[Turn]]]:
+    def make(change: Change) -> Steps[tuple[str, list[SpokenTurn]]]:
         book = yield from ground.book(change)
         here = (yield from source_texts.among(change.view, sources)) if sources else {}
         key = ""
@@ -154,7 +154,7 @@ def describe(change: Change, description: str | None) -> Steps[None]:
         return
     known = yield from memory_rows.named(change.view, RULE, [DESCRIPTION])
     if DESCRIPTION not in known or known[DESCRIPTION].text != description:
-        change.drafts.append(Draft(RULE, DESCRIPTION, body_of(description), change.now, label=DESCRIPTION))
+        change.drafts.append(RowDraft(RULE, DESCRIPTION, body_of(description), change.now, label=DESCRIPTION))
 
 
 def description_of(ground: FactsGround) -> Work[str | None]:
@@ -244,7 +244,7 @@ def remove_by_id_work(ground: FactsGround, message_id: str) -> Work[bool]:
     """
     text_given(message_id, "An id")
 
-    def make(change: Change) -> Steps[list[Draft]]:
+    def make(change: Change) -> Steps[list[RowDraft]]:
         book = yield from ground.book(change)
         said = yield from memory_rows.named(change.view, TEXT, [message_id])
         if message_id in said:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.facts.fact import Alias, entity_key, predicate_key
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import SAID, Draft, Kept, View
+from langchain_agentmem.rewinding.memory_rows import SAID, Kept, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
 from langchain_agentmem.storage import Steps
 
@@ -274,7 +274,7 @@ def in_words(kept: Kept) -> str:
     return kept.text
 
 
-def declared(predicate: str, *, single: bool, now: int) -> Draft:
+def declared(predicate: str, *, single: bool, now: int) -> RowDraft:
     """That a predicate has one value at a time, or has not.
 
     Args:
@@ -283,10 +283,10 @@ def declared(predicate: str, *, single: bool, now: int) -> Draft:
         now: When it is declared.
     """
     key = predicate_key(predicate)
-    return Draft(RULE, f"{_SINGLE}:{key}", predicate.encode(), now, label=_SINGLE, extra={"single": single})
+    return RowDraft(RULE, f"{_SINGLE}:{key}", predicate.encode(), now, label=_SINGLE, extra={"single": single})
 
 
-def named_alike(alias: Alias, now: int, *, told: Sequence[Mapping[str, Any]] = ()) -> Draft:
+def named_alike(alias: Alias, now: int, *, told: Sequence[Mapping[str, Any]] = ()) -> RowDraft:
     """That two names are one, or may be.
 
     Args:
@@ -297,24 +297,24 @@ def named_alike(alias: Alias, now: int, *, told: Sequence[Mapping[str, Any]] = (
     extra: dict[str, Any] = {"name": alias.name, "into": alias.into, "merged": alias.merged, "why": alias.why}
     if told:
         extra |= {"told": list(told), "rests_on_all": True}
-    return Draft(RULE, _alias_key(alias.name), alias.name.encode(), now, label=_ALIAS, extra=extra)
+    return RowDraft(RULE, _alias_key(alias.name), alias.name.encode(), now, label=_ALIAS, extra=extra)
 
 
-def apart(name: str, now: int) -> Draft:
+def apart(name: str, now: int) -> RowDraft:
     """That a name means nothing but itself.
 
     Args:
         name: The name.
         now: When that is said.
     """
-    return Draft(RULE, _alias_key(name), None, now)
+    return RowDraft(RULE, _alias_key(name), None, now)
 
 
 def _alias_key(name: str) -> str:
     return f"{_ALIAS}:{entity_key(name)}"
 
 
-class Ending(NamedTuple):
+class FactEnding(NamedTuple):
     """When a fact ended.
 
     Attributes:
@@ -326,7 +326,7 @@ class Ending(NamedTuple):
     by: str | None = None
 
 
-def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, Ending]:
+def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, FactEnding]:
     """When facts ended.
 
     A fact that nobody gave an end ends where the next value begins that was said to last. Of two values that began at
@@ -337,14 +337,14 @@ def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, Ending]:
         states: Facts by their ids, with all that have the same subject and predicate.
         agreed: What is agreed on names.
     """
-    found = {key: Ending(known.end) for key, known in states.items()}
+    found = {key: FactEnding(known.end) for key, known in states.items()}
     for values in _values(states, agreed):
         for place, value in enumerate(values):
             if value.known.end is not None:
                 continue
             for later in values[place + 1 :]:
                 if _follows(later, value):
-                    found[value.key] = Ending(later.known.start, later.key)
+                    found[value.key] = FactEnding(later.known.start, later.key)
                     break
     return found
 

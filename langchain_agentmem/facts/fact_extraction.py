@@ -29,8 +29,8 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_store, source_texts
 from langchain_agentmem.facts.fact import SINGLE_VALUED, Alias, FactsConfig, entity_key, name_of, predicate_key
 from langchain_agentmem.facts.fact_events import Rules, declared, named_alike, rules_in
-from langchain_agentmem.facts.fact_store import Book, Statement, Turn
-from langchain_agentmem.facts.source_texts import Due, Failure
+from langchain_agentmem.facts.fact_store import Book, FactStatement, SpokenTurn
+from langchain_agentmem.facts.source_texts import Due, ExtractionTrouble
 from langchain_agentmem.language_models.lenient_json import read_json, read_row
 from langchain_agentmem.language_models.model_calls import Ask, Work
 from langchain_agentmem.rewinding.memory_access import Change, Footing, changing, looking, whose
@@ -73,7 +73,7 @@ class ToldFact(NamedTuple):
     sure: float | None
 
 
-class Answer(NamedTuple):
+class ExtractionAnswer(NamedTuple):
     """What a model answered.
 
     Attributes:
@@ -151,7 +151,7 @@ def reply_of(reply: Any) -> Any:
     return _text_of(reply)
 
 
-def read(reply: Any, some: Sequence[Due]) -> Answer:
+def read(reply: Any, some: Sequence[Due]) -> ExtractionAnswer:
     """What a model answered.
 
     Args:
@@ -160,7 +160,7 @@ def read(reply: Any, some: Sequence[Due]) -> Answer:
     """
     given = _object(reply)
     if given is None:
-        return Answer(problems=("It is neither an object with facts nor a list of them.",), readable=False)
+        return ExtractionAnswer(problems=("It is neither an object with facts nor a list of them.",), readable=False)
     facts: list[ToldFact] = []
     problems: list[str] = []
     unplaced = False
@@ -168,7 +168,7 @@ def read(reply: Any, some: Sequence[Due]) -> Answer:
     if _is_cut_off(reply):
         problems.append("It is cut off.")
         if len(some) > 1:  # nobody knows what else it would have said of which of them
-            return Answer(problems=tuple(problems), readable=False)
+            return ExtractionAnswer(problems=tuple(problems), readable=False)
         items = items if reply.rstrip("` \n").endswith(("}", "]")) else items[:-1]
     for number, item in enumerate(items, 1):
         try:
@@ -182,7 +182,7 @@ def read(reply: Any, some: Sequence[Due]) -> Answer:
         facts.append(fact)
     same = tuple(pair for item in _listed(given.get("same")) if (pair := _pair(item)) is not None)
     readable = not problems or bool(facts)
-    return Answer(tuple(facts), same, tuple(problems), unplaced, readable)
+    return ExtractionAnswer(tuple(facts), same, tuple(problems), unplaced, readable)
 
 
 def times_in(start: Any, end: Any, now: int) -> tuple[int | None, int | None]:
@@ -415,7 +415,7 @@ class Teacher:
         """Whether it says which message a fact comes from, so that it can be shown several. It may err once."""
         return self.lapses < _LAPSES
 
-    def heard(self, answer: Answer) -> None:
+    def heard(self, answer: ExtractionAnswer) -> None:
         """Note whether it told several messages apart."""
         if not answer.unplaced:
             self.lapses = 0
@@ -453,7 +453,7 @@ class _BatchOutcome(NamedTuple):
     """What a batch came to, and for a trace what was said in it, what was refused, and what went wrong."""
 
     learned: Learned
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[SpokenTurn, ...] = ()
     refused: tuple[str, ...] = ()
     failure: str | None = None
 
@@ -523,7 +523,7 @@ def _batch(
         instructions=settings.instructions,
         most=settings.batch_chars,
     )
-    answer, failure, said = Answer(), None, ""
+    answer, failure, said = ExtractionAnswer(), None, ""
     try:
         reply = yield Ask(
             teacher.asked(some[0].attempts),
@@ -536,10 +536,10 @@ def _batch(
         said = str(reply)
         answer = read(reply, some)
     except Exception as error:  # whatever a model raises, the messages go on waiting
-        failure = Failure(f"The model gave no answer: {type(error).__name__}: {error}", "")
+        failure = ExtractionTrouble(f"The model gave no answer: {type(error).__name__}: {error}", "")
         logger.warning("No facts were extracted from %d messages; it will be tried again.", len(some), exc_info=True)
     if failure is None and not answer.readable:
-        failure = Failure("The answer cannot be used: " + " ".join(answer.problems), said)
+        failure = ExtractionTrouble("The answer cannot be used: " + " ".join(answer.problems), said)
     if failure is None and len(some) > 1:
         teacher.heard(answer)
         if answer.unplaced:  # A fact that names no message has no source. Shown one at a time, none is needed.
@@ -559,11 +559,11 @@ def _batch(
         book = yield from ground.book(change)
         whole = len(still) == len(some)  # else the answer may quote what is gone by now, and is not kept
         if failure is not None:
-            told = failure if whole else Failure(_GONE, "")
+            told = failure if whole else ExtractionTrouble(_GONE, "")
             given_up = bool(still) and (yield from source_texts.failed(book, still, told, settings.max_attempts))
             return _BatchOutcome(Learned(len(still) if given_up else 0, failed=True), failure=told.error)
         if answer.problems and still:
-            told = Failure(" ".join(answer.problems), said) if whole else Failure(_GONE, "")
+            told = ExtractionTrouble(" ".join(answer.problems), said) if whole else ExtractionTrouble(_GONE, "")
             source_texts.record(book, still, told, given_up=False)
         yield from _tell(ground, book, answer, [known.get(due.key) for due in some])
         for due in still:
@@ -582,7 +582,7 @@ def _batch(
     return None if kept is None else kept.learned
 
 
-def _tell(ground: FactsGround, book: Book, answer: Answer, some: Sequence[Due | None]) -> Steps[None]:
+def _tell(ground: FactsGround, book: Book, answer: ExtractionAnswer, some: Sequence[Due | None]) -> Steps[None]:
     """Keep what a model answered about messages; those that are None wait no more."""
     now = book.change.now
     for fact in answer.facts:
@@ -590,7 +590,7 @@ def _tell(ground: FactsGround, book: Book, answer: Answer, some: Sequence[Due | 
         if due is None:
             continue
         yield from book.tell(
-            Statement(
+            FactStatement(
                 role=due.message.role,
                 subject=ground.clean(fact.subject),
                 predicate=fact.predicate,

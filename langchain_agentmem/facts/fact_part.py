@@ -48,8 +48,8 @@ from langchain_agentmem.rewinding.memory_rows import (
     FORMER,
     SAID,
     TEXT,
-    Draft,
     Kept,
+    RowDraft,
     View,
     body_of,
     kept_of,
@@ -134,7 +134,7 @@ def record_of(kept: Kept) -> dict[str, Any]:
     }
 
 
-def draft_of(record: Any) -> Draft:
+def draft_of(record: Any) -> RowDraft:
     """What a record says, to be written.
 
     Raises:
@@ -181,13 +181,13 @@ def load(ground: FactsGround, records: list[Any]) -> Work[None]:
     yield from changing(ground, "facts.load", make, outputs=lambda _: here, records=len(records))
 
 
-def _draft(record: Any) -> Draft:
+def _draft(record: Any) -> RowDraft:
     _holds(record, _RECORD)
     kind, key, extra, label = record["kind"], record["id"], record["extra"], record["label"]
     _holds(extra, _RULES[label] if kind == RULE else _EXTRAS[kind])
     if kind != RULE or "told" in extra:
         _check_events(extra["told"], of_fact=kind in (FACT, FORMER))
-    draft = Draft(kind, key, body_of(record["body"]), record["created_at"], label=label, extra=extra)
+    draft = RowDraft(kind, key, body_of(record["body"]), record["created_at"], label=label, extra=extra)
     if kind == TEXT:
         decode_body(draft.body or b"", extra["told"][0]["id"])
         return draft._replace(subject=extra["role"], findable=label is None)
@@ -446,7 +446,7 @@ def _promote(
     return news
 
 
-def _again(kept: Kept) -> Draft:
+def _again(kept: Kept) -> RowDraft:
     """What is kept elsewhere, to be kept as it is."""
     return draft_of(record_of(kept))
 

@@ -20,7 +20,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts import fact_events
 from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, Source, entity_key, maybe_moment, predicate_key, sentence
-from langchain_agentmem.facts.fact_events import Ending, Rules, State
+from langchain_agentmem.facts.fact_events import FactEnding, Rules, State
 from langchain_agentmem.messages.message import Message, decode_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import LISTED, Change
@@ -30,8 +30,8 @@ from langchain_agentmem.rewinding.memory_rows import (
     FORMER,
     SAID,
     TEXT,
-    Draft,
     Kept,
+    RowDraft,
     View,
     body_of,
     message_source,
@@ -112,7 +112,7 @@ class Standing(NamedTuple):
 
     key: str
     known: State
-    ending: Ending
+    ending: FactEnding
 
     def holds_at(self, at: int) -> bool:
         """Whether it held at a time, in microseconds since 1970."""
@@ -174,7 +174,7 @@ def settled(
     return [fact_of(*each, agreed) for each in every if at is None or each.holds_at(at)]
 
 
-def fact_of(key: str, known: State, ending: Ending, agreed: Rules) -> Fact:
+def fact_of(key: str, known: State, ending: FactEnding, agreed: Rules) -> Fact:
     """A fact as a value."""
     return Fact(
         id=key,
@@ -251,7 +251,7 @@ def as_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-class Statement(NamedTuple):
+class FactStatement(NamedTuple):
     """What somebody says.
 
     Attributes:
@@ -279,7 +279,7 @@ class Statement(NamedTuple):
     said_at: int | None = None
 
 
-class Turn(NamedTuple):
+class SpokenTurn(NamedTuple):
     """A statement that was kept, and what was known before it.
 
     Attributes:
@@ -313,9 +313,9 @@ class Book:
     agreed: Rules
     new_id: NewId
     written: dict[str, Kept] = field(default_factory=dict)
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[SpokenTurn] = field(default_factory=list)
 
-    def tell(self, said: Statement, fact: str | None = None) -> Steps[str]:
+    def tell(self, said: FactStatement, fact: str | None = None) -> Steps[str]:
         """Somebody says something. Returns the id of the fact.
 
         Args:
@@ -444,7 +444,7 @@ class Book:
             self._write_former(kept)
         body = body_of(sentence(*names))
         self.written[kept.key] = kept._replace(body=body, extra=extra)
-        draft = Draft(FACT, kept.key, body, kept.created_at, extra=extra, findable=known is not None)
+        draft = RowDraft(FACT, kept.key, body, kept.created_at, extra=extra, findable=known is not None)
         self.change.drafts.append(looked_up_by(draft, names))
 
     # -- plumbing --------------------------------------------------------------------------------------------------
@@ -452,7 +452,7 @@ class Book:
     def _note(self, key: str, before: Mapping[str, State], *, changed: bool) -> None:
         known = fact_events.state(self.written[key].extra) if changed else before[key]
         if known is not None:
-            self.turns.append(Turn(key, before, known, changed, self.agreed))
+            self.turns.append(SpokenTurn(key, before, known, changed, self.agreed))
 
     def _named(self, kind: str, found: Sequence[Row]) -> Steps[list[Kept]]:
         """What can be seen here of some versions of a kind."""
@@ -500,11 +500,11 @@ class Book:
         said = [event for event in kept.extra["told"] if event["do"] == SAID]
         extra = {"fact": kept.key, "names": names, "told": said}
         key = f"{kept.key} {_next_number(kept.extra)}"
-        draft = Draft(FORMER, key, body_of(sentence(*names)), self.change.now, extra=extra)
+        draft = RowDraft(FORMER, key, body_of(sentence(*names)), self.change.now, extra=extra)
         self.change.drafts.append(looked_up_by(draft, names))
 
 
-def looked_up_by(draft: Draft, names: Sequence[str]) -> Draft:
+def looked_up_by(draft: RowDraft, names: Sequence[str]) -> RowDraft:
     """A fact, or what it said once, to be found by its subject, predicate and object."""
     subject, predicate, obj = names
     return draft._replace(label=predicate_key(predicate), subject=entity_key(subject), object=entity_key(obj))
@@ -570,7 +570,7 @@ def messages_shown(some: Sequence[Message]) -> list[dict[str, Any]]:
     return [{"id": each.message_id, "role": each.role, "text": brief(each.text)} for each in some[:LISTED]]
 
 
-def turns_shown(turns: Iterable[Turn], refused: Sequence[str] = ()) -> dict[str, Any]:
+def turns_shown(turns: Iterable[SpokenTurn], refused: Sequence[str] = ()) -> dict[str, Any]:
     """What came of statements.
 
     Args:
@@ -600,7 +600,7 @@ def turns_shown(turns: Iterable[Turn], refused: Sequence[str] = ()) -> dict[str,
     return {**shown, "known_ids": list(dict.fromkeys(known))} if known else shown
 
 
-def removed_shown(drafts: Iterable[Draft]) -> dict[str, Any]:
+def removed_shown(drafts: Iterable[RowDraft]) -> dict[str, Any]:
     """The ids of what is gone, by its kind."""
     ids: dict[str, list[str]] = {FACT: [], TEXT: []}
     for draft in drafts:
@@ -620,7 +620,7 @@ def state_shown(known: State | None) -> dict[str, Any]:
     return {"taken_back": known is None, "text": None if known is None else _text(known)}
 
 
-def _ended(turn: Turn) -> list[str]:
+def _ended(turn: SpokenTurn) -> list[str]:
     """The facts that a statement ended."""
     if turn.key in turn.before and not turn.changed:
         return []

@@ -39,9 +39,9 @@ from langchain_agentmem.language_models.model_calls import Work, aperform, perfo
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text
 from langchain_agentmem.language_models.tool_factory import (
     LIMIT,
-    Call,
     Calls,
     Operation,
+    OperationCall,
     Whose,
     listed,
     passage,
@@ -123,9 +123,9 @@ def _add(facts: KGMemory, given: FactAdd) -> Calls[str]:
         name: None if at is None else moment(at)
         for name, at in zip(("valid_from", "valid_to"), _times(given, facts.now), strict=True)
     }
-    fact_id = yield Call(facts, "add_fact", (ROLE, given.subject, given.predicate, given.object), times)
-    known: list[Fact] = yield Call(facts, "history", (given.subject, given.predicate))
-    clashes = yield Call(facts, "contradictions", (given.subject, given.predicate))
+    fact_id = yield OperationCall(facts, "add_fact", (ROLE, given.subject, given.predicate, given.object), times)
+    known: list[Fact] = yield OperationCall(facts, "history", (given.subject, given.predicate))
+    clashes = yield OperationCall(facts, "contradictions", (given.subject, given.predicate))
     pairs = [clash.facts for clash in clashes if fact_id in {fact.id for fact in clash.facts}]
     parts = [
         f"The fact is kept, with the id {fact_id}",
@@ -137,12 +137,12 @@ def _add(facts: KGMemory, given: FactAdd) -> Calls[str]:
 
 
 def _search(facts: KGMemory, given: FactSearch) -> Calls[Any]:
-    found: list[Fact] = yield Call(facts, "search", (given.query,), {"limit": within(given.limit)})
+    found: list[Fact] = yield OperationCall(facts, "search", (given.query,), {"limit": within(given.limit)})
     return listed("found", [_said(fact) if fact.raw else _fact(fact) for fact in found])
 
 
 def _history(facts: KGMemory, given: FactHistory) -> Calls[Any]:
-    known: list[Fact] = yield Call(facts, "history", (given.subject, given.predicate))
+    known: list[Fact] = yield OperationCall(facts, "history", (given.subject, given.predicate))
     if not known:
         what = "" if given.predicate is None else f" and {safe_repr(passage(given.predicate, most=QUOTED))}"
         return (
@@ -150,7 +150,7 @@ def _history(facts: KGMemory, given: FactHistory) -> Calls[Any]:
         )
     newest = []
     for fact in reversed(known[-LIMIT:]):
-        evidence = yield Call(facts, "evidence", (fact.id,))
+        evidence = yield OperationCall(facts, "evidence", (fact.id,))
         newest.append({**_fact(fact), "sources": [_source(each) for each in evidence[:SOURCES]]})
         if evidence[SOURCES:]:
             newest[-1]["more_sources"] = len(evidence) - SOURCES

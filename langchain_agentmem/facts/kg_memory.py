@@ -77,7 +77,7 @@ from langchain_agentmem.rewinding.memory_access import as_step, listed, looking,
 from langchain_agentmem.rewinding.memory_rows import TEXT, View
 from langchain_agentmem.storage import Steps, jobs
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
-from langchain_agentmem.storage.jobs import Job, Wanted
+from langchain_agentmem.storage.jobs import Job, WantedJob
 from langchain_agentmem.tracing import brief
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class KGMemory(EventSource):
         self._ground = FactsGround(
             database=self._database, point=point, settings=self.settings, description=description
         )
-        self._wanted = Wanted(point.path, JOBS, point.name)
+        self._wanted = WantedJob(point.path, JOBS, point.name)
         if self._teacher is not None and isinstance(point, BranchAt):
             self._attendant.start()
             self._attendant.notify()  # another process may have left something

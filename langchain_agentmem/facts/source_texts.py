@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import entry_of
-from langchain_agentmem.conversations.message_log import Entry
+from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts.fact import ExtractionFailure
 from langchain_agentmem.facts.fact_store import Book, message_of
 from langchain_agentmem.messages.message import Message, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import DUE, FAILURE, SAID, TEXT, Draft, Kept, View
+from langchain_agentmem.rewinding.memory_rows import DUE, FAILURE, SAID, TEXT, Kept, RowDraft, View
 from langchain_agentmem.storage import Steps
 
 KEPT_FAILURES = 100
@@ -50,7 +50,7 @@ class Due(NamedTuple):
         return self.message.name or self.message.role, self.message.text, self.said_at
 
 
-class Failure(NamedTuple):
+class ExtractionTrouble(NamedTuple):
     """What went wrong with some messages: why, and what the model said."""
 
     error: str
@@ -140,7 +140,7 @@ def put(
     if conversation is not None:
         said["in"] = conversation
     book.change.drafts.append(
-        Draft(
+        RowDraft(
             TEXT,
             key,
             entry.body,
@@ -152,7 +152,7 @@ def put(
         )
     )
     if waits and message.text.strip():
-        book.change.drafts.append(Draft(DUE, key, b"", book.change.now, extra={"told": [said], "attempts": 0}))
+        book.change.drafts.append(RowDraft(DUE, key, b"", book.change.now, extra={"told": [said], "attempts": 0}))
 
 
 def among(view: View, messages: Sequence[tuple[str, str | None]]) -> Steps[dict[str, Kept]]:
@@ -206,7 +206,7 @@ def done(book: Book, due: Due) -> None:
     book.change.remove(DUE, due.key)
 
 
-def failed(book: Book, some: Sequence[Due], failure: Failure, most: int) -> Steps[bool]:
+def failed(book: Book, some: Sequence[Due], failure: ExtractionTrouble, most: int) -> Steps[bool]:
     """A model could not be asked about some messages, or its answer could not be used.
 
     Args:
@@ -226,7 +226,7 @@ def failed(book: Book, some: Sequence[Due], failure: Failure, most: int) -> Step
         else:
             found = yield from memory_rows.named(change.view, DUE, [due.key])
             extra = {**found[due.key].extra, "attempts": due.attempts + 1}
-            change.drafts.append(Draft(DUE, due.key, b"", found[due.key].created_at, extra=extra))
+            change.drafts.append(RowDraft(DUE, due.key, b"", found[due.key].created_at, extra=extra))
     record(book, some, failure, given_up=given_up)
     old = yield from memory_rows.current(change.view, FAILURE)
     for kept in old[: max(0, len(old) + 1 - KEPT_FAILURES)]:
@@ -234,7 +234,7 @@ def failed(book: Book, some: Sequence[Due], failure: Failure, most: int) -> Step
     return given_up
 
 
-def record(book: Book, some: Sequence[Due], failure: Failure, *, given_up: bool) -> None:
+def record(book: Book, some: Sequence[Due], failure: ExtractionTrouble, *, given_up: bool) -> None:
     """Note what went wrong.
 
     Args:
@@ -250,7 +250,7 @@ def record(book: Book, some: Sequence[Due], failure: Failure, *, given_up: bool)
         "answer": failure.answer[:LONGEST_ANSWER],
         "given_up": given_up,
     }
-    book.change.drafts.append(Draft(FAILURE, book.new_id(), b"", book.change.now, extra=extra))
+    book.change.drafts.append(RowDraft(FAILURE, book.new_id(), b"", book.change.now, extra=extra))
 
 
 def resting_on(some: Sequence[Due], now: int) -> list[dict[str, Any]]:
@@ -294,7 +294,7 @@ def _stands_for(kept: Kept, body: bytes, conversation: str | None) -> bool:
     return conversation_of(kept) == conversation and (not is_listed(kept) or same_body(kept.body, body))
 
 
-def _kept(here: Mapping[str, Kept], entry: Entry, conversation: str | None, *, own: bool) -> tuple[str, Kept | None]:
+def _kept(here: Mapping[str, Kept], entry: LogEntry, conversation: str | None, *, own: bool) -> tuple[str, Kept | None]:
     """Under which key a message is kept, or would be, and what is there."""
     key, other = _keys_of(entry.key, conversation)
     known = here.get(key)

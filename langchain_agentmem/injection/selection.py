@@ -18,7 +18,7 @@ from langchain_agentmem.language_models.model_calls import Shown, Work
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, SECTIONS, Budget, Measure, TokenCounter
 from langchain_agentmem.layers.layer import Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.prompt_context import NEWEST, Composed, Found, Material, composed
+from langchain_agentmem.layers.prompt_context import NEWEST, Composed, FoundPassage, Material, composed
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.prompt_forms import Brought, last_said
 from langchain_agentmem.rewinding.graph_runs import runs_of
@@ -214,7 +214,7 @@ class Bringing:
             events = yield from layers.recall.searching(asked, many)
             lists.append(
                 [
-                    Found(each.id, each.content, each.created_at, each.kind, (), "event", each.score, each.why)
+                    FoundPassage(each.id, each.content, each.created_at, each.kind, (), "event", each.score, each.why)
                     for each in events
                 ]
             )
@@ -244,7 +244,7 @@ class Bringing:
         return tuple(kind for kind in kinds if kind not in LAYERED)
 
 
-def _told(found: Record | Found) -> dict[str, Any]:
+def _told(found: Record | FoundPassage) -> dict[str, Any]:
     """What a trace shows of something that was found."""
     return {
         "id": found.id,
@@ -255,13 +255,13 @@ def _told(found: Record | Found) -> dict[str, Any]:
     }
 
 
-def _fact(fact: Fact, kind: str = "fact") -> Found:
+def _fact(fact: Fact, kind: str = "fact") -> FoundPassage:
     """A fact, as its line shows it: with its time."""
     about = f"{fact.subject}, {fact.valid_from:%Y-%m-%d}" if fact.raw else f"fact, {fact.period}"
-    return Found(fact.id, fact.text, fact.recorded_at, about, (), kind, fact.score, fact.why)
+    return FoundPassage(fact.id, fact.text, fact.recorded_at, about, (), kind, fact.score, fact.why)
 
 
-def _hit(found: Recollection) -> Found:
+def _hit(found: Recollection) -> FoundPassage:
     """What a search found, as its line shows it: who said it, and when."""
     speaker = found.kind
     if isinstance(found.value, Fact):
@@ -269,7 +269,7 @@ def _hit(found: Recollection) -> Found:
     if isinstance(found.value, Message):
         speaker = str(found.value.name or found.value.role)
     about = f"{speaker}, {found.created_at:%Y-%m-%d}"
-    return Found(found.id, found.text, found.created_at, about, (), found.kind, found.score, found.why)
+    return FoundPassage(found.id, found.text, found.created_at, about, (), found.kind, found.score, found.why)
 
 
 def _chosen(name: str, given: Iterable[str] | None, known: Sequence[str]) -> tuple[str, ...] | None:

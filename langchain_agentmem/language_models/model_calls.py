@@ -38,7 +38,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MemoryClosed, MissingExtra, leaves_the_node
 from langchain_agentmem.storage import Operation
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.jobs import Job, Wanted
+from langchain_agentmem.storage.jobs import Job, WantedJob
 from langchain_agentmem.tracing import RunType, Step, Thunk, Tracing, brief
 
 if TYPE_CHECKING:
@@ -565,8 +565,8 @@ def _made(database: Database, make: Callable[[], Work[object]], job: Job) -> Non
     contextvars.Context().run(perform, make(), database)
 
 
-def _wanted(at: Place, lane: str) -> Wanted:
+def _wanted(at: Place, lane: str) -> WantedJob:
     path, name = at
     # Not the name itself: it may be of a person, and who erases a conversation does not look among the jobs.
     mark = blake2b(f"{lane}\x1f{name}".encode("utf-8", "surrogatepass"), digest_size=20)
-    return Wanted(path, KIND, mark.hexdigest())
+    return WantedJob(path, KIND, mark.hexdigest())

@@ -41,7 +41,7 @@ from langchain_agentmem.storage.database import Database, database_of
 T = TypeVar("T")
 
 
-class Call(NamedTuple):
+class OperationCall(NamedTuple):
     """A method to be called, or its awaited twin.
 
     Attributes:
@@ -57,7 +57,7 @@ class Call(NamedTuple):
     named: Mapping[str, Any] = MappingProxyType({})
 
 
-Calls: TypeAlias = Generator[Call, Any, T]
+Calls: TypeAlias = Generator[OperationCall, Any, T]
 """Yields calls, is sent what they return, returns a `T`."""
 
 
@@ -83,7 +83,7 @@ async def acalled(calls: Calls[T]) -> T:
     return await led(calls, _acall)
 
 
-async def _acall(call: Call) -> Any:
+async def _acall(call: OperationCall) -> Any:
     return await getattr(call.target, f"a{call.method}")(*call.arguments, **call.named)
 
 

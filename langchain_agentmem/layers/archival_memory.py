@@ -13,7 +13,7 @@ from langchain_agentmem.layers.layer import Layer, Record, record_of, record_sho
 from langchain_agentmem.layers.layer import found_shown as seen
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, listed, maybe
-from langchain_agentmem.rewinding.memory_rows import RECORD, Draft, Kept, View, body_of
+from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, RowDraft, View, body_of
 from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Steps
 
@@ -277,7 +277,7 @@ def record(
     label: str | None = None,
     expires_at: int | None = None,
     **details: Any,
-) -> Draft:
+) -> RowDraft:
     """A record to be written.
 
     Args:
@@ -289,7 +289,7 @@ def record(
         expires_at: When it ends by itself.
         details: What else belongs to it, as JSON knows it.
     """
-    return Draft(
+    return RowDraft(
         RECORD,
         key,
         body_of(content),
@@ -301,7 +301,7 @@ def record(
     )
 
 
-def _changed(kept: Kept, content: str | None, tags: Sequence[str] | None) -> Draft:
+def _changed(kept: Kept, content: str | None, tags: Sequence[str] | None) -> RowDraft:
     """The next version of a record, which is the same but for what is given."""
     extra = dict(kept.extra)
     if tags is not None:
@@ -310,7 +310,7 @@ def _changed(kept: Kept, content: str | None, tags: Sequence[str] | None) -> Dra
     if "words" in extra:  # what stands for other texts is found by them, too
         texts = [text for _, _, text in extra.get("events", ())]
         extra["words"] = "\n".join([memory_rows.text_of(body), *texts, *extra["tags"]])
-    return Draft(
+    return RowDraft(
         RECORD,
         kept.key,
         body,

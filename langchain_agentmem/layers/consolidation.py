@@ -60,7 +60,7 @@ class ConsolidationReport:
     evicted: tuple[str, ...] = ()
 
 
-class Bundle(NamedTuple):
+class EventBundle(NamedTuple):
     """Events of one kind that become one record.
 
     Attributes:
@@ -126,7 +126,9 @@ def _consolidating(ground: Ground, keep: int, kind: str | None, *, automatic: bo
                 shown=False,
             )
         )
-    bundles: list[Bundle] = yield from looking(ground, "recall.old", lambda view: old(view, keep, kind), shown=False)
+    bundles: list[EventBundle] = yield from looking(
+        ground, "recall.old", lambda view: old(view, keep, kind), shown=False
+    )
     texts = []
     for bundle in bundles:
         context = f"{len(bundle.events)} events of kind {bundle.kind}, oldest first"
@@ -200,7 +202,7 @@ def count(view: View, kind: str) -> Steps[int]:
     return int(row["found"])
 
 
-def old(view: View, keep: int, kind: str | None = None) -> Steps[list[Bundle]]:
+def old(view: View, keep: int, kind: str | None = None) -> Steps[list[EventBundle]]:
     """The old events that a view shows, as bundles: by kind, in the order in which their kinds first came.
 
     Args:
@@ -213,10 +215,10 @@ def old(view: View, keep: int, kind: str | None = None) -> Steps[list[Bundle]]:
     groups: dict[str, list[Kept]] = {}
     for each in mine[: max(0, len(mine) - keep)]:
         groups.setdefault(each.label or "", []).append(each)
-    return [Bundle(name, tuple(part)) for name, events in groups.items() for part in _parts(events)]
+    return [EventBundle(name, tuple(part)) for name, events in groups.items() for part in _parts(events)]
 
 
-def digest(bundle: Bundle, limit: int) -> str:
+def digest(bundle: EventBundle, limit: int) -> str:
     """What can be said of events without a model: all of it, or a line each, or the first and the latest.
 
     Args:
@@ -248,7 +250,7 @@ def room(settings: LayersConfig) -> int:
 
 
 def _replaced(
-    ground: Ground, change: Change, texts: Sequence[tuple[Bundle, str]], *, automatic: bool
+    ground: Ground, change: Change, texts: Sequence[tuple[EventBundle, str]], *, automatic: bool
 ) -> Steps[ConsolidationReport]:
     """Write what a model made of events, of those bundles that are still whole."""
     keys = [each.key for bundle, _ in texts for each in bundle.events]
@@ -267,7 +269,7 @@ def _replaced(
     return ConsolidationReport(events=sum(len(bundle.events) for bundle, _ in whole), records=tuple(ids))
 
 
-def _consolidate(ground: Ground, change: Change, bundle: Bundle, text: str, *, automatic: bool) -> str:
+def _consolidate(ground: Ground, change: Change, bundle: EventBundle, text: str, *, automatic: bool) -> str:
     """Put a record in the place of events."""
     key = ground.database.new_id()
     change.consolidated.append(key)

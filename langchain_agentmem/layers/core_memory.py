@@ -22,7 +22,7 @@ from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.layer import Layer, LayersConfig
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, pairs
-from langchain_agentmem.rewinding.memory_rows import CORE, RECORD, Draft, Kept, View, body_of
+from langchain_agentmem.rewinding.memory_rows import CORE, RECORD, Kept, RowDraft, View, body_of
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief
 
@@ -377,8 +377,8 @@ def entry_of(kept: Kept) -> CoreEntry:
     )
 
 
-def _draft(setting: Setting, old: Kept | None, now: int) -> Draft:
-    return Draft(
+def _draft(setting: Setting, old: Kept | None, now: int) -> RowDraft:
+    return RowDraft(
         CORE,
         setting.key,
         body_of(setting.value),
@@ -388,7 +388,7 @@ def _draft(setting: Setting, old: Kept | None, now: int) -> Draft:
     )
 
 
-def _archived(kept: Kept, key: str, now: int) -> Draft:
+def _archived(kept: Kept, key: str, now: int) -> RowDraft:
     return record(
         key,
         f"Core evicted: {kept.key}\n{kept.text}",

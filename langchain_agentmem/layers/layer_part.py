@@ -33,7 +33,7 @@ from langchain_agentmem.rewinding.branch_merge import (
 )
 from langchain_agentmem.rewinding.branches import Standpoint
 from langchain_agentmem.rewinding.memory_access import Change, changing
-from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Draft, Kept, View, kept_of
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, kept_of
 from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps
@@ -223,8 +223,8 @@ def _at_fork(parent: View, child: View) -> View | None:
     return View(child.line[at:], (), child.at) if at else None
 
 
-def _draft(kept: Kept) -> Draft:
-    return Draft(
+def _draft(kept: Kept) -> RowDraft:
+    return RowDraft(
         kept.kind,
         kept.key,
         kept.body,

@@ -21,9 +21,9 @@ from langchain_core.tools import BaseTool
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models import tool_arguments as given_as
 from langchain_agentmem.language_models.tool_factory import (
-    Call,
     Calls,
     Operation,
+    OperationCall,
     Whose,
     listed,
     passage,
@@ -43,19 +43,19 @@ TRACE = 200  # characters of a name in a sentence
 
 def _core_get(layers: Any, given: given_as.CoreGet) -> Calls[Any]:
     keys = [key for key in given.keys or () if key != "*"]
-    values = yield Call(layers.core, "get", (keys or None,))
+    values = yield OperationCall(layers.core, "get", (keys or None,))
     missing = [key for key in keys if key not in values]
     return {"core": dict(values), **({"missing": missing} if missing else {})}
 
 
 def _core_set(layers: Any, given: given_as.CoreSet) -> Calls[str]:
     more = {"importance": given.importance, "ttl": given.ttl}
-    yield Call(layers.core, "set", (given.key, given.value), more)
+    yield OperationCall(layers.core, "set", (given.key, given.value), more)
     return f"The note {_named(given.key)} is kept."
 
 
 def _core_del(layers: Any, given: given_as.CoreDel) -> Calls[str]:
-    there = yield Call(layers.core, "delete", (given.key,))
+    there = yield OperationCall(layers.core, "delete", (given.key,))
     return f"The note {_named(given.key)} is deleted." if there else f"There is no note {_named(given.key)}."
 
 
@@ -63,24 +63,24 @@ def _core_del(layers: Any, given: given_as.CoreDel) -> Calls[str]:
 
 
 def _recall_append(layers: Any, given: given_as.RecallAppend) -> Calls[str]:
-    event_id = yield Call(layers.recall, "append", (given.kind, given.content))
+    event_id = yield OperationCall(layers.recall, "append", (given.kind, given.content))
     return f"The event is recorded, with the id {event_id}."
 
 
 def _recall_search(layers: Any, given: given_as.RecallSearch) -> Calls[Any]:
-    events = yield Call(layers.recall, "search", (given.query,), {"limit": within(given.limit)})
+    events = yield OperationCall(layers.recall, "search", (given.query,), {"limit": within(given.limit)})
     return listed("events", [_event(event) for event in events])
 
 
 def _recall_evict(layers: Any, given: given_as.RecallEvict) -> Calls[str]:
     which = {"ids": given.ids or None, "kind": given.kind, "oldest": given.oldest}
-    count = yield Call(layers.recall, "evict", (), which)
+    count = yield OperationCall(layers.recall, "evict", (), which)
     return f"{_count(count, 'event')} left recall memory."
 
 
 def _recall_summarize(layers: Any, given: given_as.Nothing) -> Calls[Any]:
     del given
-    report = yield Call(layers.recall, "summarize")
+    report = yield OperationCall(layers.recall, "summarize")
     return {"summarized": report}
 
 
@@ -88,12 +88,12 @@ def _recall_summarize(layers: Any, given: given_as.Nothing) -> Calls[Any]:
 
 
 def _archival_write(layers: Any, given: given_as.ArchivalWrite) -> Calls[str]:
-    record_id = yield Call(layers.archival, "write", (given.content, given.tags))
+    record_id = yield OperationCall(layers.archival, "write", (given.content, given.tags))
     return f"The record is kept, with the id {record_id}."
 
 
 def _archival_update(layers: Any, given: given_as.ArchivalUpdate) -> Calls[str]:
-    there = yield Call(layers.archival, "update", (given.record_id, given.content, given.tags))
+    there = yield OperationCall(layers.archival, "update", (given.record_id, given.content, given.tags))
     if not there:
         return f"There is no record {_named(given.record_id)}; mem_archival_search shows the ids."
     return f"The record {_named(given.record_id)} is changed."
@@ -101,12 +101,12 @@ def _archival_update(layers: Any, given: given_as.ArchivalUpdate) -> Calls[str]:
 
 def _archival_search(layers: Any, given: given_as.ArchivalSearch) -> Calls[Any]:
     more = {"limit": within(given.limit), "tags": given.tags or None}
-    records = yield Call(layers.archival, "search", (given.query,), more)
+    records = yield OperationCall(layers.archival, "search", (given.query,), more)
     return listed("records", [_record(record) for record in records])
 
 
 def _archival_get(layers: Any, given: given_as.ArchivalGet) -> Calls[Any]:
-    record = yield Call(layers.archival, "get", (given.record_id,))
+    record = yield OperationCall(layers.archival, "get", (given.record_id,))
     if record is None:
         return f"There is no record {_named(given.record_id)}; mem_archival_search shows the ids."
     return {**_record(record), "content": record.content}
@@ -117,7 +117,7 @@ def _archival_get(layers: Any, given: given_as.ArchivalGet) -> Calls[Any]:
 
 def _node_fork(layers: Any, given: given_as.NodeFork) -> Calls[str]:
     at = yield from _branch(layers, given.node_id)
-    yield Call(at, "fork", (given.name,))
+    yield OperationCall(at, "fork", (given.name,))
     name = _named(given.name)
     return f"The branch {name} begins here. mem_node_read and mem_node_write take it as node_id."
 
@@ -126,13 +126,13 @@ def _node_read(layers: Any, given: given_as.NodeRead) -> Calls[Any]:
     at = yield from _branch(layers, given.node_id)
     read: dict[str, Any] = {}
     if given.scope in ("all", "core"):
-        read["core"] = yield Call(at.core, "get")
+        read["core"] = yield OperationCall(at.core, "get")
     if given.scope in ("all", "recall"):
-        events = yield Call(at.recall, "recent", (), {"limit": NEWEST})
+        events = yield OperationCall(at.recall, "recent", (), {"limit": NEWEST})
         read |= listed("recall", [_event(event) for event in reversed(events)])
         read["recall"].reverse()
     if given.scope in ("all", "archival"):
-        records = yield Call(at.archival, "all", (), {"limit": NEWEST})
+        records = yield OperationCall(at.archival, "all", (), {"limit": NEWEST})
         found = listed("archival", [_record(record) for record in reversed(records)])
         read |= {name: read.get(name, 0) + value if name == "left_out" else value for name, value in found.items()}
     return read
@@ -141,7 +141,7 @@ def _node_read(layers: Any, given: given_as.NodeRead) -> Calls[Any]:
 def _node_write(layers: Any, given: given_as.NodeWrite) -> Calls[str]:
     at = yield from _branch(layers, given.node_id)
     more = {"core": given.core, "recall": given.recall, "archival": given.archival}
-    yield Call(at, "write", (), {name: value for name, value in more.items() if value})
+    yield OperationCall(at, "write", (), {name: value for name, value in more.items() if value})
     return "It is written."
 
 
@@ -152,7 +152,7 @@ def _branch(layers: Any, name: str | None) -> Calls[Any]:
     """
     if name is None or name == layers.name:
         return layers
-    trees = [(yield Call(layers, "tree"))]
+    trees = [(yield OperationCall(layers, "tree"))]
     forks: list[Any] = []
     while trees:
         tree = trees.pop()
@@ -174,7 +174,7 @@ def _branch(layers: Any, name: str | None) -> Calls[Any]:
 
 
 def _consolidate(layers: Any, given: given_as.Consolidate) -> Calls[Any]:
-    report = yield Call(layers, "consolidate", (given.level,))
+    report = yield OperationCall(layers, "consolidate", (given.level,))
     return {"consolidated": report}
 
 

@@ -91,7 +91,7 @@ from langchain_agentmem.rewinding import branch_merge, memory_rows
 from langchain_agentmem.rewinding.branch_merge import BranchDiff, BranchTree, Prefer
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, looking
-from langchain_agentmem.rewinding.memory_rows import RECORD, Draft, View
+from langchain_agentmem.rewinding.memory_rows import RECORD, RowDraft, View
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
 from langchain_agentmem.tracing import brief
@@ -101,7 +101,7 @@ NOTE = "note"
 """The kind of an event of which nothing but the text is given."""
 
 
-class Written(NamedTuple):
+class WrittenLayers(NamedTuple):
     """What was written.
 
     Attributes:
@@ -165,7 +165,7 @@ def writing(
     values: Any,
     happened: Any,
     records: Any,
-) -> Work[Written]:
+) -> Work[WrittenLayers]:
     """Write to several layers, all of it or nothing.
 
     Args:
@@ -203,9 +203,9 @@ def _writing(
     core: CoreMemory,
     archival: ArchivalMemory,
     settings: Sequence[Setting],
-    new: Sequence[Draft],
+    new: Sequence[RowDraft],
     clean: Sequence[tuple[str, list[str]]],
-) -> Work[Written]:
+) -> Work[WrittenLayers]:
     kept = []
     for text, tags in clean:
         kept.append((ground.database.new_id(), (yield from archival.fitted(text)), tags))
@@ -227,7 +227,7 @@ def _writing(
         raise InvalidInput(NO_ROOM)
     if outcome:
         yield from asking(ground)
-    return Written(
+    return WrittenLayers(
         tuple(each.key for each in settings), tuple(each.key for each in new), tuple(key for key, _, _ in kept)
     )
 
@@ -316,7 +316,7 @@ def _settings(core: CoreMemory, values: Any) -> list[Setting]:
     return list(made.values())
 
 
-def _event(recall: RecallMemory, given: Any) -> Draft:
+def _event(recall: RecallMemory, given: Any) -> RowDraft:
     if isinstance(given, str):
         return recall.event_of(NOTE, given)
     names = ("kind", "type", "event_type")
@@ -465,7 +465,7 @@ class LayeredMemory:
         core: Mapping[str, Any] | None = None,
         recall: Any = None,
         archival: Any = None,
-    ) -> Written:
+    ) -> WrittenLayers:
         """Write to several layers, all of it or nothing (document 004's `mem_node_write`).
 
         Args:
@@ -487,7 +487,7 @@ class LayeredMemory:
         core: Mapping[str, Any] | None = None,
         recall: Any = None,
         archival: Any = None,
-    ) -> Written:
+    ) -> WrittenLayers:
         """`write`, awaited."""
         return await self._ado(self._writing(core, recall, archival))
 
@@ -702,7 +702,7 @@ class LayeredMemory:
             json_name=self.settings.final_memory_filename_json,
         )
 
-    def _writing(self, core: Any, recall: Any, archival: Any) -> Work[Written]:
+    def _writing(self, core: Any, recall: Any, archival: Any) -> Work[WrittenLayers]:
         return writing(self._ground, self.core, self.recall, self.archival, core, recall, archival)
 
     def _merging(self, child: str | LayeredMemory, keys: Sequence[str] | None, prefer: Prefer) -> Work[MergeReport]:

@@ -65,7 +65,7 @@ Shorten = Callable[[str, int, str], Work[str]]
 """Makes a text have at most so many characters; the last argument says in a few words what it is."""
 
 
-class Found(NamedTuple):
+class FoundPassage(NamedTuple):
     """Something that was found for a query and is no record.
 
     Attributes:
@@ -102,7 +102,7 @@ class Composed(NamedTuple):
     sections: dict[str, str]
     core: Sequence[CoreEntry] = ()
     events: Sequence[Event] = ()
-    records: Sequence[Record | Found] = ()
+    records: Sequence[Record | FoundPassage] = ()
 
 
 class Material(NamedTuple):
@@ -116,7 +116,7 @@ class Material(NamedTuple):
 
     core: Sequence[CoreEntry] = ()
     events: Sequence[Event] = ()
-    records: Sequence[Record | Found] = ()
+    records: Sequence[Record | FoundPassage] = ()
 
 
 # -- as data -------------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def _event(event: Event) -> dict[str, Any]:
     return {"type": event.kind, "content": event.content, "timestamp": event.created_at.timestamp()}
 
 
-def _record(record: Record | Found) -> dict[str, Any]:
+def _record(record: Record | FoundPassage) -> dict[str, Any]:
     told = {
         "id": record.id,
         "content": record.content,
@@ -332,7 +332,7 @@ def _event_line(event: Event, most: int | None) -> str:
     return f"- {_bracketed(event.kind)} {_inset(text, _WITHIN_ITEM)}"
 
 
-def _record_line(record: Record | Found, text: str) -> str:
+def _record_line(record: Record | FoundPassage, text: str) -> str:
     about = getattr(record, "about", "")
     value = _value(text, _WITHIN_ITEM)
     # Where nothing of ours stands before it, a text could begin a heading or a list of its own.

@@ -25,7 +25,7 @@ from langchain_agentmem.layers.layer import Event, Layer, event_of, event_shown
 from langchain_agentmem.layers.layer import found_shown as seen
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, listed, maybe
-from langchain_agentmem.rewinding.memory_rows import EVENT, Draft, Kept, View, body_of, text_of
+from langchain_agentmem.rewinding.memory_rows import EVENT, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Steps
 
@@ -169,7 +169,7 @@ class RecallMemory(Layer):
         )
         return new.key
 
-    def _added(self, new: Draft) -> Work[list[str]]:
+    def _added(self, new: RowDraft) -> Work[list[str]]:
         """Append an event; gives the ids of the records that old ones become with it."""
         consolidated: list[str] = []
 
@@ -273,7 +273,7 @@ class RecallMemory(Layer):
         staying = self._ground.settings.recall_max_events if keep is ... else limit_given(keep)
         return (yield from consolidating(self._ground, keep=staying, kind=label, name="recall.summarize"))
 
-    def event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> Draft:
+    def event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> RowDraft:
         """An event to be appended, checked and without secrets.
 
         Raises:
@@ -282,12 +282,12 @@ class RecallMemory(Layer):
         label = self._kind(kind)
         text = self._ground.clean(text_given(content, "The content of an event"))
         time = self._ground.now() if at is None else time_given(at, "The time of an event")
-        return Draft(EVENT, self._ground.database.new_id(), body_of(text), time, label=label, findable=True)
+        return RowDraft(EVENT, self._ground.database.new_id(), body_of(text), time, label=label, findable=True)
 
     def _kind(self, kind: str | None) -> str:
         return self._ground.clean(name_given(kind, "a kind of event"))
 
-    def _archived(self, kept: Kept, now: int) -> Draft:
+    def _archived(self, kept: Kept, now: int) -> RowDraft:
         return record(
             self._ground.database.new_id(),
             f"[{kept.label}] {kept.text}",

@@ -93,7 +93,7 @@ LIMITS = {"template": _TEMPLATE, "setup": _SETUP, "document": _DOCUMENT, "": _TE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class ResourceSource:
     """Where items come from.
 
     Attributes:
@@ -135,7 +135,7 @@ class Item:
     id: str
     name: str
     kind: str
-    source: Source
+    source: ResourceSource
     path: str
     notes: str
     include_files: tuple[str, ...]
@@ -157,7 +157,7 @@ class ResourceFile:
     name: str
     folder: str
     sha: str
-    sources: tuple[Source, ...] = field(default=())
+    sources: tuple[ResourceSource, ...] = field(default=())
     items: tuple[Item, ...] = field(default=())
 
 
@@ -249,9 +249,9 @@ def _unique(found: dict[Any, Any], given: list[Any], what: str) -> dict[Any, Any
     return found
 
 
-def _source(entry: Mapping[str, Any], source: SourceKind, where: str) -> Source:
+def _source(entry: Mapping[str, Any], source: SourceKind, where: str) -> ResourceSource:
     if source == "local":
-        made = Source(
+        made = ResourceSource(
             source=source,
             name=_text(entry, "name", where),
             host_path=_text(entry, "host_path", where) or _text(entry, "path", where),
@@ -261,7 +261,7 @@ def _source(entry: Mapping[str, Any], source: SourceKind, where: str) -> Source:
         needed = {"name": made.name, "host_path": made.host_path}
     else:
         github = source == "github"
-        made = Source(
+        made = ResourceSource(
             source=source,
             name=_text(entry, "name", where),
             repo=_repo(entry, source, where),
@@ -284,7 +284,7 @@ def _source(entry: Mapping[str, Any], source: SourceKind, where: str) -> Source:
     return made
 
 
-def _item(entry: Mapping[str, Any], named: Mapping[tuple[str, str], Source], where: str) -> Item:
+def _item(entry: Mapping[str, Any], named: Mapping[tuple[str, str], ResourceSource], where: str) -> Item:
     written = _text(entry, "class", where).lower()
     kind = "" if written in _SOURCE_NAMES else written
     if kind and kind not in KINDS:
@@ -326,8 +326,8 @@ def _item(entry: Mapping[str, Any], named: Mapping[tuple[str, str], Source], whe
 
 
 def _source_of(
-    entry: Mapping[str, Any], told: str | None, named: Mapping[tuple[str, str], Source], where: str
-) -> Source:
+    entry: Mapping[str, Any], told: str | None, named: Mapping[tuple[str, str], ResourceSource], where: str
+) -> ResourceSource:
     said = _text(entry, "source", where).lower()
     if said and said not in _SOURCE_NAMES:
         raise InvalidInput(f"The source of {where} is {safe_repr(said, 50)}: say one of {_list(CLASSES)}.")
@@ -345,14 +345,14 @@ def _source_of(
     if kind is None:
         kind = "huggingface" if "repo_id" in entry else "github" if "repo" in entry else "local"
     if kind == "local":
-        return Source(source="local")
+        return ResourceSource(source="local")
     repo = _repo(entry, kind, where)
     if not repo:
         raise InvalidInput(f"{where} names neither a resource nor a repository.")
-    return Source(source=kind, repo=repo, ref=_text(entry, "ref", where) or _text(entry, "revision", where))
+    return ResourceSource(source=kind, repo=repo, ref=_text(entry, "ref", where) or _text(entry, "revision", where))
 
 
-def _whole(source: Source) -> Item:
+def _whole(source: ResourceSource) -> Item:
     """A source that no item speaks of."""
     kind = _KIND_OF_USE.get(source.use, "")
     return Item(
@@ -421,7 +421,7 @@ class Unreachable(AgentMemoryError):
     """There is nothing here that may be read."""
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     """What lies in a folder."""
 
     name: str
@@ -483,7 +483,7 @@ class Workspace:
         with self._opened(parts) as at:
             return "folder" if stat.S_ISDIR(os.stat(at).st_mode) else "file"  # noqa: PTH116
 
-    def entries(self, parts: Parts, most: int) -> tuple[list[Entry], bool]:
+    def entries(self, parts: Parts, most: int) -> tuple[list[FolderEntry], bool]:
         """What lies in a folder, by name.
 
         Args:
@@ -617,17 +617,17 @@ def shown(parts: Sequence[str]) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in "/".join(parts))
 
 
-def _entry(found: os.DirEntry[str]) -> Entry:
+def _entry(found: os.DirEntry[str]) -> FolderEntry:
     try:
         if found.is_symlink():
-            return Entry(found.name, "link", 0)
+            return FolderEntry(found.name, "link", 0)
         if found.is_dir(follow_symlinks=False):
-            return Entry(found.name, "folder", 0)
+            return FolderEntry(found.name, "folder", 0)
         if found.is_file(follow_symlinks=False):
-            return Entry(found.name, "file", found.stat(follow_symlinks=False).st_size)
+            return FolderEntry(found.name, "file", found.stat(follow_symlinks=False).st_size)
     except OSError:  # it is gone
         pass
-    return Entry(found.name, "other", 0)
+    return FolderEntry(found.name, "other", 0)
 
 
 def _why(error: OSError) -> str:
@@ -695,7 +695,7 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class SeenFile:
     """What was seen of an item.
 
     Attributes:
@@ -715,7 +715,7 @@ class Seen:
     found: Any = None
 
 
-def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path: str) -> Seen:
+def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path: str) -> SeenFile:
     """What can be seen of an item that lies in a workspace.
 
     Args:
@@ -732,7 +732,7 @@ def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path:
     if workspace.kind(parts) == "file":
         read = workspace.beginning(parts, _READ, _HASHED)
         excerpt = _excerpt({parts[-1:]: read}, item, options) if limits.include_content else ""
-        return Seen(status="available", path=path, excerpt=excerpt, found={"file": [read.size, read.sha]})
+        return SeenFile(status="available", path=path, excerpt=excerpt, found={"file": [read.size, read.sha]})
     found, more = _walked(workspace, parts, options.ignored)
     reads: dict[Parts, Beginning | None] = {}
     reason = ""
@@ -746,7 +746,7 @@ def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path:
                 reads[chosen] = None
                 reason = reason or f"{shown(chosen)}: {error}"
     tree = _tree(found, more=more) if limits.include_tree else ""
-    return Seen(
+    return SeenFile(
         status="available",
         path=path,
         tree=tree,

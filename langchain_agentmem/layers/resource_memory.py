@@ -51,8 +51,8 @@ from langchain_agentmem.layers.resource_files import (
     Options,
     Parts,
     ResourceFile,
-    Seen,
-    Source,
+    ResourceSource,
+    SeenFile,
     Unreachable,
     Workspace,
     limit_of,
@@ -156,7 +156,7 @@ def _snapshot(
     item: Item, file: ResourceFile, workspace: Workspace | None, fetcher: Fetcher | None, options: Options
 ) -> dict[str, Any]:
     """One item, as a snapshot has it."""
-    seen = Seen(status="pending", path=_mounted(item.source, item.path) or item.path)
+    seen = SeenFile(status="pending", path=_mounted(item.source, item.path) or item.path)
     try:
         if workspace is not None and item.source.source == "local":
             parts = _local_parts(item, file, workspace)
@@ -165,7 +165,7 @@ def _snapshot(
         elif workspace is not None and fetcher is not None:
             seen = _fetched(item, fetcher, options) or seen
     except Unreachable as error:
-        seen = Seen(status="failed", path=seen.path, reason=str(error))
+        seen = SeenFile(status="failed", path=seen.path, reason=str(error))
     content = {"id": item.id, "notes": item.notes, "status": seen.status, "found": seen.found}
     return {
         "id": item.id,
@@ -182,7 +182,7 @@ def _snapshot(
     }
 
 
-def _mounted(source: Source, path: str) -> str:
+def _mounted(source: ResourceSource, path: str) -> str:
     """Where the agent sees a path of a source; empty where nobody says."""
     mount = source.mount_path.rstrip("/")
     if not source.mount_path:
@@ -200,23 +200,25 @@ def _local_parts(item: Item, file: ResourceFile, workspace: Workspace) -> Parts:
     return workspace.parts_of(path, folder)
 
 
-def _fetched(item: Item, fetcher: Fetcher, options: Options) -> Seen | None:
+def _fetched(item: Item, fetcher: Fetcher, options: Options) -> SeenFile | None:
     path = _mounted(item.source, item.path) or item.path
     try:
         given = fetcher(_told(item))
         if inspect.isawaitable(given):
             given = _waited_for(given)
     except Exception as error:  # noqa: BLE001 - whatever a fetcher raises, the other items are looked at
-        return Seen(status="failed", path=path, reason=f"It could not be fetched: {type(error).__name__}: {error}")
+        return SeenFile(status="failed", path=path, reason=f"It could not be fetched: {type(error).__name__}: {error}")
     if given is None:
         return None
     if isinstance(given, str):
         data = given.encode("utf-8", "surrogatepass")
         excerpt = truncated(options.redact(plain(given)), limit_of(item, options))
-        return Seen(status="available", path=path, excerpt=excerpt, found={"text": hashlib.sha256(data).hexdigest()})
+        return SeenFile(
+            status="available", path=path, excerpt=excerpt, found={"text": hashlib.sha256(data).hexdigest()}
+        )
     if not isinstance(given, os.PathLike):
         kind = type(given).__name__
-        return Seen(status="failed", path=path, reason=f"The fetcher gave a {kind}, and not a Path or a text.")
+        return SeenFile(status="failed", path=path, reason=f"The fetcher gave a {kind}, and not a Path or a text.")
     local = Path(os.fsdecode(given))
     if local.is_file():
         return look(item, Workspace(local.parent), (local.name,), options, path)
@@ -298,7 +300,7 @@ def _normalized(file: ResourceFile) -> dict[str, Any]:
     }
 
 
-def _sources(file: ResourceFile, kind: str) -> list[Source]:
+def _sources(file: ResourceFile, kind: str) -> list[ResourceSource]:
     return [each for each in file.sources if each.source == kind]
 
 

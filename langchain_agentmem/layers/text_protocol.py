@@ -53,9 +53,9 @@ from langchain_agentmem.language_models.lenient_json import read_json
 from langchain_agentmem.language_models.model_calls import NO_STREAM, usable_model
 from langchain_agentmem.language_models.tool_arguments import Arguments, read
 from langchain_agentmem.language_models.tool_factory import (
-    Call,
     Calls,
     Operation,
+    OperationCall,
     Whose,
     acalled,
     called,
@@ -69,7 +69,7 @@ from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.rewinding.memory_access import whose
 from langchain_agentmem.tracing import Step, brief, within
 
-__all__ = ["PROTOCOL_PROMPT", "Found", "MemoryProtocol", "Outcome", "Update", "aapply", "apply", "parse"]
+__all__ = ["PROTOCOL_PROMPT", "FoundBlock", "MemoryProtocol", "Outcome", "Update", "aapply", "apply", "parse"]
 
 MOST_OPERATIONS = 100
 """How many operations one reply may have."""
@@ -91,7 +91,7 @@ _ORDER = {each.name: place for place, each in enumerate(OPERATIONS)}
 _NOT_A_NAME = re.compile(r"\W+")
 
 
-class Request(NamedTuple):
+class ProtocolRequest(NamedTuple):
     """An operation that a model wants to be done.
 
     Attributes:
@@ -126,7 +126,7 @@ def all_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values if len(values) == len(pairs) else Repeated(pairs)
 
 
-def requests_of(updates: Iterable[Mapping[str, Any]]) -> tuple[list[Request], list[str]]:
+def requests_of(updates: Iterable[Mapping[str, Any]]) -> tuple[list[ProtocolRequest], list[str]]:
     """What updates ask for.
 
     Args:
@@ -136,7 +136,7 @@ def requests_of(updates: Iterable[Mapping[str, Any]]) -> tuple[list[Request], li
         The operations in the order in which they are to be done, core memory first, and what is wrong with the others,
         in sentences for the model.
     """
-    requests: list[Request] = []
+    requests: list[ProtocolRequest] = []
     problems: list[str] = []
     beyond = 0
     for number, (name, operation, given) in enumerate(_wanted(updates)):
@@ -146,7 +146,7 @@ def requests_of(updates: Iterable[Mapping[str, Any]]) -> tuple[list[Request], li
             problems.append(f"{safe_repr(name)}: there is no such operation; there are {', '.join(sorted(_NAMES))}.")
         else:
             try:
-                requests.append(Request(operation, read(operation.arguments, given)))
+                requests.append(ProtocolRequest(operation, read(operation.arguments, given)))
             except InvalidInput as error:
                 problems.append(f"{operation.name}: {error}.")
     if len(problems) > MOST_PROBLEMS:
@@ -545,12 +545,12 @@ class Update:
         text: The reply without the blocks.
     """
 
-    requests: tuple[Request, ...] = ()
+    requests: tuple[ProtocolRequest, ...] = ()
     problems: tuple[str, ...] = ()
     text: str = ""
 
 
-class Found(NamedTuple):
+class FoundBlock(NamedTuple):
     """What an operation found.
 
     Attributes:
@@ -575,7 +575,7 @@ class Outcome:
         text: The reply without the blocks.
     """
 
-    reads: tuple[Found, ...] = ()
+    reads: tuple[FoundBlock, ...] = ()
     log: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     text: str = ""
@@ -669,7 +669,7 @@ class Applying:
         return step
 
 
-def _asked(request: Request) -> dict[str, Any]:
+def _asked(request: ProtocolRequest) -> dict[str, Any]:
     """An operation with its arguments, as a trace shows it: on one line, as what a model gives may have any keys."""
     arguments = request.arguments.model_dump(exclude_none=True, exclude_defaults=True)
     return {"operation": request.operation.name, "arguments": brief(told(arguments))}
@@ -691,7 +691,7 @@ def applying(update: Update, layers: Any, *, reads: bool = True, done: set[str] 
         done: What was done for an earlier reply of the same answer: what adds to memory is not done twice. What is
             done now is added.
     """
-    found: list[Found] = []
+    found: list[FoundBlock] = []
     log: list[str] = []
     problems = list(update.problems)
     new: set[str] = set()
@@ -715,7 +715,7 @@ def applying(update: Update, layers: Any, *, reads: bool = True, done: set[str] 
         else:
             new.add(same)
             if operation.reads:
-                found.append(Found(operation.name, asked, result))
+                found.append(FoundBlock(operation.name, asked, result))
             else:
                 log.append(f"{operation.name}: {result if isinstance(result, str) else told(result)}")
     if done is not None:
@@ -856,10 +856,10 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
         done: set[str] = set()
         answer: AIMessage | None = None
         for left in range(rounds, -1, -1):
-            reply = _message((yield Call(self._model, "invoke", (messages,), asking)))
+            reply = _message((yield OperationCall(self._model, "invoke", (messages,), asking)))
             update = parse(_text(reply))
             is_last = not left or bool(reply.tool_calls)
-            outcome: Outcome = yield Call(applying, "apply", (update,), {"reads": not is_last, "done": done})
+            outcome: Outcome = yield OperationCall(applying, "apply", (update,), {"reads": not is_last, "done": done})
             if answer is None or update.text.strip() or reply.tool_calls:
                 answer = _visible(reply)
             if is_last or not outcome.results:

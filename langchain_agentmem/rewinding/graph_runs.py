@@ -75,7 +75,7 @@ class Execution:
         over: Whether another one has taken its place, or it failed: it can write no more.
     """
 
-    task: Task
+    task: GraphTask
     key: ExecutionKey
     owner: int
     group: int | None = None
@@ -84,7 +84,7 @@ class Execution:
 
 
 @dataclass(slots=True, eq=False)
-class Task:
+class GraphTask:
     """One task, as its run knows it.
 
     Attributes:
@@ -192,7 +192,7 @@ class Loop:
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class GraphRun:
     """One run of a graph, in one thread.
 
     Attributes:
@@ -219,7 +219,7 @@ class Run:
     token: int = field(default_factory=lambda: secrets.randbits(62))
     graphs: set[UUID] = field(default_factory=set)
     loops: dict[str, Loop] = field(default_factory=dict)
-    tasks: dict[str, Task] = field(default_factory=dict)
+    tasks: dict[str, GraphTask] = field(default_factory=dict)
     under: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     called: dict[str, list[str]] = field(default_factory=dict)
     ran: set[str] = field(default_factory=set)
@@ -231,18 +231,18 @@ class Run:
     resumed: bool = False
     minded: bool = False
 
-    def task(self, task_id: str, ns: str, checkpoint: str, caller: str | None) -> Task:
+    def task(self, task_id: str, ns: str, checkpoint: str, caller: str | None) -> GraphTask:
         """A task; from now on it is known."""
         task = self.tasks.get(task_id)
         if task is None:
-            task = self.tasks[task_id] = Task(task_id, ns, checkpoint, caller)
+            task = self.tasks[task_id] = GraphTask(task_id, ns, checkpoint, caller)
             if caller is None:
                 self.under.setdefault((ns, checkpoint), []).append(task_id)
             elif task_id not in self.dropped:
                 self.called.setdefault(caller, []).append(task_id)
         return task
 
-    def end(self, task: Task) -> None:
+    def end(self, task: GraphTask) -> None:
         """An execution of a task is over, and what it did, and what it called, counts no more.
 
         LangGraph never goes on with what a former attempt of the same run called: it counts on. But a later run may
@@ -259,7 +259,7 @@ class Run:
         """The functions that a task has called, as its loop knows them; None where that is not known."""
         return next((each for loop in self.loops.values() if (each := loop.called_by(task_id)) is not None), None)
 
-    def outermost(self, task: Task) -> Task:
+    def outermost(self, task: GraphTask) -> GraphTask:
         """The task of a loop that called a function, or that called its caller; a task that nobody called is it."""
         while task.caller is not None and task.caller in self.tasks:
             task = self.tasks[task.caller]
@@ -279,7 +279,7 @@ class Run:
         return called is None or task_id in called
 
 
-class Sight(NamedTuple):
+class RunSight(NamedTuple):
     """What a task can see: places, and groups that have none.
 
     Attributes:
@@ -324,13 +324,13 @@ class Runs:
 
     def __init__(self) -> None:
         self.lock = concurrency.rlock()
-        self._runs: dict[tuple[int, ThreadAt], Run] = {}
-        self._newest: dict[str, Run] = {}
-        self._graphs: dict[UUID, Run] = {}
+        self._runs: dict[tuple[int, ThreadAt], GraphRun] = {}
+        self._newest: dict[str, GraphRun] = {}
+        self._graphs: dict[UUID, GraphRun] = {}
 
     # -- which run ---------------------------------------------------------------------------------------------
 
-    def of(self, configurable: Mapping[str, Any], at: ThreadAt) -> Run | None:
+    def of(self, configurable: Mapping[str, Any], at: ThreadAt) -> GraphRun | None:
         """The run that a config belongs to; None where it belongs to none."""
         control = getattr(configurable.get("__pregel_runtime"), "control", None)
         if control is None:
@@ -340,7 +340,7 @@ class Runs:
             if run is None:
                 if len(self._runs) >= MOST_RUNS:
                     self._drop_those_that_are_over()
-                run = self._runs[id(control), at] = Run(control, at)
+                run = self._runs[id(control), at] = GraphRun(control, at)
             return run
 
     def home(self, configurable: Mapping[str, Any], at: ThreadAt) -> ThreadAt:
@@ -396,7 +396,7 @@ class Runs:
         home: ThreadAt,
         results: Collection[str],
         pregel: Any,
-    ) -> tuple[Run, Loop, Task] | None:
+    ) -> tuple[GraphRun, Loop, GraphTask] | None:
         """A loop has begun with a checkpoint, or with none.
 
         Args:
@@ -458,12 +458,12 @@ class Runs:
             loop.told = True
             return loop.base
 
-    def around(self, run: Run, loop: Loop, task: Task) -> Live:
+    def around(self, run: GraphRun, loop: Loop, task: GraphTask) -> Live:
         """What counts of the task around a loop, but for that."""
         with self.lock:
             return self._alive(run, task, but=(loop,))
 
-    def wrote(self, run: Run, task_id: str, *, success: bool, failure: bool) -> None:
+    def wrote(self, run: GraphRun, task_id: str, *, success: bool, failure: bool) -> None:
         """A task has handed in what it wrote to the channels, or an error."""
         with self.lock:
             task = run.tasks.get(task_id)
@@ -472,7 +472,7 @@ class Runs:
             if task is not None and (success or failure):
                 task.status = "done" if success else "failed"
 
-    def _follow(self, run: Run, loop: Loop, pregel: Any) -> None:
+    def _follow(self, run: GraphRun, loop: Loop, pregel: Any) -> None:
         """Note which of LangGraph's loops it is, and which run of LangChain's."""
         if pregel is not None:
             loop.pregel = weakref.ref(pregel)
@@ -482,7 +482,7 @@ class Runs:
 
     # -- what callbacks tell -----------------------------------------------------------------------------------
 
-    def watched(self, graphs: Iterable[UUID], thread: str) -> Run | None:
+    def watched(self, graphs: Iterable[UUID], thread: str) -> GraphRun | None:
         """The run in which an attempt of a task was made.
 
         Args:
@@ -500,7 +500,7 @@ class Runs:
         """Whether a run of LangChain is that of a graph whose runs are known."""
         return run_id in self._graphs
 
-    def started(self, run: Run, ns: str, step: int | None, attempt: UUID) -> None:
+    def started(self, run: GraphRun, ns: str, step: int | None, attempt: UUID) -> None:
         """An attempt of a task has begun; one before it that ran out of time may tell only later that it failed."""
         task_id = _task_of(ns)
         with self.lock:
@@ -517,7 +517,7 @@ class Runs:
             if loop and loop.base and loop.last_put is None and loop.step is not None and step == loop.step + 1:
                 loop.steps.add(loop.base)  # it goes on where the base stopped
 
-    def ended(self, run: Run, ns: str, attempt: UUID) -> None:
+    def ended(self, run: GraphRun, ns: str, attempt: UUID) -> None:
         """An attempt of a task has ended well: it takes no more results."""
         task_id = _task_of(ns)
         with self.lock:
@@ -527,7 +527,7 @@ class Runs:
             if newest and run.resumed and (called := run.called_by(task_id)) is not None:
                 run.recalled[task_id] = called
 
-    def failed(self, run: Run, ns: str, attempt: UUID, *, stopped: bool) -> None:
+    def failed(self, run: GraphRun, ns: str, attempt: UUID, *, stopped: bool) -> None:
         """An attempt of a task has ended with an error: what it wrote is no part of any line.
 
         Args:
@@ -555,7 +555,9 @@ class Runs:
 
     # -- who is asking -----------------------------------------------------------------------------------------
 
-    def asking(self, configurable: Mapping[str, Any], at: ThreadAt) -> tuple[Run, list[Level], list[Any], Execution]:
+    def asking(
+        self, configurable: Mapping[str, Any], at: ThreadAt
+    ) -> tuple[GraphRun, list[Level], list[Any], Execution]:
         """The execution of a task that a config belongs to, with the loops around it.
 
         Raises:
@@ -599,7 +601,7 @@ class Runs:
             assert task.execution is not None  # noqa: S101 - `_touch` has just set it
             return run, levels, owners, task.execution
 
-    def sight(self, run: Run, levels: Sequence[Level], owners: Sequence[Any], execution: Execution) -> Sight:
+    def sight(self, run: GraphRun, levels: Sequence[Level], owners: Sequence[Any], execution: Execution) -> RunSight:
         """What a task can see; the bases of its loops must be known.
 
         Raises:
@@ -620,11 +622,11 @@ class Runs:
                 if (loop := around[place]) is not None:
                     seen.add(self._at(run, loop, levels[place].checkpoint))
             seen.add(self._alive(run, execution.task))
-            return Sight(tuple(seen.spots), seen.groups, levels[-1].checkpoint)
+            return RunSight(tuple(seen.spots), seen.groups, levels[-1].checkpoint)
 
     # -- what counts -------------------------------------------------------------------------------------------
 
-    def base_of(self, run: Run, ns: str, checkpoint: str) -> tuple[Spot | None, Live] | None:
+    def base_of(self, run: GraphRun, ns: str, checkpoint: str) -> tuple[Spot | None, Live] | None:
         """Where a loop of a run stands at a step, and what counts beside that; None if the run has no such loop."""
         with self.lock:
             loop = run.loops.get(ns)
@@ -637,12 +639,12 @@ class Runs:
                 beside.add(self._step(run, loop, step))
             return loop.spots.get(loop.head or ""), beside
 
-    def open(self, run: Run, loop: Loop, before: str) -> list[tuple[str, Live]]:
+    def open(self, run: GraphRun, loop: Loop, before: str) -> list[tuple[str, Live]]:
         """The steps that a put seals, with what counts of their tasks."""
         with self.lock:
             return [(step, self._step(run, loop, step)) for step in loop.open_steps(before)]
 
-    def group_of(self, run: Run, execution: Execution) -> int:
+    def group_of(self, run: GraphRun, execution: Execution) -> int:
         """The group that an execution writes to: a number that nothing else has, so that it needs no transaction.
 
         Raises:
@@ -656,7 +658,7 @@ class Runs:
                 execution.group = secrets.randbits(62)
             return execution.group
 
-    def finished(self, run: Run, ns: str, task_id: str) -> tuple[Task | None, Live]:
+    def finished(self, run: GraphRun, ns: str, task_id: str) -> tuple[GraphTask | None, Live]:
         """A task, and what counts of it."""
         with self.lock:
             task, loop = run.tasks.get(task_id), run.loops.get(ns)
@@ -664,7 +666,7 @@ class Runs:
                 return None, Live()
             return task, self._alive(run, task, superseded=loop.superseded if loop else False)
 
-    def unknown(self, run: Run) -> list[tuple[Loop, str]]:
+    def unknown(self, run: GraphRun) -> list[tuple[Loop, str]]:
         """The loops of a run with checkpoints of theirs of which too little is known."""
         with self.lock:
             return [
@@ -675,7 +677,9 @@ class Runs:
                 and (checkpoint not in loop.spots or (checkpoint == loop.base and loop.earlier is None))
             ]
 
-    def _alive(self, run: Run, task: Task, *, superseded: bool = False, but: Sequence[Loop | None] = ()) -> Live:
+    def _alive(
+        self, run: GraphRun, task: GraphTask, *, superseded: bool = False, but: Sequence[Loop | None] = ()
+    ) -> Live:
         """What counts of a task, with what it called, but for some loops."""
         found = Live(task.groups)
         for loop in task.loops:
@@ -690,7 +694,7 @@ class Runs:
                     found.add(Live(dict.fromkeys(each.groups, FOREVER)))
         return found
 
-    def _step(self, run: Run, loop: Loop, step: str) -> Live:
+    def _step(self, run: GraphRun, loop: Loop, step: str) -> Live:
         found = Live()
         for task_id in run.under.get((loop.ns, step), ()):
             found.add(self._alive(run, run.tasks[task_id], superseded=loop.superseded))
@@ -706,13 +710,13 @@ class Runs:
                     found.add(Live(dict.fromkeys(each.groups, FOREVER)))
         return found
 
-    def _chain(self, run: Run, loop: Loop) -> Live:
+    def _chain(self, run: GraphRun, loop: Loop) -> Live:
         found = _standing(loop, loop.head)
         for step in loop.open_steps():
             found.add(self._step(run, loop, step))
         return found
 
-    def _at(self, run: Run, loop: Loop, checkpoint: str) -> Live:
+    def _at(self, run: GraphRun, loop: Loop, checkpoint: str) -> Live:
         """What a loop shows at a step, whether or not its checkpoint was put."""
         if checkpoint in loop.spots:
             return _standing(loop, checkpoint)
@@ -722,13 +726,13 @@ class Runs:
         return found
 
     @staticmethod
-    def _earlier(run: Run) -> Iterator[Finished]:
+    def _earlier(run: GraphRun) -> Iterator[Finished]:
         for loop in run.loops.values():
             yield from loop.earlier or ()
 
     # -- tasks -------------------------------------------------------------------------------------------------
 
-    def _entered(self, run: Run, ns: str, outer: str, above: str) -> str:
+    def _entered(self, run: GraphRun, ns: str, outer: str, above: str) -> str:
         """The task that entered a loop; nobody tells of the beginning of one that has no checkpointer."""
         loop = run.loops.get(ns)
         if loop is not None and loop.owner is not None:
@@ -738,7 +742,9 @@ class Runs:
         run.task(owner, outer, above, None).loops.append(loop)
         return owner
 
-    def _touch(self, run: Run, ns: str, checkpoint: str, task_id: str, caller: str | None, key: ExecutionKey) -> Task:
+    def _touch(
+        self, run: GraphRun, ns: str, checkpoint: str, task_id: str, caller: str | None, key: ExecutionKey
+    ) -> GraphTask:
         """A task, in the execution that is asking."""
         task = run.task(task_id, ns, checkpoint, caller)
         if task_id in run.failed:

@@ -14,7 +14,7 @@ from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.language_models.model_calls import Run, Shown, Work
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, family
-from langchain_agentmem.rewinding.memory_rows import Draft, OnBranch, View
+from langchain_agentmem.rewinding.memory_rows import OnBranch, RowDraft, View
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database, Outputs
@@ -93,13 +93,13 @@ class Change:
 
     view: View
     now: int
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[RowDraft] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
     consolidated: list[str] = field(default_factory=list)
 
     def remove(self, kind: str, key: str) -> None:
         """Have something be gone."""
-        self.drafts.append(Draft(kind, key, None, self.now))
+        self.drafts.append(RowDraft(kind, key, None, self.now))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +228,7 @@ def changed(point: Standpoint, make: Callable[[Change], Steps[T]], now: int, tai
     if isinstance(place, OnBranch):
         expired = yield query.expired_memory(branch=place.branch, at=now, limit=SWEPT)
         # What is written anew needs no sweeping; where it is swept as well, the later draft counts.
-        drafts = [*(Draft(row["kind"], row["key"], None, now) for row in expired), *drafts]
+        drafts = [*(RowDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]
     if drafts:
         name = yield from family(point, view)
         yield from memory_rows.write(place, drafts, series=Series(point.path, drafts[0].kind, name), now=now, tail=tail)

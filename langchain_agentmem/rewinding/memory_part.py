@@ -44,7 +44,7 @@ from langchain_agentmem.rewinding.sealing import KIND as OF_THREADS
 from langchain_agentmem.rewinding.sealing import drop_group
 from langchain_agentmem.rewinding.thread_memory import BATCH
 from langchain_agentmem.search import search_index
-from langchain_agentmem.search.search_index import Document, Placed, Series
+from langchain_agentmem.search.search_index import IndexedDocument, Placed, Series
 from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.part import Erasure, Import, Part, Record, WriteRecord
 from langchain_agentmem.storage.steps import Row
@@ -628,12 +628,12 @@ class Arrival:
     def _placed(self, versions: Sequence[_Version]) -> Steps[dict[int, tuple[Placed, int]]]:
         """Places in the search for versions that can be found, each once, by their numbers."""
         placed: dict[int, tuple[Placed, int]] = {}
-        by_series: dict[Series, dict[int, Document]] = {}
+        by_series: dict[Series, dict[int, IndexedDocument]] = {}
         for version in versions:
             if version.series is not None and version.body is not None:
                 extra = version.extra or {}
                 words = words_of(version.body, extra)
-                document = Document(words, version.created_at, extra.get("speaker"), extra.get("role"))
+                document = IndexedDocument(words, version.created_at, extra.get("speaker"), extra.get("role"))
                 by_series.setdefault(version.series, {}).setdefault(version.number, document)
         for series, documents in by_series.items():
             found = yield from search_index.places(series, list(documents.values()))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.search import search_index
-from langchain_agentmem.search.search_index import Document, Series
+from langchain_agentmem.search.search_index import IndexedDocument, Series
 from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.steps import Row
 
@@ -81,7 +81,7 @@ class InGroup(NamedTuple):
 Place: TypeAlias = OnBranch | InGroup
 
 
-class Draft(NamedTuple):
+class RowDraft(NamedTuple):
     """A version to be written.
 
     Attributes:
@@ -205,7 +205,7 @@ def shown(view: View, numbers: Iterable[int]) -> Steps[set[int]]:
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def write(place: Place, drafts: Sequence[Draft], *, series: Series, now: int, tail: int) -> Steps[list[int]]:
+def write(place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int, tail: int) -> Steps[list[int]]:
     """Write versions, which follow those that their branch has of the same keys.
 
     Args:
@@ -356,7 +356,7 @@ def _words_left(row: Row) -> str:
         return ""
 
 
-def _supersede(place: OnBranch, drafts: Sequence[Draft]) -> Steps[None]:
+def _supersede(place: OnBranch, drafts: Sequence[RowDraft]) -> Steps[None]:
     ended: list[int] = []
     for draft in drafts:
         rows = yield query.supersede(branch=place.branch, position=place.position, kind=draft.kind, key=draft.key)
@@ -365,7 +365,9 @@ def _supersede(place: OnBranch, drafts: Sequence[Draft]) -> Steps[None]:
         yield from release(ended)
 
 
-def _places(series: Series, drafts: Sequence[Draft]) -> Steps[dict[tuple[str, str], tuple[search_index.Placed, int]]]:
+def _places(
+    series: Series, drafts: Sequence[RowDraft]
+) -> Steps[dict[tuple[str, str], tuple[search_index.Placed, int]]]:
     """Places in the search for what can be found, by kind and key."""
     placed: dict[tuple[str, str], tuple[search_index.Placed, int]] = {}
     for kind in sorted({draft.kind for draft in drafts}):
@@ -376,9 +378,9 @@ def _places(series: Series, drafts: Sequence[Draft]) -> Steps[dict[tuple[str, st
     return placed
 
 
-def _document(draft: Draft, extra: Mapping[str, Any]) -> Document:
+def _document(draft: RowDraft, extra: Mapping[str, Any]) -> IndexedDocument:
     words = words_of(draft.body or b"", extra)
-    return Document(words, draft.created_at, speaker=extra.get("speaker"), role=extra.get("role"))
+    return IndexedDocument(words, draft.created_at, speaker=extra.get("speaker"), role=extra.get("role"))
 
 
 def extra_of(row: Row) -> Mapping[str, Any]:

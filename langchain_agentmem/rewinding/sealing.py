@@ -17,7 +17,17 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.errors import BranchMoved, StepIsOver
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.graph_runs import Execution, Finished, Groups, Live, Loop, Run, Runs, Spot, Task
+from langchain_agentmem.rewinding.graph_runs import (
+    Execution,
+    Finished,
+    GraphRun,
+    GraphTask,
+    Groups,
+    Live,
+    Loop,
+    Runs,
+    Spot,
+)
 from langchain_agentmem.rewinding.memory_rows import FOREVER, InGroup, View
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.threads import checkpoint_head
@@ -100,7 +110,7 @@ class _Base(NamedTuple):
 # -- what tasks see and write ----------------------------------------------------------------------------------------
 
 
-def prepare(runs: Runs, run: Run) -> Steps[None]:
+def prepare(runs: Runs, run: GraphRun) -> Steps[None]:
     """Read what a run does not know yet of the checkpoints that its loops began with."""
     for loop, checkpoint in runs.unknown(run):
         thread = yield from find(run.at, loop.ns)
@@ -122,7 +132,7 @@ def prepare(runs: Runs, run: Run) -> Steps[None]:
             run.minded = run.minded or spot is not None or bool(earlier)
 
 
-def view_of_task(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt) -> Steps[tuple[Run, Execution, View]]:
+def view_of_task(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt) -> Steps[tuple[GraphRun, Execution, View]]:
     """What a task sees: its line, what the steps before it wrote, and its callers, and itself; not its siblings.
 
     Returns:
@@ -143,7 +153,7 @@ def view_of_task(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt) -> S
     return run, execution, view
 
 
-def group_for(runs: Runs, run: Run, execution: Execution, now: int) -> Steps[InGroup]:
+def group_for(runs: Runs, run: GraphRun, execution: Execution, now: int) -> Steps[InGroup]:
     """Where an execution of a task writes.
 
     What former attempts of its own run wrote goes, and what runs left that have ended, or began a day ago. What another
@@ -191,7 +201,7 @@ def drop_group(group: int) -> Steps[None]:
 # -- what the saver tells --------------------------------------------------------------------------------------------
 
 
-def carry(runs: Runs, run: Run, loop: Loop, task: Task) -> Steps[None]:
+def carry(runs: Runs, run: GraphRun, loop: Loop, task: GraphTask) -> Steps[None]:
     """Note what the task around a subgraph has written when that begins, up to which row."""
     yield from prepare(runs, run)
     live = runs.around(run, loop, task)
@@ -405,7 +415,7 @@ def _go_on(runs: Runs, loop: Loop, put: Put) -> Steps[None]:
             loop.steps.add(loop.base)
 
 
-def _around(runs: Runs | None, run: Run | None, put: Put) -> Steps[_Base | None]:
+def _around(runs: Runs | None, run: GraphRun | None, put: Put) -> Steps[_Base | None]:
     """What the checkpoint of a subgraph stands on; None for a thread's own."""
     parents = put.metadata.get("parents") or {}
     names = sorted((ns for ns in parents if ns != put.ns), key=len, reverse=True)

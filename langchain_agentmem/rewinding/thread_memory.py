@@ -138,7 +138,7 @@ def thread_point(runs: Runs, given: Any) -> ThreadPoint:
 BATCH = 500
 
 
-class Held(NamedTuple):
+class HeldBranches(NamedTuple):
     """What a thread may leave behind: its branches with those before them, its groups, and its shelf."""
 
     branches: list[int]
@@ -252,22 +252,22 @@ def sweep(thread: int, shelf: int, now: int) -> Steps[None]:
     yield from _drop([row["id"] for row in stale], shelf, branches)
 
 
-def _held_by(threads: Sequence[tuple[int, int]]) -> Steps[list[Held]]:
+def _held_by(threads: Sequence[tuple[int, int]]) -> Steps[list[HeldBranches]]:
     left = []
     for thread, shelf in threads:
         left.append((yield from _held(thread, shelf)))
     return left
 
 
-def _held(thread: int, shelf: int) -> Steps[Held]:
+def _held(thread: int, shelf: int) -> Steps[HeldBranches]:
     """What a thread has, before it is deleted or pruned."""
     own = yield query.branches_of_thread(thread=thread)
     branches = yield query.branches_before(ids=json.dumps([row["id"] for row in own]))
     groups = yield query.groups_of_thread(thread=thread)
-    return Held([row["id"] for row in branches], [row["id"] for row in groups], shelf)
+    return HeldBranches([row["id"] for row in branches], [row["id"] for row in groups], shelf)
 
 
-def _sweep_all(left: Sequence[Held]) -> Steps[None]:
+def _sweep_all(left: Sequence[HeldBranches]) -> Steps[None]:
     """Delete what nobody can see any more of what threads had, and the groups of those that are gone."""
     for each in left:
         branches = yield from _sweep(each)
@@ -276,7 +276,7 @@ def _sweep_all(left: Sequence[Held]) -> Steps[None]:
         yield from _drop([group for group in each.groups if group not in there], each.shelf, branches)
 
 
-def _sweep(left: Held) -> Steps[list[int]]:
+def _sweep(left: HeldBranches) -> Steps[list[int]]:
     """Delete what nobody can see any more on some branches. Gives the branches that stay."""
     branches = left.branches
     while branches:

@@ -812,7 +812,7 @@ _EARLIEST, _LATEST = years(FIRST_YEAR, LAST_YEAR)
 _REACH = 7 * DAY  # of what is open at one end
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """A time that a query names.
 
     Attributes:
@@ -826,7 +826,7 @@ class Span(NamedTuple):
     words: str
 
 
-def spans(text: str, now: int) -> list[Span]:
+def spans(text: str, now: int) -> list[TimeSpan]:
     """Every time that a text names, in the order of the text.
 
     Args:
@@ -843,7 +843,7 @@ def spans(text: str, now: int) -> list[Span]:
     cut = tokens(text)
     found = list(times(cut, now))
     return [
-        Span(*time.period, text[cut.starts[time.first] : cut.ends[time.last]])
+        TimeSpan(*time.period, text[cut.starts[time.first] : cut.ends[time.last]])
         for time in (_joined(cut, found, now) if found else ())
         if _EARLIEST <= time.period[0] < time.period[1] <= _LATEST
     ]

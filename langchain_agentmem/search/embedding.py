@@ -24,10 +24,10 @@ from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClos
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import as_spoken
 from langchain_agentmem.search.memory_search import Inquiry, Walls, named
-from langchain_agentmem.search.vectors import Near, Shelf, Waiting
+from langchain_agentmem.search.vectors import Near, VectorCache, Waiting
 from langchain_agentmem.storage import Engine, Steps, jobs
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.jobs import Job, Wanted, Worker
+from langchain_agentmem.storage.jobs import Job, WantedJob, Worker
 from langchain_agentmem.storage.part import TextsOf, all_parts
 from langchain_agentmem.tracing.measures import Measures
 
@@ -108,7 +108,7 @@ class Embedder:
         self.dimensions = dimensions
         self._engine = engine
         self._texts = texts
-        self._shelf = Shelf(measures)
+        self._shelf = VectorCache(measures)
         self._asking = _Asking(embeddings)
         self._closed = False
         self.renew()
@@ -247,10 +247,10 @@ class Embedder:
         return found
 
 
-def _wanted() -> Steps[list[Wanted]]:
+def _wanted() -> Steps[list[WantedJob]]:
     """The job of embedding, if there is something to embed and nobody has asked for it yet."""
     if (yield from vectors.waiting(1)) and not (yield from jobs.find(_ROOT, KIND)):
-        return [Wanted(_ROOT, KIND)]
+        return [WantedJob(_ROOT, KIND)]
     return []
 
 

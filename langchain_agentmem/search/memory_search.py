@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.search import analysis, ranking
-from langchain_agentmem.search.dates import Span, spans
+from langchain_agentmem.search.dates import TimeSpan, spans
 from langchain_agentmem.search.ranking import REACH, WEIGHTS, Asked, Document, Field, Weights
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
 from langchain_agentmem.search.vectors import Near
@@ -366,7 +366,7 @@ def _estimate(oldest: Collection[int], series: int, documents: int) -> int:
     return min(documents, len(oldest) * max(series, covered) // covered)
 
 
-def _dated(times: Iterable[Span], ranges: Sequence[Range]) -> Steps[set[int]]:
+def _dated(times: Iterable[TimeSpan], ranges: Sequence[Range]) -> Steps[set[int]]:
     """Documents of the times that a question names, those in the middle of them first."""
     found: set[int] = set()
     for span in times:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from langchain_agentmem.search.analysis import FEATURES
-from langchain_agentmem.search.dates import Span
+from langchain_agentmem.search.dates import TimeSpan
 from langchain_agentmem.search.search_index import PLACE_BITS
 
 REACH = 4
@@ -119,7 +119,7 @@ class Asked(NamedTuple):
 
     terms: Sequence[str]
     asks_for: Collection[str] = ()
-    spans: Sequence[Span] = ()
+    spans: Sequence[TimeSpan] = ()
     speakers: Collection[int] = ()
     look_up: bool = False
     newest: int = 0
@@ -326,12 +326,12 @@ def _lateness(asked: Asked, document: Document) -> float:
     return float(0.5 ** (max(0, asked.newest - document.created_at) / (30 * _DAY)))
 
 
-def _when(spans: Sequence[Span], document: Document) -> float:
+def _when(spans: Sequence[TimeSpan], document: Document) -> float:
     near = max((_nearness(span, document.created_at) for span in spans), default=0.0)
     return near if near > _FAR else 0.0
 
 
-def _nearness(span: Span, created_at: int) -> float:
+def _nearness(span: TimeSpan, created_at: int) -> float:
     """1 within a span; after it people still speak of it for days, before it hardly."""
     if created_at >= span.end:
         return _BESIDE * math.exp(-(created_at - span.end) / (7 * _DAY))

@@ -46,7 +46,7 @@ class Series(NamedTuple):
     name: str = ""
 
 
-class Document(NamedTuple):
+class IndexedDocument(NamedTuple):
     """What can be found.
 
     Attributes:
@@ -74,13 +74,13 @@ class Placed(NamedTuple):
     """
 
     numbers: list[int]
-    documents: Sequence[Document]
+    documents: Sequence[IndexedDocument]
     found: list[analysis.Analysed]
     embeds: bool
     waiting: int
 
 
-def places(series: Series, documents: Sequence[Document]) -> Steps[Placed]:
+def places(series: Series, documents: Sequence[IndexedDocument]) -> Steps[Placed]:
     """Make places for documents, whose rows are about to be written.
 
     Args:
@@ -130,7 +130,7 @@ def write(placed: Placed, owners: Sequence[int], *, tail: int) -> Steps[None]:
         yield from absorb()
 
 
-def replace(number: int, old: str, owner: int, new: Document, *, tail: int) -> Steps[None]:
+def replace(number: int, old: str, owner: int, new: IndexedDocument, *, tail: int) -> Steps[None]:
     """Give a document another text.
 
     Args:
@@ -299,7 +299,7 @@ def _insert(statement: Query, rows: list[dict[str, Any]]) -> Steps[None]:
     yield statement.many(rows) if len(rows) > 1 else statement(**rows[0])
 
 
-def _row(number: int, owner: int, document: Document, found: analysis.Analysed) -> dict[str, Any]:
+def _row(number: int, owner: int, document: IndexedDocument, found: analysis.Analysed) -> dict[str, Any]:
     return {
         "id": number,
         "owner": owner,

@@ -195,7 +195,7 @@ class Near(NamedTuple):
     """
 
     vector: bytes
-    shelf: Shelf
+    shelf: VectorCache
 
     def nearest(self, ranges: Sequence[Range], limit: int) -> Steps[list[int]]:
         """The documents in some ranges that lie nearest to the question, the nearest first."""
@@ -291,7 +291,7 @@ class _Found:
             self.add(numbers, vectors.reshape(len(rows), -1))
 
 
-class Shelf:
+class VectorCache:
     """Vectors that were read lately, up to `MOST_BYTES` of them. What was added since is read when it is needed.
 
     Args:

@@ -21,14 +21,14 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
-from langchain_agentmem.base.events import Event, Hook, Hooks
+from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.storage import Engine, Operation, Steps, is_postgres, name_of, open_engine, query
 from langchain_agentmem.storage.jobs import Worker
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
-from langchain_agentmem.tracing.measures import CacheTally, Measured, Measures, Tally
+from langchain_agentmem.tracing.measures import CacheTally, Measured, Measures, OperationTally
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def load() -> Steps[Measured]:
     for row in (yield query.measures()):
         calls, failures, total = int(row["calls"]), int(row["failures"]), int(row["total"])
         if row["kind"] == OPERATION:
-            found.operations[row["name"]] = Tally(
+            found.operations[row["name"]] = OperationTally(
                 calls=calls, failures=failures, total=total / _SECOND, slowest=int(row["slowest"]) / _SECOND
             )
         elif row["kind"] == CACHE:
@@ -281,7 +281,7 @@ class Database:
         """Have an object belong to this database; it takes the place of another of its class."""
         self._attached[type(thing)] = thing
 
-    def emit(self, event: Callable[[], Event]) -> None:
+    def emit(self, event: Callable[[], MemoryEvent]) -> None:
         """Tell the hooks what happened, if there are any."""
         if self.hooks:
             self.hooks.emit(event())

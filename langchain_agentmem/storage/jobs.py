@@ -86,7 +86,7 @@ class Job:
         return namespace_of(self.path)
 
 
-class Wanted(NamedTuple):
+class WantedJob(NamedTuple):
     """A job to be done.
 
     Attributes:
@@ -102,7 +102,7 @@ class Wanted(NamedTuple):
     payload: bytes = b""
 
 
-class Outlook(NamedTuple):
+class JobOutlook(NamedTuple):
     """What there is to do of one kind.
 
     Attributes:
@@ -126,7 +126,7 @@ def pause(attempts: int) -> float:
     return min(2.0 ** min(attempts, 10), LONGEST_PAUSE)
 
 
-def enqueue(wanted: Wanted, *, now: int, not_before: int = AT_ONCE) -> Steps[None]:
+def enqueue(wanted: WantedJob, *, now: int, not_before: int = AT_ONCE) -> Steps[None]:
     """Ask for a job.
 
     One of the same name that waits already gets the new payload; a time that is earlier counts, unless it waits because
@@ -173,17 +173,17 @@ def claim(
     return _job(rows[0]) if rows else None
 
 
-def claim_named(wanted: Wanted, owner: str, *, now: int, lease: float) -> Steps[Job | None]:
+def claim_named(wanted: WantedJob, owner: str, *, now: int, lease: float) -> Steps[Job | None]:
     """Take the job of a name, if it is due and nobody works on it; arguments as for `claim`."""
     mark = _mark(wanted.path, wanted.kind, wanted.key)
     rows = yield query.claim_named_job(mark=mark, owner=owner, now=now, until=now + int(lease * _SECOND))
     return _job(rows[0]) if rows else None
 
 
-def outlook(kind: str, *, failed: Iterable[int] = ()) -> Steps[Outlook]:
+def outlook(kind: str, *, failed: Iterable[int] = ()) -> Steps[JobOutlook]:
     """What there is to do of one kind, but for the jobs of some numbers."""
     [row] = yield query.job_outlook(kind=kind, failed=_listed(failed))
-    return Outlook(row["jobs"], row["due_at"], row["free_at"])
+    return JobOutlook(row["jobs"], row["due_at"], row["free_at"])
 
 
 def renew(job: Job, *, now: int, lease: float) -> Steps[bool]:
@@ -345,7 +345,7 @@ class Worker:
         self._leases = _Leases(engine, now)
         self._lanes: dict[str, _Lane] = {}
 
-    def register(self, kind: str, handler: Handler, *, find: Operation[Iterable[Wanted]] | None = None) -> None:
+    def register(self, kind: str, handler: Handler, *, find: Operation[Iterable[WantedJob]] | None = None) -> None:
         """Say how jobs of a kind are done, from now on. They are, once `wake` or `settle` is called.
 
         Args:
@@ -376,7 +376,7 @@ class Worker:
         if (lane := self._lanes.get(kind)) is not None:
             lane.hurry(patience)
 
-    def attempt(self, wanted: Wanted, handler: Handler) -> float | None:
+    def attempt(self, wanted: WantedJob, handler: Handler) -> float | None:
         """Do one job in this thread, unless it failed a moment ago or somebody else is at it.
 
         Args:
@@ -404,7 +404,7 @@ class Worker:
             raise error
         return None
 
-    def _take(self, wanted: Wanted) -> Steps[Job | None]:
+    def _take(self, wanted: WantedJob) -> Steps[Job | None]:
         now = self._now()
         yield from enqueue(wanted, now=now)
         return (yield from claim_named(wanted, secrets.token_hex(16), now=now, lease=LEASE))
@@ -456,7 +456,7 @@ class _Lane:
     """The jobs of one kind, with the thread that does them."""
 
     handler: Handler
-    find: Operation[Iterable[Wanted]] | None
+    find: Operation[Iterable[WantedJob]] | None
 
     def __init__(self, kind: str, engine: Engine, now: Callable[[], int], leases: _Leases) -> None:
         self.kind = kind
@@ -535,11 +535,11 @@ class _Lane:
                 break
         return done
 
-    def _look(self, failed: Iterable[int]) -> Steps[tuple[list[Wanted], Outlook]]:
+    def _look(self, failed: Iterable[int]) -> Steps[tuple[list[WantedJob], JobOutlook]]:
         wanted = [] if self.find is None else list((yield from self.find()))
         return wanted, (yield from outlook(self.kind, failed=failed))
 
-    def _take(self, wanted: Iterable[Wanted], failed: Iterable[int], *, early: bool) -> Steps[Job | None]:
+    def _take(self, wanted: Iterable[WantedJob], failed: Iterable[int], *, early: bool) -> Steps[Job | None]:
         now = self._now()
         for each in wanted:
             yield from enqueue(each, now=now)

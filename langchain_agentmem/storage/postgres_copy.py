@@ -14,8 +14,8 @@ from langchain_agentmem.storage.table_copy import (
     FETCHED,
     TABLES,
     Occupied,
-    Shape,
     Table,
+    TableShape,
     Values,
     removed,
     selected,
@@ -40,7 +40,7 @@ class _Rows:
     def __init__(self, connection: psycopg.Connection[DictRow], schema: str) -> None:
         self._connection, self._schema = connection, schema
 
-    def shape(self, table: Table) -> Shape:
+    def shape(self, table: Table) -> TableShape:
         """The columns of a table."""
         return shaped(table, list(self._types(table)))
 
@@ -49,7 +49,7 @@ class _Rows:
         [row] = self._connection.execute(f"select count(*) as rows from {table.name}").fetchall()  # noqa: S608 - our own name
         return int(row["rows"])
 
-    def rows(self, shape: Shape) -> Iterator[Values]:
+    def rows(self, shape: TableShape) -> Iterator[Values]:
         """The rows of a table in the order of their keys, some at a time."""
         types = self._types(shape.table)
         order = [f'{column} collate "C"' if types[column] == "text" else column for column in shape.table.key]
@@ -84,7 +84,7 @@ class _Portions:
     def __init__(self, connection: psycopg.Connection[DictRow], schema: str) -> None:
         self._connection, self._schema = connection, schema
 
-    def put(self, shape: Shape, new: Sequence[Values], changed: Sequence[Values]) -> None:
+    def put(self, shape: TableShape, new: Sequence[Values], changed: Sequence[Values]) -> None:
         """Write rows, those that are there with the same keys included."""
         with self._connection.transaction(), self._connection.cursor() as cursor:
             if new:
@@ -94,7 +94,7 @@ class _Portions:
             if changed:
                 cursor.executemany(upserted(shape, "%s", identities="overriding system value"), changed)
 
-    def remove(self, shape: Shape, keys: Sequence[Values]) -> None:
+    def remove(self, shape: TableShape, keys: Sequence[Values]) -> None:
         """Delete the rows with these keys."""
         with self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.executemany(removed(shape, "%s"), keys)

@@ -44,7 +44,7 @@ class Table(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-class Shape(NamedTuple):
+class TableShape(NamedTuple):
     """What is read and written of a table.
 
     Attributes:
@@ -121,7 +121,7 @@ class Occupied(InvalidInput):
 class Reader(Protocol):
     """A database as of one moment."""
 
-    def shape(self, table: Table) -> Shape:
+    def shape(self, table: Table) -> TableShape:
         """The columns of a table."""
         ...
 
@@ -129,7 +129,7 @@ class Reader(Protocol):
         """How many rows a table has."""
         ...
 
-    def rows(self, shape: Shape) -> Iterator[Values]:
+    def rows(self, shape: TableShape) -> Iterator[Values]:
         """The rows of a table in the order of their keys, some at a time."""
         ...
 
@@ -141,11 +141,11 @@ class Reader(Protocol):
 class Writer(Protocol):
     """A database that rows are written to, a portion in one transaction."""
 
-    def put(self, shape: Shape, new: Sequence[Values], changed: Sequence[Values]) -> None:
+    def put(self, shape: TableShape, new: Sequence[Values], changed: Sequence[Values]) -> None:
         """Write rows that are not there, and others that are there with the same keys."""
         ...
 
-    def remove(self, shape: Shape, keys: Sequence[Values]) -> None:
+    def remove(self, shape: TableShape, keys: Sequence[Values]) -> None:
         """Delete the rows with these keys."""
         ...
 
@@ -154,7 +154,7 @@ class Writer(Protocol):
         ...
 
 
-class Place(Protocol):
+class CopyPlace(Protocol):
     """Where a copy goes: it is made beside, and takes its place when it is whole.
 
     Attributes:
@@ -215,7 +215,7 @@ def writing(engine: Engine) -> AbstractContextManager[Writer]:
     return sqlite_writing(engine)
 
 
-def selected(shape: Shape, order: Sequence[str]) -> str:
+def selected(shape: TableShape, order: Sequence[str]) -> str:
     """The query of all rows of a table.
 
     Args:
@@ -225,7 +225,7 @@ def selected(shape: Shape, order: Sequence[str]) -> str:
     return f"select {', '.join(shape.columns)} from {shape.table.name} order by {', '.join(order)}"  # noqa: S608 - our own names
 
 
-def upserted(shape: Shape, mark: str, *, identities: str = "") -> str:
+def upserted(shape: TableShape, mark: str, *, identities: str = "") -> str:
     """The statement that writes a row, whether one with its key is there or not.
 
     Args:
@@ -242,15 +242,15 @@ def upserted(shape: Shape, mark: str, *, identities: str = "") -> str:
     )
 
 
-def removed(shape: Shape, mark: str) -> str:
+def removed(shape: TableShape, mark: str) -> str:
     """The statement that deletes a row by its key."""
     return f"delete from {shape.table.name} where {' and '.join(f'{column} = {mark}' for column in shape.table.key)}"  # noqa: S608 - our own names
 
 
-def shaped(table: Table, columns: Sequence[str]) -> Shape:
+def shaped(table: Table, columns: Sequence[str]) -> TableShape:
     """What is copied of a table that has these columns."""
     left_out = {*table.key, *table.left_out}
-    return Shape(table, (*table.key, *(column for column in columns if column not in left_out)))
+    return TableShape(table, (*table.key, *(column for column in columns if column not in left_out)))
 
 
 _BESIDE = ("-wal", "-shm", "-journal")
@@ -263,7 +263,7 @@ class _SqliteRows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def shape(self, table: Table) -> Shape:
+    def shape(self, table: Table) -> TableShape:
         """The columns of a table."""
         names = self._connection.execute("select name from pragma_table_info(?)", (table.name,)).fetchall()
         return shaped(table, [name for (name,) in names])
@@ -272,7 +272,7 @@ class _SqliteRows:
         """How many rows a table has."""
         return int(self._connection.execute(f"select count(*) from {table.name}").fetchone()[0])  # noqa: S608 - our own name
 
-    def rows(self, shape: Shape) -> Iterator[Values]:
+    def rows(self, shape: TableShape) -> Iterator[Values]:
         """The rows of a table in the order of their keys, some at a time."""
         cursor = self._connection.cursor()
         cursor.row_factory = None
@@ -295,12 +295,12 @@ class _SqlitePortions:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def put(self, shape: Shape, new: Sequence[Values], changed: Sequence[Values]) -> None:
+    def put(self, shape: TableShape, new: Sequence[Values], changed: Sequence[Values]) -> None:
         """Write rows, those that are there with the same keys included."""
         with self._transaction():
             self._connection.executemany(upserted(shape, "?"), [*new, *changed])
 
-    def remove(self, shape: Shape, keys: Sequence[Values]) -> None:
+    def remove(self, shape: TableShape, keys: Sequence[Values]) -> None:
         """Delete the rows with these keys."""
         with self._transaction():
             self._connection.executemany(removed(shape, "?"), keys)

@@ -69,7 +69,7 @@ from langgraph.store.base import (
     ensure_embeddings,
 )
 
-from langchain_agentmem.base.lifetime import Answer, Closing, Ending, Ready, Sweeper
+from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready, Sweeper, SweepingEnd
 from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
@@ -367,7 +367,7 @@ class AgentMemoryStore(Closing, ItemStore):
 
     # -- expiry ------------------------------------------------------------------------------------------------
 
-    def sweep_ttl(self) -> Answer:
+    def sweep_ttl(self) -> AwaitableNumber:
         """Delete what has expired, some hundred items in a transaction, so that nobody waits for long.
 
         `await store.sweep_ttl()`, as users of `AsyncSqliteStore` write it, does the same; the event loop waits
@@ -376,13 +376,13 @@ class AgentMemoryStore(Closing, ItemStore):
         Returns:
             How many items were deleted: a number that may be awaited.
         """
-        return Answer(self._do(self._sweep_work()))
+        return AwaitableNumber(self._do(self._sweep_work()))
 
     async def asweep_ttl(self) -> int:
         """`sweep_ttl`, awaited."""
         return await self._ado(self._sweep_work())  # type: ignore[no-any-return]
 
-    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Ending:
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> SweepingEnd:
         """Sweep in the background, until `stop_ttl_sweeper`, `close`, or the end of this store.
 
         Args:
@@ -403,7 +403,7 @@ class AgentMemoryStore(Closing, ItemStore):
             self._sweeper = Sweeper(self, AgentMemoryStore.sweep_ttl, minutes * 60)
         return self._sweeper.future
 
-    def stop_ttl_sweeper(self, timeout: float | None = None) -> Answer:
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> AwaitableNumber:
         """Stop sweeping in the background. May be awaited too.
 
         Args:
@@ -412,7 +412,7 @@ class AgentMemoryStore(Closing, ItemStore):
         Returns:
             Whether the sweeper has ended, or there was none.
         """
-        return Answer(self._sweeper is None or self._sweeper.stop(timeout))
+        return AwaitableNumber(self._sweeper is None or self._sweeper.stop(timeout))
 
     def _sweep_work(self) -> Work[int]:
         sweep, swept, count = partial(item_rows.sweep, now=self.database.now()), 0, PAGE

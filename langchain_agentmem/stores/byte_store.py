@@ -61,7 +61,7 @@ class Cut(NamedTuple):
     mark: bytes
 
 
-class Page(NamedTuple):
+class KeyPage(NamedTuple):
     """Some keys in order, and where the next page begins; None after the last."""
 
     keys: list[str]
@@ -125,7 +125,7 @@ def remove(path: str, keys: Iterable[str]) -> Steps[None]:
         yield query.delete_empty_namespaces(path=path)
 
 
-def page(path: str, prefix: str, start: bytes | None = None, *, limit: int = KEYS_AT_ONCE) -> Steps[Page]:
+def page(path: str, prefix: str, start: bytes | None = None, *, limit: int = KEYS_AT_ONCE) -> Steps[KeyPage]:
     """A page of the keys that begin with a prefix, in order.
 
     Args:
@@ -135,7 +135,7 @@ def page(path: str, prefix: str, start: bytes | None = None, *, limit: int = KEY
         limit: Most keys.
     """
     rows = yield from _rows(path, prefix, start, limit)
-    return Page([_key_of_row(row) for row in rows], _after(rows[-1]) if len(rows) == limit else None)
+    return KeyPage([_key_of_row(row) for row in rows], _after(rows[-1]) if len(rows) == limit else None)
 
 
 def counts(low: str, high: str) -> Steps[list[tuple[str, int]]]:
@@ -411,9 +411,9 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
     async def _ado(self, work: Work[Any]) -> Any:
         return await aperform(work, self._database)
 
-    def _page(self, prefix: str, start: bytes | None) -> Work[Page]:
+    def _page(self, prefix: str, start: bytes | None) -> Work[KeyPage]:
         inputs = {"namespace": list(self.namespace), "prefix": brief(prefix)}
-        found: Page = yield Run(
+        found: KeyPage = yield Run(
             "bytes.list", partial(page, self._path, prefix, start), inputs=lambda: inputs, outputs=_listed
         )
         return found
@@ -444,7 +444,7 @@ def _found(values: Sequence[bytes | None]) -> dict[str, Any]:
     return {"found": len(there), "missing": len(values) - len(there), "bytes": sum(map(len, there))}
 
 
-def _listed(page: Page) -> dict[str, Any]:
+def _listed(page: KeyPage) -> dict[str, Any]:
     return {"count": len(page.keys), "keys": _shown_keys(page.keys)}
 
 

@@ -115,14 +115,14 @@ def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None
     }
 
 
-class Page(NamedTuple):
+class ItemPage(NamedTuple):
     """Some records, and after which item the next page begins; None after the last."""
 
     records: list[dict[str, Any]]
     after: ItemPlace | None
 
 
-def dump(after: ItemPlace, high: str) -> Steps[Page]:
+def dump(after: ItemPlace, high: str) -> Steps[ItemPage]:
     """A page of items as records that JSON can hold, by namespace and key.
 
     Args:
@@ -134,7 +134,7 @@ def dump(after: ItemPlace, high: str) -> Steps[Page]:
     """
     rows = yield query.items_within(path=after.path, key=after.key, high=high, limit=item_rows.PAGE)
     following = ItemPlace(rows[-1]["path"], rows[-1]["key"]) if len(rows) == item_rows.PAGE else None
-    return Page([_told(row) for row in rows], following)
+    return ItemPage([_told(row) for row in rows], following)
 
 
 def restore(path: str, records: Sequence[Record], *, now: int, tail: int) -> Steps[int]:

@@ -24,7 +24,7 @@ from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.search import search_index
-from langchain_agentmem.search.search_index import Document
+from langchain_agentmem.search.search_index import IndexedDocument
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 
@@ -358,7 +358,7 @@ def _write(
 ) -> Steps[None]:
     """Write the drafts of one namespace, and put them into the index."""
     entering = [key for key, draft in drafts if draft.text and _document(known.get(key)) is None]
-    texts = {key: Document(draft.text, _times(draft, known.get(key), now).created_at) for key, draft in drafts}
+    texts = {key: IndexedDocument(draft.text, _times(draft, known.get(key), now).created_at) for key, draft in drafts}
     placed = yield from _places(path, [texts[key] for key in entering])
     if not known and placed is None:
         yield query.create_namespace(path=path)
@@ -389,7 +389,7 @@ def _write(
         yield from search_index.write(placed, [ids[key] for key in entering], tail=tail)
 
 
-def _places(path: str, documents: Sequence[Document]) -> Steps[search_index.Placed | None]:
+def _places(path: str, documents: Sequence[IndexedDocument]) -> Steps[search_index.Placed | None]:
     """Places in the search index for items that enter it."""
     return (yield from search_index.places(search_index.Series(path, KIND), documents)) if documents else None
 

@@ -95,7 +95,7 @@ class ThreadItems:
         for name, kept in there.items():
             until, end = _end(kept.extra["ttl"], now) if "ttl" in kept.extra else 0, ends.get(kept.number)
             if end is not None and (until - end) * WORTHWHILE > kept.extra["ttl"] * MINUTE:
-                drafts.append(memory_rows.Draft(READ_KIND, name, b"", now, extra={"of": kept.number, "ends": until}))
+                drafts.append(memory_rows.RowDraft(READ_KIND, name, b"", now, extra={"of": kept.number, "ends": until}))
         if drafts:
             _, place = yield from self._point.open(now)
             yield from self._write(place, drafts, now, tail)
@@ -120,13 +120,13 @@ class ThreadItems:
         there = yield from memory_rows.named(view, KIND, names)
         begun = {kept.key: kept.created_at for kept in (yield from alive(view, list(there.values())))}
         reads = yield from memory_rows.named(view, READ_KIND, names)
-        drafts = [memory_rows.Draft(READ_KIND, name, None, now) for name in reads]
+        drafts = [memory_rows.RowDraft(READ_KIND, name, None, now) for name in reads]
         for name, at in names.items():
             draft = changes[at]
             if draft is not None:
                 drafts.append(_draft(name, at, draft, begun.get(name, now), now))
             elif name in there:
-                drafts.append(memory_rows.Draft(KIND, name, None, now))
+                drafts.append(memory_rows.RowDraft(KIND, name, None, now))
         yield from self._write(place, drafts, now, tail)
 
     def walls(self, look: Look) -> Walls:
@@ -175,7 +175,9 @@ class ThreadItems:
         living = {kept.number: kept for kept in (yield from alive(view, list(map(kept_of, found))))}
         return [living[owner] for owner in owners if owner in living]
 
-    def _write(self, place: memory_rows.Place, drafts: Sequence[memory_rows.Draft], now: int, tail: int) -> Steps[None]:
+    def _write(
+        self, place: memory_rows.Place, drafts: Sequence[memory_rows.RowDraft], now: int, tail: int
+    ) -> Steps[None]:
         series = Series(self._point.path, KIND, self._point.name)
         yield from memory_rows.write(place, drafts, series=series, now=now, tail=tail)
 
@@ -220,13 +222,13 @@ def value_of(kept: Kept) -> dict[str, Any]:
     return read(kept.body, *place_of(kept))
 
 
-def _draft(name: str, at: ItemPlace, draft: ItemDraft, begun: int, now: int) -> memory_rows.Draft:
+def _draft(name: str, at: ItemPlace, draft: ItemDraft, begun: int, now: int) -> memory_rows.RowDraft:
     extra: dict[str, Any] = {"key": at.key, "words": draft.text}
     if draft.named is not None:
         extra["named"] = draft.named
     if draft.ttl is not None:
         extra |= {"ttl": draft.ttl, "ends": _end(draft.ttl, now)}
-    return memory_rows.Draft(KIND, name, draft.value, begun, label=at.path, extra=extra, findable=bool(draft.text))
+    return memory_rows.RowDraft(KIND, name, draft.value, begun, label=at.path, extra=extra, findable=bool(draft.text))
 
 
 def _end(ttl: float, now: int) -> int:

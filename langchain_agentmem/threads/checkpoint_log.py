@@ -22,13 +22,13 @@ from langchain_agentmem.threads import checkpoint_head
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, ThreadAt, find, make_line, make_thread, retain
 from langchain_agentmem.threads.value_recipe import Damaged, Recipe, unpack
-from langchain_agentmem.threads.value_store import Drafted, Held, Place, Recall, Shelved, nothing_known
+from langchain_agentmem.threads.value_store import Drafted, HeldParts, Recall, Shelved, StorePlace, nothing_known
 
 ANCESTORS = 200
 """Ancestors that are read at once."""
 
 
-class Written(NamedTuple):
+class WrittenCheckpoint(NamedTuple):
     """What a task wrote towards the next checkpoint."""
 
     task: str
@@ -55,14 +55,14 @@ class Saved(NamedTuple):
     """
 
     path: str
-    place: Place
+    place: StorePlace
     name: str
     parent: str | None
     versions: dict[str, str]
     head: bytes
     metadata: bytes
     values: dict[str, Recipe]
-    writes: list[Written]
+    writes: list[WrittenCheckpoint]
     parts: dict[int, Any]
 
 
@@ -96,7 +96,7 @@ class Plan(NamedTuple):
     """
 
     first: Planned
-    again: Callable[[Place], Planned]
+    again: Callable[[StorePlace], Planned]
 
 
 class Key(NamedTuple):
@@ -120,9 +120,9 @@ class DeltaHistory(NamedTuple):
         parts: The parts that the recipes need.
     """
 
-    place: Place
+    place: StorePlace
     seeds: dict[str, Recipe]
-    writes: dict[str, list[list[Written]]]
+    writes: dict[str, list[list[WrittenCheckpoint]]]
     parts: dict[int, Any]
 
 
@@ -393,7 +393,7 @@ def delta_history(
     values = yield query.values_at(line=line, versions=checkpoint_head.written(seeds))
     names = sorted({name for path in paths.values() for name in path})
     found = yield query.writes_of_channels(line=line, checkpoints=json.dumps(names), channels=json.dumps(list(paths)))
-    writes: dict[tuple[str, str], list[Written]] = {}
+    writes: dict[tuple[str, str], list[WrittenCheckpoint]] = {}
     for row in found:
         writes.setdefault((row["channel"], row["checkpoint"]), []).append(_written(row))
     history = DeltaHistory(
@@ -414,7 +414,7 @@ def _line(at: ThreadAt, ns: str, now: int, *, exact: bool) -> Steps[tuple[Thread
     return thread, thread.line if thread.line is not None else (yield from make_line(thread, ns))
 
 
-def _held(plan: Plan) -> Steps[Held | None]:
+def _held(plan: Plan) -> Steps[HeldParts | None]:
     """Hold the shelf that a plan was made for. It is nearly always the thread's, so this need not wait to know."""
     draft = plan.first.draft
     if draft.shelf is None or not shelves.needs_hold(plan.first.recipes):
@@ -422,7 +422,7 @@ def _held(plan: Plan) -> Steps[Held | None]:
     return (yield from shelves.hold_for(draft.shelf.shelf, draft.parts))
 
 
-def _shelved(place: Place, plan: Plan, held: Held | None) -> Steps[tuple[Planned, Shelved]]:
+def _shelved(place: StorePlace, plan: Plan, held: HeldParts | None) -> Steps[tuple[Planned, Shelved]]:
     if (yield from shelves.fits(place, plan.first.draft)):
         return plan.first, (yield from shelves.shelve(place, plan.first.draft, plan.first.recipes, held))
     planned = plan.again(place)
@@ -433,8 +433,8 @@ def _key(row: Row, path: str, thread: str, ns: str) -> Key:
     return Key(path, thread, ns, row["line_id"], row["name"], bytes(row["metadata"]))
 
 
-def _written(row: Row) -> Written:
-    return Written(row["task"], row["place"], row["path"], row["channel"], _recipe(row))
+def _written(row: Row) -> WrittenCheckpoint:
+    return WrittenCheckpoint(row["task"], row["place"], row["path"], row["channel"], _recipe(row))
 
 
 def _recipe(row: Row) -> Recipe:

@@ -20,7 +20,7 @@ from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.value_recipe import unpack
-from langchain_agentmem.threads.value_store import LOOSE, Place
+from langchain_agentmem.threads.value_store import LOOSE, StorePlace
 
 OWN_LINE = ""
 """The name of a thread's own line."""
@@ -39,7 +39,7 @@ class Thread(NamedTuple):
     id: int
     path: str
     name: str
-    place: Place
+    place: StorePlace
     delta: bool
     litter: int
     line: int | None
@@ -66,7 +66,7 @@ def find(at: ThreadAt, ns: str = OWN_LINE, *, exact: bool = False) -> Steps[Thre
             f"There is a thread {safe_repr(at.name)} in several namespaces ({homes}, …): say which, with "
             'config["configurable"]["agentmem_namespace"].'
         )
-    place = Place(row["shelf_id"], row["swept"])
+    place = StorePlace(row["shelf_id"], row["swept"])
     return Thread(row["id"], row["path"], at.name, place, bool(row["delta"]), row["litter"], row["line"])
 
 
@@ -77,7 +77,7 @@ def make_thread(path: str, name: str, now: int, *, delta: bool = False) -> Steps
     rows = yield query.create_thread(path=path, name=name, shelf=shelf["id"], delta=int(delta), now=now)
     if not rows:
         raise BranchMoved  # somebody else made it: begin again
-    return Thread(rows[0]["id"], path, name, Place(shelf["id"], 0), delta, 0, None)
+    return Thread(rows[0]["id"], path, name, StorePlace(shelf["id"], 0), delta, 0, None)
 
 
 def line_of(thread: Thread, ns: str) -> Steps[int]:

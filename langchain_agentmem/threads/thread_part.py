@@ -24,7 +24,7 @@ from langchain_agentmem.threads.checkpoint_head import read, written
 from langchain_agentmem.threads.thread_lines import ThreadAt, add, find, line_of, make_thread
 from langchain_agentmem.threads.value_recipe import Damaged, Range, covered, moved, opened, pack, ranges_of, unpack
 from langchain_agentmem.threads.value_store import LOOSE
-from langchain_agentmem.threads.value_store import Part as ValuePart
+from langchain_agentmem.threads.value_store import StoredPart as ValuePart
 
 PAGE = 200
 

@@ -1,6 +1,6 @@
 """What a channel holds becomes a recipe and parts, and a value again.
 
-`Draft` takes values apart. A message becomes a part that shares its body with the conversation log and every other
+`ValueDraft` takes values apart. A message becomes a part that shares its body with the conversation log and every other
 thread; a longer list or dictionary is cut into chunks whose ends depend on what is in them, so that an insertion or a
 removal changes the chunk it falls into and no other; everything else goes through LangGraph's serializer whole.
 
@@ -58,7 +58,7 @@ from langchain_agentmem.threads.value_recipe import (
     runs,
     written_ranges,
 )
-from langchain_agentmem.threads.value_store import Part, PartRow, Place, Tidy
+from langchain_agentmem.threads.value_store import PartRow, StoredPart, StorePlace, Tidy
 from langchain_agentmem.tracing.measures import Measures
 
 CACHE = "messages of checkpoints"
@@ -287,7 +287,7 @@ DEEPEST = 12
 _HALVES = re.compile("[\ud800-\udfff]")
 
 
-class Draft:
+class ValueDraft:
     """Values taken apart, with the parts that are not known to be on the shelf yet.
 
     Args:
@@ -302,9 +302,9 @@ class Draft:
         relied: Ranges of what lies there already.
     """
 
-    def __init__(self, serde: SerializerProtocol, stamps: Stamps, shelf: Place | None, *, listing: bool) -> None:
+    def __init__(self, serde: SerializerProtocol, stamps: Stamps, shelf: StorePlace | None, *, listing: bool) -> None:
         self.shelf = shelf
-        self.parts: list[Part] = []
+        self.parts: list[StoredPart] = []
         self.relied: list[Range] = []
         self._serde = serde
         self._stamps = stamps
@@ -355,7 +355,9 @@ class Draft:
         """How many messages were known to be on the shelf, and how many are new."""
         return sum(stop - start for start, stop in self.relied), len(self._new)
 
-    def stamp(self, shelf: Place, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Prototypes) -> None:
+    def stamp(
+        self, shelf: StorePlace, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Prototypes
+    ) -> None:
         """Remember where the messages lie, after the commit.
 
         Args:
@@ -455,10 +457,10 @@ class Draft:
         written = body_of(message) if self._sharing == EVERYTHING else None
         if written is not None and (message.id is None or _is_name(message.id)):
             body, prototype = written
-            number = self._part(Part(form=MESSAGE, name=message.id, body=body, loose=self._loose))
+            number = self._part(StoredPart(form=MESSAGE, name=message.id, body=body, loose=self._loose))
         else:
             kind, body = self._serde.dumps_typed(message)
-            number = self._part(Part(form=VALUE + kind, name=None, body=body, loose=self._loose))
+            number = self._part(StoredPart(form=VALUE + kind, name=None, body=body, loose=self._loose))
         self._new.append((message, ~number, mark, prototype))
         return number
 
@@ -481,7 +483,7 @@ class Draft:
         size = 0
 
         def close() -> None:
-            numbers.append(self._part(Part(form=form, name=None, body=_pack(chunk), loose=self._loose)))
+            numbers.append(self._part(StoredPart(form=form, name=None, body=_pack(chunk), loose=self._loose)))
 
         for each in typed:
             data: bytes = each[-1]
@@ -501,14 +503,14 @@ class Draft:
         kind, data = self._serde.dumps_typed(value)
         if len(data) <= SMALL:
             return [WRITTEN, kind, bytes(data)]
-        return [PART, self._part(Part(form=VALUE + kind, name=None, body=bytes(data), loose=self._loose))]
+        return [PART, self._part(StoredPart(form=VALUE + kind, name=None, body=bytes(data), loose=self._loose))]
 
-    def _part(self, part: Part) -> int:
+    def _part(self, part: StoredPart) -> int:
         self.parts.append(part)
         return ~(len(self.parts) - 1)
 
 
-class Reading:
+class ValueReading:
     """Parts become values again.
 
     Args:
@@ -523,7 +525,7 @@ class Reading:
         self,
         serde: SerializerProtocol,
         stamps: Stamps,
-        shelf: Place,
+        shelf: StorePlace,
         parts: Mapping[int, PartRow | Prototype],
         prototypes: Prototypes,
     ) -> None:

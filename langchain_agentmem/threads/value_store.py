@@ -41,7 +41,7 @@ _Key: TypeAlias = tuple[bytes, str, str | None]
 """What makes two parts equal: the digest of the body, the form and the name."""
 
 
-class Place(NamedTuple):
+class StorePlace(NamedTuple):
     """A shelf as it was seen: its id, and how often it was swept."""
 
     shelf: int
@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class StoredPart:
     """Something to be put on a shelf.
 
     Attributes:
@@ -72,8 +72,8 @@ Tidy: TypeAlias = Callable[[list[Range], bool], list[Range]]
 class Drafted(Protocol):
     """Values taken apart, before their parts have numbers: for a shelf as it was seen, where it relies on parts."""
 
-    shelf: Place | None
-    parts: list[Part]
+    shelf: StorePlace | None
+    parts: list[StoredPart]
     relied: list[Range]
 
     def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
@@ -82,7 +82,7 @@ class Drafted(Protocol):
     def counts(self) -> tuple[int, int]:
         """How many messages were known to be on the shelf, and how many are new."""
 
-    def stamp(self, shelf: Place, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Any) -> None:
+    def stamp(self, shelf: StorePlace, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Any) -> None:
         """Remember where the messages lie, after the commit."""
 
 
@@ -112,7 +112,7 @@ class PartRow(NamedTuple):
     body: bytes
 
 
-class Held(NamedTuple):
+class HeldParts(NamedTuple):
     """A shelf that is held, for parts to be put there.
 
     Attributes:
@@ -138,7 +138,7 @@ def nothing_known(shelf: int, ranges: list[Range]) -> tuple[dict[int, Any], list
     return {}, ranges
 
 
-def fits(place: Place, draft: Drafted) -> Steps[bool]:
+def fits(place: StorePlace, draft: Drafted) -> Steps[bool]:
     """Whether the parts that a draft relies on are on a shelf: none is ever changed, but they may be swept away.
 
     Args:
@@ -161,7 +161,7 @@ def needs_hold(recipes: Iterable[Recipe]) -> bool:
     return any(map(has_parts, recipes))
 
 
-def hold_for(shelf: int, parts: Sequence[Part]) -> Steps[Held]:
+def hold_for(shelf: int, parts: Sequence[StoredPart]) -> Steps[HeldParts]:
     """Keep others from a shelf until the transaction ends, to put parts there.
 
     The shelf comes before the bodies of its parts, as it does wherever both are needed: nobody waits in a circle.
@@ -177,10 +177,12 @@ def hold_for(shelf: int, parts: Sequence[Part]) -> Steps[Held]:
     if keys:
         asked = [(key.hex(), form, name) for key, form, name in dict.fromkeys(keys)]
         known = yield query.known_parts.ahead(shelf=shelf, keys=json.dumps(asked))
-    return Held(shelf, keys, row, known)
+    return HeldParts(shelf, keys, row, known)
 
 
-def shelve(place: Place, draft: Drafted, recipes: Sequence[Recipe], held: Held | None = None) -> Steps[Shelved]:
+def shelve(
+    place: StorePlace, draft: Drafted, recipes: Sequence[Recipe], held: HeldParts | None = None
+) -> Steps[Shelved]:
     """Put the parts of a draft on a shelf, those that are not there already.
 
     Args:
@@ -207,7 +209,7 @@ def shelve(place: Place, draft: Drafted, recipes: Sequence[Recipe], held: Held |
     return found
 
 
-def hold(place: Place, *, listed: int = 0, loose: int = 0) -> Steps[tuple[int, int]]:
+def hold(place: StorePlace, *, listed: int = 0, loose: int = 0) -> Steps[tuple[int, int]]:
     """Take numbers, and keep others from the shelf until the transaction ends.
 
     Args:
@@ -282,7 +284,7 @@ def resolved(shelf: int, recipe: Recipe) -> Steps[Recipe]:
     return with_parts(recipe, parts.get)
 
 
-def transplant(source: int, target: Place, recipes: Sequence[bytes]) -> Steps[list[bytes]]:
+def transplant(source: int, target: StorePlace, recipes: Sequence[bytes]) -> Steps[list[bytes]]:
     """Put the parts that some recipes need on another shelf too. No content is copied.
 
     Args:
@@ -308,7 +310,7 @@ def transplant(source: int, target: Place, recipes: Sequence[bytes]) -> Steps[li
     return [pack(moved(recipe, _mover(places))) for recipe in read]
 
 
-def adopt(place: Place, parts: Mapping[int, Part]) -> Steps[dict[int, int]]:
+def adopt(place: StorePlace, parts: Mapping[int, StoredPart]) -> Steps[dict[int, int]]:
     """Put parts of another database on a shelf.
 
     Args:
@@ -349,7 +351,7 @@ def drop_idle(shelf: int) -> Steps[None]:
     yield query.delete_idle_shelf(shelf=shelf)
 
 
-def _put(place: Place, parts: Sequence[Part], held: Held | None = None) -> Steps[tuple[list[int], int]]:
+def _put(place: StorePlace, parts: Sequence[StoredPart], held: HeldParts | None = None) -> Steps[tuple[list[int], int]]:
     """Put parts on a shelf, and hold it. What is written here waits for nothing, so that others wait shortly.
 
     Returns:
@@ -387,7 +389,9 @@ def _put(place: Place, parts: Sequence[Part], held: Held | None = None) -> Steps
     return numbers, listed
 
 
-def _known_numbers(keys: Sequence[_Key], parts: Sequence[Part], known: Mapping[_Key, set[int]]) -> list[int | None]:
+def _known_numbers(
+    keys: Sequence[_Key], parts: Sequence[StoredPart], known: Mapping[_Key, set[int]]
+) -> list[int | None]:
     """Where some parts lie already; None for those to be put there.
 
     Equal elements of one list are parts of their own: a list that named one of them twice would be two ranges.

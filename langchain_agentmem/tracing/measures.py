@@ -26,7 +26,7 @@ OTHERS = "others"
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class OperationTally:
     """How often an operation ended, and how long it took.
 
     Attributes:
@@ -67,7 +67,7 @@ class Measured:
         since: When it began, in microseconds since 1970.
     """
 
-    operations: dict[str, Tally] = field(default_factory=dict)
+    operations: dict[str, OperationTally] = field(default_factory=dict)
     caches: dict[str, CacheTally] = field(default_factory=dict)
     prompts: int = 0
     kept_out: int = 0
@@ -80,7 +80,7 @@ class Measured:
     def add(self, other: Measured) -> None:
         """Add what else was measured."""
         for name, tally in other.operations.items():
-            mine = _entry(self.operations, name, Tally)
+            mine = _entry(self.operations, name, OperationTally)
             mine.calls += tally.calls
             mine.failures += tally.failures
             mine.total += tally.total
@@ -116,7 +116,7 @@ class Measures:
         with self._adding:
             tally = self._measured.operations.get(name)
             if tally is None:
-                tally = _entry(self._measured.operations, name, Tally)
+                tally = _entry(self._measured.operations, name, OperationTally)
             tally.calls += 1
             tally.total += seconds
             if failed:

@@ -47,11 +47,11 @@ from langchain_agentmem.storage.table_copy import (
     ALWAYS,
     MEASURES,
     TABLES,
+    CopyPlace,
     Occupied,
-    Place,
     Reader,
-    Shape,
     SqlitePlace,
+    TableShape,
     Values,
     Writer,
     copied_file,
@@ -111,7 +111,7 @@ class CopyReport:
     was_complete: bool = False
 
 
-def place_of(target: str | os.PathLike[str]) -> Place:
+def place_of(target: str | os.PathLike[str]) -> CopyPlace:
     """Where a copy goes.
 
     Args:
@@ -185,11 +185,11 @@ class _Filled(NamedTuple):
     digest: bytes
 
 
-def _made(source: Engine, place: Place, progress: Progress | None) -> CopyReport:
+def _made(source: Engine, place: CopyPlace, progress: Progress | None) -> CopyReport:
     with contextlib.closing(place.open()) as made:
         rows: dict[str, int] = {}
         known = changed = 0
-        seen: dict[Shape, bytes] = {}
+        seen: dict[TableShape, bytes] = {}
         with reading(source) as theirs:
             taken_at = datetime.now(UTC)
             counts = {table.name: theirs.count(table) for table in TABLES}
@@ -236,7 +236,7 @@ def _made(source: Engine, place: Place, progress: Progress | None) -> CopyReport
     )
 
 
-def _compared(source: Engine, place: Place, held: Engine, progress: Progress | None) -> CopyReport | None:
+def _compared(source: Engine, place: CopyPlace, held: Engine, progress: Progress | None) -> CopyReport | None:
     """Tell of a copy that is complete; None where anything differs but what was measured."""
     with contextlib.suppress(DatabaseReadOnly):
         _settle(source)  # what waits there had entered the indexes of the copy
@@ -271,12 +271,12 @@ def _settle(engine: Engine) -> None:
             engine.write(part.settle)
 
 
-def _digest_of_all(seen: Mapping[Shape, bytes]) -> str:
+def _digest_of_all(seen: Mapping[TableShape, bytes]) -> str:
     several = (digest for shape, digest in seen.items() if shape.table.name != MEASURES)
     return hashlib.blake2b(b"".join(several), digest_size=20).hexdigest()
 
 
-def _cleared(theirs: Reader, ours: Reader, made: Engine, shape: Shape) -> int:
+def _cleared(theirs: Reader, ours: Reader, made: Engine, shape: TableShape) -> int:
     """Delete what the source has no more."""
     gone = 0
     keys: list[Values] = []
@@ -297,7 +297,7 @@ def _cleared(theirs: Reader, ours: Reader, made: Engine, shape: Shape) -> int:
     return gone
 
 
-def _filled(theirs: Reader, ours: Reader, into: Writer, shape: Shape, telling: _Telling) -> _Filled:
+def _filled(theirs: Reader, ours: Reader, into: Writer, shape: TableShape, telling: _Telling) -> _Filled:
     """Copy a table."""
     count = known = altered = size = told = 0
     new: list[Values] = []
@@ -326,7 +326,7 @@ def _filled(theirs: Reader, ours: Reader, into: Writer, shape: Shape, telling: _
     return _Filled(count, known, altered, digest.digest())
 
 
-def _digest(rows: Reader, shape: Shape, telling: _Telling) -> bytes:
+def _digest(rows: Reader, shape: TableShape, telling: _Telling) -> bytes:
     digest = hashlib.blake2b(digest_size=20)
     count = 0
     for row in rows.rows(shape):
@@ -362,7 +362,7 @@ def _indexed(made: Engine, telling: _Telling, *, anew: bool) -> int:
 
 
 def _merged(
-    theirs: Iterator[Values], ours: Iterator[Values], shape: Shape
+    theirs: Iterator[Values], ours: Iterator[Values], shape: TableShape
 ) -> Iterator[tuple[Values | None, Values | None]]:
     """The rows of both sides with the same keys, one of them None where a side has none."""
     their, our = next(theirs, None), next(ours, None)

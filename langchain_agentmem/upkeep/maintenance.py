@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from langchain_agentmem.base.clock import time_given
-from langchain_agentmem.base.events import ConversationErased, Event, MessagesStored, listener_given
+from langchain_agentmem.base.events import ConversationErased, MemoryEvent, MessagesStored, listener_given
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import namespace_of, range_of, resolve
 from langchain_agentmem.conversations import message_queries
-from langchain_agentmem.conversations.message_queries import Listed
+from langchain_agentmem.conversations.message_queries import ListedConversation
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
 from langchain_agentmem.messages.role_rounds import Retention
@@ -69,7 +69,7 @@ class Maintenance:
         *,
         limit: int = 100,
         offset: int = 0,
-    ) -> Work[list[Listed]]:
+    ) -> Work[list[ListedConversation]]:
         """Which conversations there are, the one that was spoken in last first.
 
         Args:
@@ -86,7 +86,7 @@ class Maintenance:
         """
         asked = {"namespace": namespace, "limit": limit, "offset": offset}
         make = message_queries.conversations(resolve(namespace), limit, offset)
-        done: list[Listed] = yield Run(
+        done: list[ListedConversation] = yield Run(
             "conversation.list", make, inputs=partial(given_only, asked), outputs=message_queries.conversations_shown
         )
         return done
@@ -433,7 +433,7 @@ class Maintenance:
         for at in erased:
             self._tell(ConversationErased, *at)
 
-    def _tell(self, event: Callable[..., Event], path: str, name: str, **details: Any) -> None:
+    def _tell(self, event: Callable[..., MemoryEvent], path: str, name: str, **details: Any) -> None:
         """Tell the hooks of a conversation."""
         self.database.emit(partial(event, namespace=namespace_of(path), conversation_id=name, **details))
 

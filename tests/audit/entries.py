@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from langchain_agentmem.audit import audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
-from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.messages.message import Message
 
 BEGIN = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
@@ -37,7 +37,7 @@ def call(history, reply, **fields):
 def add(memory, *entries, path="", mark=None):
     """Add each entry in a transaction of its own, and give them."""
     for each in entries:
-        memory.database.engine.write(lambda each=each: audit_store.add(path, [Draft(each, mark)]))
+        memory.database.engine.write(lambda each=each: audit_store.add(path, [EntryDraft(each, mark)]))
     return list(entries)
 
 

@@ -10,7 +10,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_report, audit_store
 from langchain_agentmem.audit.audit_report import examining, usual
-from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule
 from langchain_agentmem.base.namespaces import range_of
@@ -29,7 +29,7 @@ def quick():
 
 
 def add_all(memory, entries, path=""):
-    memory.database.engine.write(lambda: audit_store.add(path, [Draft(each) for each in entries]))
+    memory.database.engine.write(lambda: audit_store.add(path, [EntryDraft(each) for each in entries]))
 
 
 def report(memory, namespace=(), **options):

@@ -13,7 +13,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_part, audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import KINDS, AuditEntry
-from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
@@ -81,7 +81,7 @@ class TestWhatIsKept:
 
     def test_what_cannot_be_stored_adds_nothing(self, memory):
         with pytest.raises(InvalidInput, match="object"):
-            write(memory, audit_store.add, "", [Draft(entry()), Draft(entry(extra={"it": object()}))])
+            write(memory, audit_store.add, "", [EntryDraft(entry()), EntryDraft(entry(extra={"it": object()}))])
         assert (read(memory, audit_store.head).sequence, memory.stats()["audit"], memory.stats()["namespaces"]) == (
             0,
             0,
@@ -252,7 +252,7 @@ class TestTodosAndReferences:
 
     def test_a_todo_is_there_once(self, memory):
         def once(*texts, **options):
-            drafts = [Draft(todo(text), text.casefold()) for text in texts]
+            drafts = [EntryDraft(todo(text), text.casefold()) for text in texts]
             return [each.prompt for each in write(memory, audit_store.add_once, "", drafts, **options)]
 
         assert once("Fix it", "fix it", "write") == ["[TODO] Fix it", "[TODO] write"]
@@ -269,7 +269,7 @@ class TestTodosAndReferences:
 
             def work():
                 for n in range(15):
-                    write(memory, audit_store.add_once, "", [Draft(todo(f"todo {n}"), f"todo {n}")])
+                    write(memory, audit_store.add_once, "", [EntryDraft(todo(f"todo {n}"), f"todo {n}")])
 
             threads = [threading.Thread(target=work) for _ in range(3)]
             for thread in threads:
@@ -280,7 +280,7 @@ class TestTodosAndReferences:
 
     def test_a_reference_is_updated_in_place(self, memory, settled):
         def put(text):
-            draft = Draft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")
+            draft = EntryDraft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")
             return write(memory, audit_store.put_reference, "", draft)
 
         first, new = put("Say please, heron.")
@@ -298,7 +298,7 @@ class TestTodosAndReferences:
         assert memory.verify().ok
 
     def test_what_is_no_reference_cannot_be_put_as_one(self, memory):
-        for draft in (Draft(entry(), "mark"), Draft(entry(kind="reference"))):
+        for draft in (EntryDraft(entry(), "mark"), EntryDraft(entry(kind="reference"))):
             with pytest.raises(InvalidInput):
                 write(memory, audit_store.put_reference, "", draft)
 

@@ -7,7 +7,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_part, audit_store
-from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 
@@ -27,7 +27,7 @@ def fill(memory):
     add(memory, call(history, "bye"), path="team\x1f")
     add(memory, todo("fix it", status="done"), mark="fix it")
     for text in ("old rules", "new rules"):
-        draft = Draft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")
+        draft = EntryDraft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")
         write(memory, audit_store.put_reference, "", draft)
     add(memory, entry("gone", "away", conversation_id="gone"))
     write(memory, audit_store.erase, *EVERYWHERE, "gone")
@@ -84,7 +84,7 @@ class TestThereAndBack:
             assert there.search("heron", kinds=["audit"]) == []
             assert there.search("hello", kinds=["audit"], namespace=("team",)) == []
             assert len(there.search("bye", kinds=["audit"], namespace=("team",))) == 1
-            assert write(there, audit_store.add_once, "", [Draft(todo("fix it"), "fix it")]) == []
+            assert write(there, audit_store.add_once, "", [EntryDraft(todo("fix it"), "fix it")]) == []
             assert there.erase(namespace=()).audit == 8
             assert there.stats()["contents"] == 0
 
@@ -110,7 +110,7 @@ class TestThereAndBack:
     def test_what_is_newer_here_stays_shown(self, exported, new_database):
         def reference(text, at):
             one = entry("[REFERENCE] Rules", text, kind="reference", title="Rules", created_at=at)
-            return Draft(one, "rules")
+            return EntryDraft(one, "rules")
 
         for at, shown in ((BEGIN.replace(year=2030), "ours"), (BEGIN.replace(year=2020), "new rules")):
             with AgentMemory(new_database("sqlite")) as there:
@@ -188,7 +188,7 @@ class TestDamage:
 
 def test_only_new_entries_are_added(memory):
     one, two = entry("a", "b"), entry("c", "d")
-    drafts = [Draft(one), Draft(two), Draft(replace(one, reply="other"))]
+    drafts = [EntryDraft(one), EntryDraft(two), EntryDraft(replace(one, reply="other"))]
     assert write(memory, audit_store.add_new, "", drafts) == [one, two]
     assert write(memory, audit_store.add_new, "", drafts) == []
     assert write(memory, audit_store.add_new, "other\x1f", drafts[:1]) == [one]

@@ -24,7 +24,14 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base import events
-from langchain_agentmem.base.events import Event, EventContext, Hooks, MemoryResetEvent, MessagesStored, MessageUpdated
+from langchain_agentmem.base.events import (
+    EventContext,
+    Hooks,
+    MemoryEvent,
+    MemoryResetEvent,
+    MessagesStored,
+    MessageUpdated,
+)
 from langchain_agentmem.errors import InvalidInput
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -49,7 +56,7 @@ class TestEvents:
 
         assert again == STORED
         assert hash(again) == hash(STORED)
-        assert isinstance(STORED, Event)
+        assert isinstance(STORED, MemoryEvent)
         with pytest.raises(FrozenInstanceError):
             STORED.conversation_id = "d"
 

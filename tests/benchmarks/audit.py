@@ -26,7 +26,7 @@ from pathlib import Path
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_part, audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
-from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.clock import new_uuid
 
 WORDS = (
@@ -64,7 +64,7 @@ class Ours:
         self.memory = AgentMemory(url)
 
     def add(self, entries: Sequence[AuditEntry]) -> None:
-        drafts = [Draft(each) for each in entries]
+        drafts = [EntryDraft(each) for each in entries]
         self.memory.database.write("audit.add", lambda: audit_store.add("", drafts))
 
     def last(self, conversation: str | None) -> int:

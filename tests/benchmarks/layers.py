@@ -26,7 +26,7 @@ from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt
-from langchain_agentmem.rewinding.memory_rows import Draft
+from langchain_agentmem.rewinding.memory_rows import RowDraft
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Steps
 
@@ -59,7 +59,7 @@ def filled(memory: AgentMemory, name: str, count: int) -> LayeredMemory:
 
     def written(many: int) -> Steps[None]:
         _, place = yield from point.open(database.now())
-        drafts = [Draft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(many)]
+        drafts = [RowDraft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(many)]
         yield from memory_rows.write(place, drafts, series=Series("", "event", name), now=database.now(), tail=0)
 
     for begin in range(0, count, BATCH):

@@ -19,7 +19,7 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.audit import audit_store as audit
 from langchain_agentmem.audit.audit_entry import AuditEntry
-from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_rows import EntryDraft
 from tests.checkpoints.graphs import at, chat_graph
 from tests.forking import COMMAND
 
@@ -60,7 +60,7 @@ def stock(tmp_path_factory) -> str:
         long_ago = datetime.now(UTC) - timedelta(days=100)
         for n in range(5):
             entry = AuditEntry(id=f"a{n}", kind="call", prompt="why " * 500, reply="so " * 500, created_at=long_ago)
-            memory.database.write("audit", lambda entry=entry: audit.add("", [Draft(entry, "why")]))
+            memory.database.write("audit", lambda entry=entry: audit.add("", [EntryDraft(entry, "why")]))
     return path
 
 

@@ -34,7 +34,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompactionEvent
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
-from langchain_agentmem.compaction.graph_compactor import View
+from langchain_agentmem.compaction.graph_compactor import ContextView
 from langchain_agentmem.compaction.overflow_recovery import provider_of
 from langchain_agentmem.errors import InvalidInput, StorageError
 from langchain_agentmem.language_models.tokens import TokenCounter
@@ -436,7 +436,7 @@ class TestARefusal:
 
         def smaller(compactor, messages, at, *, attempt, **more):
             attempts.append(attempt)
-            return View(messages[:1], 100 - attempt)
+            return ContextView(messages[:1], 100 - attempt)
             yield
 
         monkeypatch.setattr("langchain_agentmem.compaction.compaction_middleware.recovering_state", smaller)

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory, Message, MessageError, TokenCounter
 from langchain_agentmem.base.events import (
-    Event,
+    MemoryEvent,
     MemoryResetEvent,
     MessagesRemoved,
     MessagesStored,
@@ -23,12 +23,12 @@ from langchain_agentmem.base.events import (
 @pytest.mark.sqlite_suffices
 class TestHooks:
     @pytest.fixture
-    def events(self) -> list[Event]:
+    def events(self) -> list[MemoryEvent]:
         return []
 
     @pytest.fixture
     def memory(self, url, clock, new_id, events) -> Any:
-        def keep(event: Event) -> None:
+        def keep(event: MemoryEvent) -> None:
             if not isinstance(event, StepStarted | StepFinished):
                 events.append(event)
 
@@ -77,7 +77,7 @@ class TestHooks:
     def test_they_hear_after_it_is_stored(self, url):
         seen: list[int] = []
 
-        def look(event: Event) -> None:
+        def look(event: MemoryEvent) -> None:
             if isinstance(event, MessagesStored):
                 with AgentMemory(url) as other:
                     seen.append(len(other.conversation("chat")))
@@ -87,11 +87,11 @@ class TestHooks:
         assert seen == [2]
 
     async def test_one_that_fails_changes_nothing(self, url, do, caplog):
-        def fail(_: Event) -> None:
+        def fail(_: MemoryEvent) -> None:
             msg = "broken hook"
             raise RuntimeError(msg)
 
-        async def fail_later(event: Event) -> None:
+        async def fail_later(event: MemoryEvent) -> None:
             await asyncio.sleep(0)
             fail(event)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_agentmem.experiences.model_choice import Reading, selected
+from langchain_agentmem.experiences.model_choice import AnswerReading, selected
 
 IDS = ["exp-1", "exp-2", "exp-3", "exp-10", "my-exp-1"]
 ONE_AND_THREE = ("exp-1", "exp-3")
@@ -145,7 +145,7 @@ class TestJson:
         ],
     )
     def test_that_selects_nothing(self, answer):
-        assert selected(answer, IDS) == Reading((), {})
+        assert selected(answer, IDS) == AnswerReading((), {})
 
     @pytest.mark.parametrize(
         "answer",
@@ -215,7 +215,7 @@ class TestJson:
         assert reading.reasons == {"exp-1": "It reads files.", "exp-2": "No table.", "exp-3": "because of the date"}
         assert selected('{"selected": ["exp-1"], "reasons": {"exp-1": "Files."}}', IDS).reasons == {"exp-1": "Files."}
         listed = '[{"id": "exp-1", "reason": "Files."}, {"id": "exp-2", "relevant": false, "explanation": "None."}]'
-        assert selected(listed, IDS) == Reading(("exp-1",), {"exp-1": "Files.", "exp-2": "None."})
+        assert selected(listed, IDS) == AnswerReading(("exp-1",), {"exp-1": "Files.", "exp-2": "None."})
 
     def test_case_and_blanks_count_where_they_tell_two_apart(self):
         assert chosen('{"A": true}', ["a", "A"]) == ("A",)

@@ -246,9 +246,9 @@ class TestKilled:
 def _held_by_the_dead(memory):
     from langchain_agentmem.facts.kg_memory import JOBS
     from langchain_agentmem.storage import jobs
-    from langchain_agentmem.storage.jobs import Wanted
+    from langchain_agentmem.storage.jobs import WantedJob
 
-    wanted = Wanted("", JOBS, "b")
+    wanted = WantedJob("", JOBS, "b")
     yield from jobs.enqueue(wanted, now=jobs.now())
     job = yield from jobs.claim_named(wanted, "dead", now=jobs.now(), lease=SHORT)
     assert job is not None

@@ -182,7 +182,7 @@ class TestShapes:
         "reply", ['{"facts": []}', "[]", {"facts": []}, [], "```json\n[]\n```", 'None: {"facts":[]}']
     )
     def test_nothing_is_an_answer(self, reply):
-        assert read(reply, TWO) == fact_extraction.Answer()
+        assert read(reply, TWO) == fact_extraction.ExtractionAnswer()
 
     @pytest.mark.parametrize(
         "reply",
@@ -272,7 +272,9 @@ class TestCutOff:
             assert answer.readable is bool(objects)
 
     def test_of_several_it_is_none(self):
-        assert read(self.WHOLE[:-2], TWO) == fact_extraction.Answer(problems=("It is cut off.",), readable=False)
+        assert read(self.WHOLE[:-2], TWO) == fact_extraction.ExtractionAnswer(
+            problems=("It is cut off.",), readable=False
+        )
 
     def test_one_that_is_whole_is_not(self):
         for text in (

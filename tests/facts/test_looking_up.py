@@ -51,7 +51,7 @@ def _told(ground, count, subject, obj):
         for number in range(count):
             change.now += 1  # learned one after the other
             book.written.clear()  # no two of them are about the same
-            said = fact_store.Statement("user", subject.format(number), "likes", obj.format(number))
+            said = fact_store.FactStatement("user", subject.format(number), "likes", obj.format(number))
             yield from book.tell(said)
 
     yield from changing(ground, "facts.add", make)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompressionFellShort
-from langchain_agentmem.layers.consolidation import AUTOMATIC, CONSOLIDATED, LATER, Bundle, digest
+from langchain_agentmem.layers.consolidation import AUTOMATIC, CONSOLIDATED, LATER, EventBundle, digest
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding.memory_rows import Kept
@@ -211,7 +211,7 @@ KEPT = st.builds(
 @given(events=st.lists(KEPT, min_size=1, max_size=30), limit=st.integers(0, 400))
 @settings(deadline=None)
 def test_a_digest_is_never_longer_than_it_may_be(events, limit):
-    bundle = Bundle("k", tuple(events))
+    bundle = EventBundle("k", tuple(events))
     text = digest(bundle, limit)
     assert len(text) <= limit
     if len(bundle.text) <= limit:

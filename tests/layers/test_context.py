@@ -11,7 +11,7 @@ from langchain_agentmem.language_models.model_calls import Ask, perform
 from langchain_agentmem.language_models.tokens import Budget, TokenCounter
 from langchain_agentmem.layers.core_memory import CoreEntry
 from langchain_agentmem.layers.layer import Event, Record
-from langchain_agentmem.layers.prompt_context import Found, Material, composed, context_of, prompt_text
+from langchain_agentmem.layers.prompt_context import FoundPassage, Material, composed, context_of, prompt_text
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 COUNTER = TokenCounter("estimate")
@@ -71,7 +71,7 @@ class TestTheForm:
         assert text_of(Material(events=[event(1, "x" * 201)])).endswith("] " + "x" * 200 + "...")
 
     def test_what_was_found_tells_who_said_it(self):
-        found = Found("m1", "I planted a quince.", START, "Maya, 2026-01-01")
+        found = FoundPassage("m1", "I planted a quince.", START, "Maya, 2026-01-01")
         assert text_of(Material(records=[found])) == "## Retrieved Context\n- [Maya, 2026-01-01] I planted a quince."
 
     def test_further_lines_stand_further_in(self):

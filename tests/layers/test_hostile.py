@@ -19,7 +19,7 @@ from langchain_agentmem.layers.core_memory import CoreEntry
 from langchain_agentmem.layers.layer import Event, Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import (
-    Found,
+    FoundPassage,
     Material,
     composed,
     final_markdown,
@@ -65,7 +65,7 @@ def material(text):
     return Material(
         core(("before", "x"), ("k", text), (text, "y"), ("after", text)),
         [event("note", text), event(text, "x"), event("note", "z")],
-        [record(text), Found("m", text, NOW, f"by {text}"), record("last")],
+        [record(text), FoundPassage("m", text, NOW, f"by {text}"), record("last")],
     )
 
 

@@ -17,7 +17,7 @@ from langchain_agentmem.search import embedding, vectors
 from langchain_agentmem.search.embedding import BATCH, embedder_of
 from langchain_agentmem.storage import jobs
 from langchain_agentmem.storage.engine import READER_THREADS
-from langchain_agentmem.storage.jobs import Wanted
+from langchain_agentmem.storage.jobs import WantedJob
 from tests.word_embeddings import WordEmbeddings
 
 WORDS = WordEmbeddings(same={"feline": "cat", "hound": "dog"})
@@ -378,7 +378,7 @@ class TestTogether:
         said(memory, *(f"rain {n}" for n in range(BATCH + 6)))
         settling = in_thread(memory.settle)
         assert going.wait(120)
-        write, lost = memory.database.engine.write, Wanted("", embedding.KIND)
+        write, lost = memory.database.engine.write, WantedJob("", embedding.KIND)
         write(lambda: jobs.remove(*lost[:3]))
         write(lambda: jobs.enqueue(lost, now=jobs.now()))
         taken = write(lambda: jobs.claim(embedding.KIND, "another", now=jobs.now(), lease=3_600.0))

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import pytest
 
 from langchain_agentmem.search.analysis import FEATURES
-from langchain_agentmem.search.dates import Span
+from langchain_agentmem.search.dates import TimeSpan
 from langchain_agentmem.search.ranking import (
     REACH,
     WEIGHTS,
@@ -170,7 +170,7 @@ class TestConversations:
 
 
 class TestDates:
-    SPAN = Span(100 * DAY, 101 * DAY, "that day")
+    SPAN = TimeSpan(100 * DAY, 101 * DAY, "that day")
 
     def nearness(self, at):
         return scores(Asked((), spans=[self.SPAN]), field({}, {ONE: said(at=at)}), alone(date=1.0))[ONE]
@@ -188,7 +188,7 @@ class TestDates:
         assert all(one > other for one, other in zip(after[1:], before, strict=True))
 
     def test_of_several_times_the_nearest_counts(self):
-        spans = [self.SPAN, Span(200 * DAY, 201 * DAY, "another")]
+        spans = [self.SPAN, TimeSpan(200 * DAY, 201 * DAY, "another")]
         found = scores(Asked((), spans=spans), field({}, {ONE: said(at=200 * DAY)}), alone(date=1.0))
         assert found[ONE] == 1
 
@@ -227,7 +227,7 @@ class TestKindsOfQuestions:
 
     def test_what_is_long_says_more(self):
         documents = {ONE: said(3), ONE + 100: said(300)}
-        found = scores(Asked((), spans=[Span(0, 1, "")]), field({}, documents))
+        found = scores(Asked((), spans=[TimeSpan(0, 1, "")]), field({}, documents))
         assert found[ONE + 100] - found[ONE] == pytest.approx(WEIGHTS.length * (math.log(301) - math.log(4)))
 
     def test_a_look_up_finds_only_what_holds_the_word(self):
@@ -265,7 +265,7 @@ def a_field(luck):
     asked = Asked(
         "abc",
         luck.sample(["time", "number", "person", "place"], luck.randrange(5)),
-        [Span(100 * DAY, 130 * DAY, "then")] * luck.randrange(2),
+        [TimeSpan(100 * DAY, 130 * DAY, "then")] * luck.randrange(2),
         luck.sample([5, 6], luck.randrange(3)),
         look_up=luck.random() < 0.2,
         newest=300 * DAY,

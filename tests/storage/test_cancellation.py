@@ -13,7 +13,7 @@ AT = message_log.Address("", "c")
 
 
 def entry(key):
-    return message_log.Entry(key, b'{"content":"x","role":"user"}', "x", created_at=1, role="user")
+    return message_log.LogEntry(key, b'{"content":"x","role":"user"}', "x", created_at=1, role="user")
 
 
 class Held:

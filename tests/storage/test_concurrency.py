@@ -35,7 +35,7 @@ WRITER = """
 
 
 def entry(key, body=b'{"content":"x","role":"user"}', **more):
-    return message_log.Entry(key, body, "x", created_at=1, role="user", **more)
+    return message_log.LogEntry(key, body, "x", created_at=1, role="user", **more)
 
 
 def append(memory, at, *entries):

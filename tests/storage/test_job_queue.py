@@ -12,7 +12,7 @@ import pytest
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import jobs
-from langchain_agentmem.storage.jobs import Wanted
+from langchain_agentmem.storage.jobs import WantedJob
 
 NOW = 1_000_000_000
 SECOND = 1_000_000
@@ -42,7 +42,7 @@ class Queue:
         self.engine = engine
 
     def put(self, key="k", *, kind="work", payload=b"", path="", now=NOW, **options):
-        self.engine.write(lambda: jobs.enqueue(Wanted(path, kind, key, payload), now=now, **options))
+        self.engine.write(lambda: jobs.enqueue(WantedJob(path, kind, key, payload), now=now, **options))
 
     def claim(self, owner="me", *, kind="work", now=NOW, **options):
         return self.engine.write(lambda: jobs.claim(kind, owner, now=now, lease=LEASE, **options))

@@ -19,7 +19,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import MemoryClosed, StorageError
 from langchain_agentmem.storage import jobs
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.jobs import Wanted, Worker
+from langchain_agentmem.storage.jobs import WantedJob, Worker
 
 HOUR = 3_600_000_000
 
@@ -45,7 +45,7 @@ def database(opened):
 
 def put(database, *keys, kind="work", **options):
     for key in keys:
-        database.engine.write(lambda key=key: jobs.enqueue(Wanted("", kind, key), now=jobs.now(), **options))
+        database.engine.write(lambda key=key: jobs.enqueue(WantedJob("", kind, key), now=jobs.now(), **options))
 
 
 def waiting(database, *kinds):
@@ -165,7 +165,7 @@ class TestInTheBackground:
 
         def wanted():
             known = yield from jobs.find("", "work", "found")
-            return [] if known or doing.done else [Wanted("", "work", "found", b"payload")]
+            return [] if known or doing.done else [WantedJob("", "work", "found", b"payload")]
 
         database.worker.register("work", doing, find=wanted)
         database.worker.settle()
@@ -597,13 +597,15 @@ class TestAttempting:
 
     def test_it_is_done_in_this_thread_and_gone(self, database):
         done = []
-        assert database.worker.attempt(Wanted("", "work", "a"), lambda job: done.append((job.key, in_this()))) is None
+        assert (
+            database.worker.attempt(WantedJob("", "work", "a"), lambda job: done.append((job.key, in_this()))) is None
+        )
         assert done == [("a", in_this())]
         assert waiting(database) == 0
 
     def test_while_another_is_at_it_nobody_waits_for_it(self, opened):
         one, other = opened(), opened()
-        wanted = Wanted("", "work", "a")
+        wanted = WantedJob("", "work", "a")
         pauses = []
         one.worker.attempt(wanted, lambda _: pauses.append(other.worker.attempt(wanted, pytest.fail)))
         assert 0 < pauses[0] < 1
@@ -612,12 +614,12 @@ class TestAttempting:
     def test_only_the_job_of_that_name_is_done(self, database):
         put(database, "b", "c")
         done = []
-        database.worker.attempt(Wanted("", "work", "c"), lambda job: done.append(job.key))
+        database.worker.attempt(WantedJob("", "work", "c"), lambda job: done.append(job.key))
         assert done == ["c"]
         assert waiting(database) == 1
 
     def test_what_fails_is_raised_and_waits(self, database):
-        wanted = Wanted("", "work", "a")
+        wanted = WantedJob("", "work", "a")
         for error in (ValueError, KeyboardInterrupt):
 
             def fail(_, error=error):
@@ -632,7 +634,7 @@ class TestAttempting:
     def test_the_lease_is_renewed_meanwhile(self, opened, monkeypatch):
         monkeypatch.setattr(jobs, "RENEW", 0.01)
         one, other = opened(), opened()
-        wanted = Wanted("", "work", "a")
+        wanted = WantedJob("", "work", "a")
 
         def long(job):
             until(lambda: find(other, "a").lease_until > job.lease_until)

@@ -13,7 +13,7 @@ AT = message_log.Address("", "c")
 
 
 def entry(key="m1", text="hello"):
-    return message_log.Entry(key, b'{"content":"%s"}' % text.encode(), text, created_at=1)
+    return message_log.LogEntry(key, b'{"content":"%s"}' % text.encode(), text, created_at=1)
 
 
 PLACES = [{"id": 5, "next": 3, "dimensions": None, "waiting": 0}]
@@ -21,7 +21,7 @@ PLACES = [{"id": 5, "next": 3, "dimensions": None, "waiting": 0}]
 
 def index_of(*texts, tail=64):
     placed = yield from search_index.places(
-        search_index.Series("", "message", "c"), [search_index.Document(text, 1) for text in texts]
+        search_index.Series("", "message", "c"), [search_index.IndexedDocument(text, 1) for text in texts]
     )
     yield from search_index.write(placed, range(len(texts)), tail=tail)
 

@@ -15,7 +15,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import query
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import ThreadAt, find, make_thread
-from langchain_agentmem.threads.value_codec import Draft, Prototypes, Reading, Stamps
+from langchain_agentmem.threads.value_codec import Prototypes, Stamps, ValueDraft, ValueReading
 from langchain_agentmem.threads.value_recipe import ranges_of, unpack
 from langchain_agentmem.threads.value_store import nothing_known, shelve
 
@@ -48,7 +48,7 @@ class OwnShelf:
 
         def steps():
             thread = yield from find(AT)
-            draft = Draft(self.serde, self.stamps, thread.place, listing=listing)
+            draft = ValueDraft(self.serde, self.stamps, thread.place, listing=listing)
             recipe = draft.recipe(value)
             shelved = yield from shelve(thread.place, draft, [recipe])
             return thread.place, draft, shelved
@@ -67,7 +67,7 @@ class OwnShelf:
             return thread.place, (yield from shelves.fetch(thread.place.shelf, [recipe], recall))
 
         place, parts = self.engine.read(steps)
-        return Reading(self.serde, self.stamps, place, parts, self.prototypes).value(recipe)
+        return ValueReading(self.serde, self.stamps, place, parts, self.prototypes).value(recipe)
 
     def place(self):
         return self.engine.read(lambda: find(AT)).place

@@ -25,13 +25,13 @@ from langchain_agentmem.threads.value_recipe import (
     unpack,
     written_ranges,
 )
-from langchain_agentmem.threads.value_store import LOOSE, MOST_RANGES, Part, Place, nothing_known
+from langchain_agentmem.threads.value_store import LOOSE, MOST_RANGES, StoredPart, StorePlace, nothing_known
 
 from .own_shelf import AT, OwnShelf
 
 
 def part(text, *, loose=False, form="value:msgpack", name=None):
-    return Part(form=form, name=name, body=text.encode(), loose=loose)
+    return StoredPart(form=form, name=name, body=text.encode(), loose=loose)
 
 
 class Parts:
@@ -306,7 +306,7 @@ class TestSweeping:
 
     def test_everybody_who_remembers_is_told(self, swept, thread):
         place = swept.database.engine.read(lambda: find(AT)).place
-        assert place == Place(thread.place.shelf, thread.place.swept + 1)
+        assert place == StorePlace(thread.place.shelf, thread.place.swept + 1)
 
     def test_nobody_is_told_of_a_sweep_that_took_nothing(self, swept, thread):
         place = swept.database.engine.read(lambda: find(AT)).place

@@ -20,7 +20,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import database, postgres, sqlite
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.engine import Sizes
-from langchain_agentmem.tracing.measures import MOST_NAMES, OTHERS, CacheTally, Measured, Measures, Tally
+from langchain_agentmem.tracing.measures import MOST_NAMES, OTHERS, CacheTally, Measured, Measures, OperationTally
 from langchain_agentmem.upkeep import database_report
 from langchain_agentmem.upkeep.database_report import Stats, tables_by_part
 from tests.checkpoints.graphs import Line
@@ -60,8 +60,8 @@ class TestMeasuring:
             here.ended(SEARCH, seconds, failed)
         here.ended("memory.other", 1.0)
         found = here.so_far().operations
-        assert found[SEARCH] == Tally(calls=3, failures=1, total=pytest.approx(0.8), slowest=0.5)
-        assert found["memory.other"] == Tally(calls=1, total=1.0, slowest=1.0)
+        assert found[SEARCH] == OperationTally(calls=3, failures=1, total=pytest.approx(0.8), slowest=0.5)
+        assert found["memory.other"] == OperationTally(calls=1, total=1.0, slowest=1.0)
 
     def test_caches_and_tokens_add_up(self):
         here = Measures()
@@ -97,7 +97,7 @@ class TestMeasuring:
         for thread in threads:
             thread.join()
         taken.add(here.take())
-        assert taken.operations[SEARCH] == Tally(calls=32_000, total=8_000.0, slowest=0.25)
+        assert taken.operations[SEARCH] == OperationTally(calls=32_000, total=8_000.0, slowest=0.25)
         assert taken.caches["vectors"] == CacheTally(hits=32_000, misses=32_000)
 
     def test_what_is_taken_is_there_no_more_and_what_is_given_back_is(self):
@@ -108,7 +108,7 @@ class TestMeasuring:
         assert not here.so_far()
         here.ended("a", 2.0)
         here.give_back(taken)
-        assert here.so_far().operations["a"] == Tally(calls=2, total=3.0, slowest=2.0)
+        assert here.so_far().operations["a"] == OperationTally(calls=2, total=3.0, slowest=2.0)
         assert here.so_far().since == taken.since
 
     def test_a_copy_does_not_change(self):
@@ -170,7 +170,7 @@ class TestKeeping:
         with AgentMemory(url) as memory:
             for seconds in (0.25, 0.5):
                 there = Measured(
-                    operations={"memory.x": Tally(calls=1, failures=1, total=seconds, slowest=seconds)},
+                    operations={"memory.x": OperationTally(calls=1, failures=1, total=seconds, slowest=seconds)},
                     caches={"vectors": CacheTally(hits=2, misses=1)},
                     prompts=1,
                     kept_out=100,
@@ -178,7 +178,7 @@ class TestKeeping:
                 )
                 memory.database.engine.write(lambda there=there: database.add(there, now=int(seconds * 10_000)))  # noqa: B023
             found = memory.database.engine.read(database.load)
-            assert found.operations == {"memory.x": Tally(calls=2, failures=2, total=0.75, slowest=0.5)}
+            assert found.operations == {"memory.x": OperationTally(calls=2, failures=2, total=0.75, slowest=0.5)}
             assert found.caches == {"vectors": CacheTally(hits=4, misses=2)}
             assert (found.prompts, found.kept_out, found.since) == (2, 200, 1_000)
             [row] = raw(memory, "select since, until from measure where kind = 'operation'")
@@ -245,7 +245,7 @@ class TestKeeping:
     def test_names_that_nobody_uses_any_more_go(self, memory, raw, monkeypatch):
         monkeypatch.setattr(database, "MOST_ROWS", 20)
         for n in range(40):
-            one = Measured(operations={f"memory.{n}": Tally(calls=1)})
+            one = Measured(operations={f"memory.{n}": OperationTally(calls=1)})
             memory.database.engine.write(lambda one=one, n=n: database.add(one, now=n))
         assert set(kept(memory, raw)) == {f"memory.{n}" for n in range(19, 40)}
 

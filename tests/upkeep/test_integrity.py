@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langchain_agentmem import AgentMemory, AgentMemorySaver, Attachment
 from langchain_agentmem.audit import audit_store as audit
 from langchain_agentmem.audit.audit_entry import AuditEntry
-from langchain_agentmem.audit.audit_rows import Draft
+from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.events import ConversationErased
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MessageError
@@ -85,7 +85,7 @@ def tell_secrets(memory, count=150):
             messages=messages,
             extra={WORDS["text"]: WORDS["text"]},
         )
-        draft = Draft(entry, WORDS["query"])
+        draft = EntryDraft(entry, WORDS["query"])
         memory.database.write("audit", lambda draft=draft: audit.add(path, [draft]))
 
 
