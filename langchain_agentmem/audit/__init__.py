@@ -10,4 +10,21 @@ Begin with `audit_trail.AuditTrail`, the public class. Below it:
 - `audit_part`: searches, verifies and transfers the trail.
 
 It imports storage, search, messages and language_models, and nothing of the layers above.
+
+An entry is a row of one chain, in the order of the commits. Its digest is keyed by a random salt, so that of what was
+erased, salt and all, nothing can be learned from the digest that stays; the link after it still follows. What changes
+later, whether it is junk, done or archived, is no part of it; of that the check sees only whether it is something that
+is ever written. A chain proves nothing against somebody who may write to the database and computes it anew; a head that
+was kept elsewhere does.
+
+- To add an entry alone is to insert a row and move the head: two pages. An index that a single row enters is a page
+  more in that commit, and the search several. So on SQLite new rows are in none (partial indexes), and enter them all
+  together with the entry that makes them 128; readers look through those that wait, writers and searches have them
+  settle first. Entering indexes and search at once, an entry took twice as long.
+- A model call's prompt is the whole history. Its messages stand on a shelf of the conversation, each once, as
+  references to contents that conversations share; a call names ranges. A list of more than 32 ranges has its lightest
+  half put there anew.
+- The last entries of any kind, conversation and visibility are one range of an index each; they are put together in
+  Python.
+- `memory.search` finds entries only where they are asked for, since they repeat what messages say.
 """

@@ -1,4 +1,4 @@
-"""SHRINKS: a context that has outgrown its budget is made to fit, and loses nothing.
+"""Context compaction: keep a model's context within a token budget without losing history.
 
 Processors (`tool_truncation`, `tool_offload`, `summarization`, `backward_packing`, `sliding_window`) are functions from
 messages to messages. `CompactionNode` is for graphs and chains, `CompactionMiddleware` for LangChain's agents,
@@ -71,6 +71,29 @@ A conversation without a graph keeps its own budget, with the configuration of d
             chat.add(role="user", content=f"It is {hour} o'clock, and all is well in the whole of the garden.")
             chat.add(role="assistant", content=f"Noted, at {hour}: all is well, and nothing has to be done.")
         print(len(chat.get_messages()), "of", len(chat.get_raw_messages()), chat.get_cache_stats()["context_tokens"])
+
+Everything works on LangChain messages and changes none. A *context* is made of a *record* and a history: the record
+names the messages that stayed, as spans from one key to another, and holds those that were made. Between compactions a
+context only grows at its end, so its beginning is the same bytes from turn to turn.
+
+- A history of a graph is known by digests: that of a place says everything that was said up to there. The newest record
+  whose digest is that of its place in this history is true for it. So a rewound thread, a fork, an edit and a restart
+  need no rules of their own, and a chain without ids or a thread works too. What was digested and counted in the turn
+  before is compared and not done again (`compacted_context.py`).
+- A conversation's own log need not be read whole: its records say up to which row they reach, and whoever edits or
+  removes a message takes away the records that stand for it (`log.disown`), which also keeps a summary from telling
+  what was removed.
+- All that is new of a graph's history is recorded in the thread's conversation before anything is compacted, so what
+  leaves a context is in the log, is found by search, and is brought back by its id. Messages that a compaction made
+  carry a mark, so that a state that was shrunk is not recorded as newer versions of what was said.
+- Compaction aims at the target, 60 % of the threshold, and summarizes no more than that needs. It runs again only when
+  as much was said, or may go, as it is to make room for; so an oversize tail does not compact every turn.
+- The summarizer is given every message that leaves, in pieces where they are long. A summary that was made without a
+  model is *provisional*: the next one that a model makes goes back to before it.
+- What asks a model is a generator of wishes (`model_calls.py`), as operations are generators of statements, so sync and
+  async share it.
+- In a graph the node answers with a `Command` of pairs: LangGraph's `stream_mode="messages"` takes messages in a plain
+  update for new ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Facts: what was true when, as subject, predicate and object with a period and its sources.
 
-A fact is the list of events that told of it (`fact_events`); from when to when it held is computed from the facts
-about the same thing and is never stored. Messages are kept as they are and wait until a model has extracted their
-facts, in the transaction that kept them.
+A fact is the list of events that told of it (`fact_events`); from when to when it held is computed from the facts about
+the same thing and is never stored. Messages are kept as they are and wait until a model has extracted their facts, in
+the transaction that kept them.
 
 Begin reading in `kg_memory`: `KGMemory` lists every verb. Each is a function `…_work` in `fact_commands` (changes),
 `fact_queries` (questions) or `fact_graph` (entities and pictures). They stand on a `FactsGround` (`fact_extraction`),
@@ -11,4 +11,26 @@ node for agents, `fact_part` what search, upkeep and merging of branches know of
 
 This folder may import `base`, `messages`, `tracing`, `storage`, `threads`, `search`, `rewinding`, `conversations` and
 `language_models`.
+
+A fact is a row on a branch, so it rewinds, forks, and is erased, exported and found as everything else that is
+remembered. Its subject and object, as they are compared, stand in columns; the rest is a list of *events*: who said so,
+when we learned it, since when it held, who corrected it. Nothing of that is ever overwritten, and `fact_events.state`
+makes of it what is known, or was known at some time. So a correction is undone by another event, and a message that is
+erased is taken out of every version that rests on it (`rewinding/message_sources.py`; `memory_source` says which those
+are).
+
+That a new value ended an old one is stored nowhere. `fact_events.endings` finds it out from all values of the same
+thing: a fact that nobody gave an end ends where the next value begins that was said to last. Other systems write the
+end into the old fact, and must then repair it when facts arrive late, when a message is erased, names are merged or
+parted, a predicate is declared to have one value, or branches meet. Here all of that is right by itself, and costs one
+look-up by subject and predicate.
+
+That a fact is what was told of it also merges branches: what either was told goes together, and nothing contradicts
+itself unseen (`fact_part.py`). What was made of several messages, a model's answer that could not be used or a proposal
+that two names are one, goes with any of them. Where a version that is taken away would uncover an older one, on a fork
+or before a checkpoint, it is buried: it stays as a row that says that the thing is gone.
+
+What is added is kept with a row that says that it waits. Whoever extracts keeps the facts of a batch and deletes these
+rows in one transaction, so crashes and rivals can do no harm; the job in the queue is only the right to ask the model.
+A model that does not say which message a fact comes from is shown one message at a time.
 """

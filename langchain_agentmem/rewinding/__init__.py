@@ -1,7 +1,7 @@
 """Memory that follows the thread: what lies on branches, and what a checkpoint shows of it.
 
 It may import `language_models`, `search`, `threads` and what is below. Begin with `memory_rows.py` (versions and
-views), then `graph_runs.py` and `sealing.py` (what a checkpoint shows), `thread_memory.py` and `branches.py`
+views), then `graph_runs.py` and `sealing.py` (what a checkpoint shows), `thread_memory.py` and `branch_commands.py`
 (the two standpoints).
 
 Everything that can be rewound is a row of `memory`, known by kind and key: core memory, events, records, items of a
@@ -24,14 +24,14 @@ is gone hides it. A view is a *line*, branches each up to a position, and *group
   lie on the subgraph's branch and on that of the graph around it.
 - Which groups led to a checkpoint is known to the process that runs the graph (`graph_runs.py`), and what it must know
   of earlier runs is kept: tasks that finished, with their groups. Of these count the ones whose results LangGraph found
-  with the checkpoint and took; that it took one, only its own loop knows (`checkpoints/graph_loops.py`). Of two runs
-  that finish a task at once, LangGraph keeps the first result, and so the first one's memory is the finished one. A run
-  is known by LangGraph's `RunControl`, which its tasks and its saver's calls share, and stays in the thread that its
-  saver loaded, though its config names the thread's id alone. Rules and reasons: the docstrings of `graph_runs.py` and
-  `sealing.py`.
-- LangGraph says nothing of attempts that fail, so a callback does (`attempt_watch.py`); it is led to the run that made
-  the attempt by the graph's own run of LangChain, since task ids are equal in copied threads and in steps that are run
-  twice.
+  with the checkpoint and took; that it took one, only its own loop knows (`checkpoints/rewind_follower.py`). Of two
+  runs that finish a task at once, LangGraph keeps the first result, and so the first one's memory is the finished one.
+  A run is known by LangGraph's `RunControl`, which its tasks and its saver's calls share, and stays in the thread that
+  its saver loaded, though its config names the thread's id alone. Rules and reasons: the docstrings of `graph_runs.py`
+  and `sealing.py`.
+- LangGraph says nothing of attempts that fail, so a callback does (`checkpoints/rewind_follower.py`); it is led to the
+  run that made the attempt by the graph's own run of LangChain, since task ids are equal in copied threads and in steps
+  that are run twice.
 - `delete_for_runs` takes what a run wrote towards the checkpoints of others, too, and what it remembered with that.
 - LangGraph reads the newest checkpoint too where a run is told to begin at another. By that the saver knows of a
   rewind, and a trace shows it once, as `memory.thread.rewind` with how much is hidden; an update of an earlier state is

@@ -1,1 +1,43 @@
-"""TO BE WRITTEN."""
+"""Search: texts are analysed and indexed, and what answers a question best is ranked and explained.
+
+It may import `storage`, `messages`, `tracing` and `base`. Begin with `memory_search.py` (candidates and reasons), then
+`ranking.py` (pure arithmetic over them) and `search_index.py` (how the index follows what is stored). `analysis.py`
+turns text into terms, `dates.py` reads the times that a question names, `vectors.py` and `embedding.py` add vectors in
+the background, and `database_search.py` runs a search on a database. Which kinds can be found is told by the parts
+(`storage/part.py`).
+
+A *document* is anything that can be found: a message, an item. Its number says where it stands: 26 bits of its *scope*
+(the documents of one kind in one namespace), 15 of its *series* there (a conversation), 22 of its place in the series.
+So neighbours are neighbours by arithmetic, a namespace is a few ranges of numbers, and FTS5, which keeps the documents
+of a term in the order of their numbers, skips to a range: what other namespaces hold costs nothing. On PostgreSQL a
+term is indexed together with its scope, for the same end, and the index's list of pending entries is kept short.
+
+Text is analysed once, in Python (`analysis.py`): terms with their stems, and a few bits of what else the text has, such
+as a question mark or a time. A row that can be found has its place made first (`places`: one statement, which also
+counts the series' words), then its own row, then its document. FTS5 pays for each transaction, so on SQLite up to 64
+documents wait with their terms, are found there, and enter the index together.
+
+A search asks where the question's terms stand within its walls. How rare they are is judged there too, so no score
+tells of another tenant's texts. The first hundred documents by rarity, those said at a time that the question names,
+and the nearest vectors are looked at closely, with their neighbours. Of a term in very many documents only some are
+looked at: the newest, those that hold other terms as well, and those near the candidates. `ranking.py` is pure
+arithmetic over that, and gives every result its reasons. A question of one word is a look-up: what it finds holds the
+word.
+
+The constants come from experiments on transcripts of two people. Three were changed here: how well a conversation fits
+is measured against the best it could be, not against the best one there is (better on the development half of LoCoMo,
+and it gives nothing to a conversation that hardly fits); a text's length counts less (on chats between a user and an
+assistant in six languages it did harm); vectors count .7 instead of .6 (with a small model anything from .7 to .8 did
+best on that half).
+
+Dates are reckoned from now, or from the last thing that was said where the search looks if that is earlier: a question
+about May means the May that the memory knows.
+
+*Vectors* come behind the write: the transaction that writes a document notes that it waits for one, with a ticket;
+whoever has the embeddings takes a batch, embeds it outside of any transaction, and keeps the vectors of those whose
+tickets are still there. A document that changed meanwhile has another ticket. A search hurries the worker and waits for
+it up to two seconds, so that what was just stored is found. A batch that the model refuses is tried again text by text.
+Nearest vectors are computed with numpy over the ranges of the search, from blocks that are kept in memory up to 64 MB
+and read on where something was added; where PostgreSQL has pgvector when vectors are first wanted, it compares them in
+a table of its own. A message's vector is smoothed with its neighbours'.
+"""

@@ -1,4 +1,4 @@
-"""Where memory is KEPT: the only place that knows SQL.
+"""Storage: the only place that knows SQL.
 
 It may import `messages`, `tracing` and `base`. `open_engine` gives an engine for a path or URL, `Database` adds what
 all parts share. Begin with `steps.py`, then `engine.py` and `queries.py`; features describe themselves to it as a

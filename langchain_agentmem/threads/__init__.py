@@ -39,7 +39,7 @@ What else has to happen with a call of the saver happens in its transaction: mem
 
 The saver's calls are steps of a trace only with `trace_checkpoints=True`, since there are many; otherwise they are
 measured and no more. LangGraph gives a saver the config that the graph was called with, not the graph's run, so
-`checkpoint_traces.py` finds the run through the loop, which is the caller of every `get` and `put`, and remembers it
-for `put_writes`, which comes from a bare thread. Where no loop is found the steps stand under whatever the config
-names.
+`checkpoints/rewind_follower.py` finds the run through the loop, which is the caller of every `get` and `put`, and
+remembers it for `put_writes`, which comes from a bare thread. Where no loop is found the steps stand under whatever the
+config names.
 """

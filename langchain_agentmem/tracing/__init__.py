@@ -22,24 +22,40 @@ Within the package a step is taken like this:
         ids = store(messages)
         step.finish(lambda: {"ids": ids})
 
-A step that is heard becomes a run under the caller's run, in LangSmith and in any other LangChain tracer:
-it is told to them the way LangChain tells its own, through the callbacks of the surrounding config. While
-the step is open it is the surrounding run, so that a model called within it shows beneath it. Whoever streams
-a graph with `stream_mode="custom"` sees it begin and end. Hooks get a `StepStarted` and a `StepFinished`, the
-log one DEBUG line, and `Measures` how long it took.
+A step that is heard becomes a run under the caller's run, in LangSmith and in any other LangChain tracer: it is told to
+them the way LangChain tells its own, through the callbacks of the surrounding config. While the step is open it is the
+surrounding run, so that a model called within it shows beneath it. Whoever streams a graph with `stream_mode="custom"`
+sees it begin and end. Hooks get a `StepStarted` and a `StepFinished`, the log one DEBUG line, and `Measures` how long
+it took.
 
 Three things decide the shape of these modules:
 
-- Silence must be cheap (`listening.py`). LangChain takes tens of microseconds to find out that nobody listens,
-  LangSmith alone more than four. So we first look at the few places where a listener can be, and ask LangChain
-  only when one may be there. Where such a place is not as we know it, because the library has moved on, the
-  answer is "maybe".
-- Inputs and outputs are functions, called only when somebody listens; what is content in them is shown as the
-  user wants it (`showing.py`).
-- Looking on never changes what happens: nothing that tracing raises reaches the operation, and what the
-  operation raises passes unchanged.
+- Silence must be cheap (`langchain_runs.py`). LangChain takes tens of microseconds to find out that nobody listens,
+  LangSmith alone more than four. So we first look at the few places where a listener can be, and ask LangChain only
+  when one may be there. Where such a place is not as we know it, because the library has moved on, the answer is
+  "maybe".
+- Inputs and outputs are functions, called only when somebody listens; what is content in them is shown as the user
+  wants it (`shown_values.py`).
+- Looking on never changes what happens: nothing that tracing raises reaches the operation, and what the operation
+  raises passes unchanged.
 
 One object serves `with` and `async with`, as only the waiting differs.
+
+What an agent or a user causes is one step, `memory.<part>.<verb>`. `Tracing.step` (`tracing/trace_steps.py`) makes it;
+work that is written as a generator asks for one with `Shown`, a search with `Search` and a model's answer with `Ask`
+(`model_calls.py`). An operation made of others is one step with the telling ones beneath; a detail is `shown=False`:
+measured, and shown to nobody.
+
+- **Silence** costs a microsecond or two: listeners are looked for where they can be before LangChain is asked
+  (`langchain_runs.py`).
+- **Inputs and outputs** are functions, called only where somebody listens. `shown_values.py` decides by key what of
+  them is content: a text is, unless its key is known to hold a name. So names that users choose never become keys.
+- **Where content is withheld**, whatever LangChain itself would show of our Runnables, and of the models that we ask,
+  is no run.
+- **Hooks** are called in threads of their own (`base/events.py`), in the caller's context, and waited for at most a
+  second, once.
+- **Measures** (`measures.py`) are kept in the process and merged into the database on closing, where it was written to
+  anyway and nobody holds its lock (`storage/database.py`); `upkeep/database_report.py` reads them.
 """
 
 from langchain_agentmem.tracing.langchain_runs import RunType, within
