@@ -206,12 +206,12 @@ class Bringing:
         lists: list[list[Any]] = []
         many = self._limit + _SPARE
         if layers is not None and (self._kinds is None or "record" in self._kinds):
-            lists.append((yield from layers.archival.searching(asked, many)))
+            lists.append((yield from layers.archival.search_work(asked, many)))
         if layers is not None and (self._kinds is None or "fact" in self._kinds):
             facts = yield from fact_queries.find_facts(layers.facts_ground, asked, many)
             lists.append([_fact(each) for each in facts])
         if layers is not None and self._kinds is not None and "event" in self._kinds:
-            events = yield from layers.recall.searching(asked, many)
+            events = yield from layers.recall.search_work(asked, many)
             lists.append(
                 [
                     FoundPassage(each.id, each.content, each.created_at, each.kind, (), "event", each.score, each.why)

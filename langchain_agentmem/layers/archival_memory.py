@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, name_given, text_given, texts_given
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.layer import Layer, Record, record_of, record_shown
 from langchain_agentmem.layers.layer import found_shown as seen
 from langchain_agentmem.rewinding import memory_rows
@@ -23,26 +23,7 @@ class ArchivalMemory(Layer):
 
     _part = "archival"
 
-    def write(self, content: str, tags: Sequence[str] = ()) -> str:
-        """Write a record.
-
-        Args:
-            content: What it says.
-            tags: By which it can be told from others. Default: none.
-
-        Returns:
-            Its id.
-
-        Raises:
-            InvalidInput: An argument is wrong, or the content is longer than `archival_max_chars` and is to be refused.
-        """
-        return self._do(self.writing(content, tags))
-
-    async def awrite(self, content: str, tags: Sequence[str] = ()) -> str:
-        """`write`, awaited."""
-        return await self._ado(self.writing(content, tags))
-
-    def update(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> bool:
+    def update_work(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> Work[bool]:
         """Change a record; what is not given stays as it is.
 
         Args:
@@ -56,65 +37,36 @@ class ArchivalMemory(Layer):
         Raises:
             InvalidInput: Neither is given, or one is wrong.
         """
-        return self._do(self.updating(record_id, content, tags))
+        return self.updating(record_id, content, tags)
 
-    async def aupdate(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> bool:
-        """`update`, awaited."""
-        return await self._ado(self.updating(record_id, content, tags))
+    update, aupdate = both(update_work)
 
-    def get(self, record_id: str) -> Record | None:
-        """One record by its id, or None."""
-        return self._do(self.getting(record_id))
-
-    async def aget(self, record_id: str) -> Record | None:
-        """`get`, awaited."""
-        return await self._ado(self.getting(record_id))
-
-    def delete(self, record_id: str) -> bool:
-        """Delete a record. Returns whether it was there."""
-        return self._do(self.deleting(record_id))
-
-    async def adelete(self, record_id: str) -> bool:
-        """`delete`, awaited."""
-        return await self._ado(self.deleting(record_id))
-
-    def search(self, query: str, limit: int | None = None, tags: Sequence[str] | None = None) -> list[Record]:
-        """Find records.
-
-        Args:
-            query: Any text; "*" stands for every record, the newest first.
-            limit: Most records. Default: `retrieval_k` of the settings (8); with "*", all.
-            tags: Only records that have all of these tags. Default: any.
-
-        Returns:
-            The best first.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        return self._do(self.searching(query, limit, tags))
-
-    async def asearch(self, query: str, limit: int | None = None, tags: Sequence[str] | None = None) -> list[Record]:
-        """`search`, awaited."""
-        return await self._ado(self.searching(query, limit, tags))
-
-    def all(self, tags: Sequence[str] | None = None, limit: int | None = None) -> list[Record]:
+    def all_work(self, tags: Sequence[str] | None = None, limit: int | None = None) -> Work[list[Record]]:
         """The records, in the order in which they were last written.
 
         Args:
             tags: Only records that have all of these tags. Default: any.
             limit: Most records, the newest ones. Default: all.
         """
-        return self._do(self.listing(tags, limit))
+        return self.listing(tags, limit)
 
-    async def aall(self, tags: Sequence[str] | None = None, limit: int | None = None) -> list[Record]:
-        """`all`, awaited."""
-        return await self._ado(self.listing(tags, limit))
+    all, aall = both(all_work)
 
     # -- the same as work ------------------------------------------------------------------------------------------
 
-    def writing(self, content: str, tags: Sequence[str] = ()) -> Work[str]:
-        """`write`, as work."""
+    def write_work(self, content: str, tags: Sequence[str] = ()) -> Work[str]:
+        """Write a record.
+
+        Args:
+            content: What it says.
+            tags: By which it can be told from others. Default: none.
+
+        Returns:
+            Its id.
+
+        Raises:
+            InvalidInput: An argument is wrong, or the content is longer than `archival_max_chars` and is to be refused.
+        """
         clean, marks = self._clean(content), self._marks(tags)
         return (
             yield from self._as_step(
@@ -126,6 +78,8 @@ class ArchivalMemory(Layer):
                 outputs=lambda key: {"record_id": key},
             )
         )
+
+    write, awrite = both(write_work)
 
     def written(self, clean: str, marks: Sequence[str]) -> Work[str]:
         """Write a record that was checked, as a detail of a step."""
@@ -168,8 +122,8 @@ class ArchivalMemory(Layer):
 
         return (yield from self._change("change", make, shown=False))
 
-    def getting(self, record_id: str) -> Work[Record | None]:
-        """`get`, as work."""
+    def get_work(self, record_id: str) -> Work[Record | None]:
+        """One record by its id, or None."""
         key = name_given(record_id, "the id of a record")
 
         def look(view: View) -> Steps[Record | None]:
@@ -180,8 +134,10 @@ class ArchivalMemory(Layer):
             yield from self._look("get", look, record_id=key, outputs=lambda each: maybe("record", each, record_shown))
         )
 
-    def deleting(self, record_id: str) -> Work[bool]:
-        """`delete`, as work."""
+    get, aget = both(get_work)
+
+    def delete_work(self, record_id: str) -> Work[bool]:
+        """Delete a record. Returns whether it was there."""
         key = name_given(record_id, "the id of a record")
 
         def make(change: Change) -> Steps[bool]:
@@ -192,8 +148,24 @@ class ArchivalMemory(Layer):
 
         return (yield from self._change("delete", make, record_id=key, outputs=lambda there: {"deleted": there}))
 
-    def searching(self, query: str, limit: int | None = None, tags: Sequence[str] | None = None) -> Work[list[Record]]:
-        """`search`, as work."""
+    delete, adelete = both(delete_work)
+
+    def search_work(
+        self, query: str, limit: int | None = None, tags: Sequence[str] | None = None
+    ) -> Work[list[Record]]:
+        """Find records.
+
+        Args:
+            query: Any text; "*" stands for every record, the newest first.
+            limit: Most records. Default: `retrieval_k` of the settings (8); with "*", all.
+            tags: Only records that have all of these tags. Default: any.
+
+        Returns:
+            The best first.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
         everything = text_given(query, "A query").strip() == EVERYTHING
         most = self._ground.settings.retrieval_k if limit is None and not everything else limit_given(limit)
         marks = [] if tags is None else self._marks(tags)
@@ -208,6 +180,8 @@ class ArchivalMemory(Layer):
                 outputs=seen,
             )
         )
+
+    search, asearch = both(search_work)
 
     def _newest_first(self, marks: Sequence[str], most: int) -> Work[list[Record]]:
         return (yield from self.listing(marks, most, shown=False))[::-1]

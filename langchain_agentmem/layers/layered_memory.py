@@ -67,7 +67,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.fact_extraction import FactsGround
-from langchain_agentmem.language_models.model_calls import Work, aperform, perform
+from langchain_agentmem.language_models.model_calls import Work, aperform, both, perform
 from langchain_agentmem.language_models.tokens import Budget
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
 from langchain_agentmem.layers.compression import Compressor, answers_of
@@ -262,7 +262,7 @@ def gathering(ground: Ground, archival: ArchivalMemory, task_hint: str | None) -
     material = yield from looking(ground, "layers.gather", look, shown=False)
     found: Sequence[Record] = ()
     if task_hint is not None:
-        found = yield from archival.searching(task_hint, ground.settings.retrieval_k)
+        found = yield from archival.search_work(task_hint, ground.settings.retrieval_k)
     return material._replace(records=found)
 
 
@@ -441,7 +441,7 @@ class LayeredMemory:
 
     # -- everything at once ----------------------------------------------------------------------------------------
 
-    def read(self, scope: str = "all") -> dict[str, Any]:
+    def read_work(self, scope: str = "all") -> Work[dict[str, Any]]:
         """Everything that this memory shows (document 004's `mem_node_read`).
 
         Args:
@@ -454,18 +454,16 @@ class LayeredMemory:
         Raises:
             InvalidInput: There is no such scope.
         """
-        return self._do(reading(self._ground, scope))
+        return reading(self._ground, scope)
 
-    async def aread(self, scope: str = "all") -> dict[str, Any]:
-        """`read`, awaited."""
-        return await self._ado(reading(self._ground, scope))
+    read, aread = both(read_work)
 
-    def write(
+    def write_work(
         self,
         core: Mapping[str, Any] | None = None,
         recall: Any = None,
         archival: Any = None,
-    ) -> WrittenLayers:
+    ) -> Work[WrittenLayers]:
         """Write to several layers, all of it or nothing (document 004's `mem_node_write`).
 
         Args:
@@ -480,16 +478,9 @@ class LayeredMemory:
         Raises:
             InvalidInput: Something of it is wrong.
         """
-        return self._do(self._writing(core, recall, archival))
+        return self._writing(core, recall, archival)
 
-    async def awrite(
-        self,
-        core: Mapping[str, Any] | None = None,
-        recall: Any = None,
-        archival: Any = None,
-    ) -> WrittenLayers:
-        """`write`, awaited."""
-        return await self._ado(self._writing(core, recall, archival))
+    write, awrite = both(write_work)
 
     # -- branches --------------------------------------------------------------------------------------------------
 
@@ -516,27 +507,23 @@ class LayeredMemory:
         """`fork`, awaited."""
         return self._on(await self._ado(branch_merge.forking(self._ground, id_of(name, "branch"))))
 
-    def ancestors(self) -> list[str]:
+    def ancestors_work(self) -> Work[list[str]]:
         """The names of the branches that this one was forked from, the root first, and its own at the end."""
-        return self._do(branch_merge.tracing_back(self._ground))
+        return branch_merge.tracing_back(self._ground)
 
-    async def aancestors(self) -> list[str]:
-        """`ancestors`, awaited."""
-        return await self._ado(branch_merge.tracing_back(self._ground))
+    ancestors, aancestors = both(ancestors_work)
 
-    def tree(self) -> BranchTree:
+    def tree_work(self) -> Work[BranchTree]:
         """The tree of forks that this branch is part of, from its root; `str` of it shows it.
 
         Raises:
             InvalidInput: This is the memory of a thread.
         """
-        return self._do(branch_merge.growing(self._ground))
+        return branch_merge.growing(self._ground)
 
-    async def atree(self) -> BranchTree:
-        """`tree`, awaited."""
-        return await self._ado(branch_merge.growing(self._ground))
+    tree, atree = both(tree_work)
 
-    def diff(self, other: str | LayeredMemory) -> BranchDiff:
+    def diff_work(self, other: str | LayeredMemory) -> Work[BranchDiff]:
         """What tells this memory from another.
 
         Args:
@@ -545,15 +532,13 @@ class LayeredMemory:
         Raises:
             InvalidInput: It is neither.
         """
-        return self._do(branch_merge.comparing(self._ground, self._point_of(other)))
+        return branch_merge.comparing(self._ground, self._point_of(other))
 
-    async def adiff(self, other: str | LayeredMemory) -> BranchDiff:
-        """`diff`, awaited."""
-        return await self._ado(branch_merge.comparing(self._ground, self._point_of(other)))
+    diff, adiff = both(diff_work)
 
-    def merge(
+    def merge_work(
         self, child: str | LayeredMemory, keys: Sequence[str] | None = None, *, prefer: Prefer = "parent"
-    ) -> MergeReport:
+    ) -> Work[MergeReport]:
         """Promote what a fork learned: its values, events, records and facts become this branch's too.
 
         What only the fork deleted, evicted or consolidated is gone here too. What both changed since the fork is a
@@ -571,25 +556,19 @@ class LayeredMemory:
         Raises:
             InvalidInput: It was not forked from this branch, or an argument is wrong.
         """
-        return self._do(self._merging(child, keys, prefer))
+        return self._merging(child, keys, prefer)
 
-    async def amerge(
-        self, child: str | LayeredMemory, keys: Sequence[str] | None = None, *, prefer: Prefer = "parent"
-    ) -> MergeReport:
-        """`merge`, awaited."""
-        return await self._ado(self._merging(child, keys, prefer))
+    merge, amerge = both(merge_work)
 
     # -- room ------------------------------------------------------------------------------------------------------
 
-    def pressure(self) -> Pressure:
+    def pressure_work(self) -> Work[Pressure]:
         """How full this memory is, and what could be done about it."""
-        return self._do(measuring(self._ground))
+        return measuring(self._ground)
 
-    async def apressure(self) -> Pressure:
-        """`pressure`, awaited."""
-        return await self._ado(measuring(self._ground))
+    pressure, apressure = both(pressure_work)
 
-    def consolidate(self, level: Level | None = None) -> ConsolidationReport:
+    def consolidate_work(self, level: Level | None = None) -> Work[ConsolidationReport]:
         """Make room, as much as a level of pressure asks for.
 
         From "medium" on old events become records of archival memory. From "high" on what is unimportant (2 or less)
@@ -602,13 +581,11 @@ class LayeredMemory:
         Raises:
             InvalidInput: There is no such level.
         """
-        return self._do(relieving(self._ground, self.core, level))
+        return relieving(self._ground, self.core, level)
 
-    async def aconsolidate(self, level: Level | None = None) -> ConsolidationReport:
-        """`consolidate`, awaited."""
-        return await self._ado(relieving(self._ground, self.core, level))
+    consolidate, aconsolidate = both(consolidate_work)
 
-    def compress(self, text: str, max_chars: int, hint: str = "") -> str:
+    def compress_work(self, text: str, max_chars: int, hint: str = "") -> Work[str]:
         """Make a text fit: as it is, as a model shortens it, or cut. Never longer than `max_chars`.
 
         Args:
@@ -619,15 +596,13 @@ class LayeredMemory:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._do(self._ground.compressor.compressing(text, max_chars, hint))
+        return self._ground.compressor.compressing(text, max_chars, hint)
 
-    async def acompress(self, text: str, max_chars: int, hint: str = "") -> str:
-        """`compress`, awaited."""
-        return await self._ado(self._ground.compressor.compressing(text, max_chars, hint))
+    compress, acompress = both(compress_work)
 
     # -- prompts ---------------------------------------------------------------------------------------------------
 
-    def context(self, task_hint: str | None = None, budget: Any = None) -> dict[str, Any]:
+    def context_work(self, task_hint: str | None = None, budget: Any = None) -> Work[dict[str, Any]]:
         """What belongs into a prompt, as data (document 004's `get_memory_context`).
 
         Args:
@@ -642,13 +617,11 @@ class LayeredMemory:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._do(context(self._ground, self.archival, task_hint, budget))
+        return context(self._ground, self.archival, task_hint, budget)
 
-    async def acontext(self, task_hint: str | None = None, budget: Any = None) -> dict[str, Any]:
-        """`context`, awaited."""
-        return await self._ado(context(self._ground, self.archival, task_hint, budget))
+    context, acontext = both(context_work)
 
-    def format_for_prompt(self, task_hint: str | None = None, budget: Any = None) -> str:
+    def format_for_prompt_work(self, task_hint: str | None = None, budget: Any = None) -> Work[str]:
         """The same as text, with the headings and lines of document 004 (`format_memory_for_prompt`).
 
         As long as nothing changes it is the same, byte by byte.
@@ -661,11 +634,9 @@ class LayeredMemory:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._do(prompt(self._ground, self.archival, task_hint, budget))
+        return prompt(self._ground, self.archival, task_hint, budget)
 
-    async def aformat_for_prompt(self, task_hint: str | None = None, budget: Any = None) -> str:
-        """`format_for_prompt`, awaited."""
-        return await self._ado(prompt(self._ground, self.archival, task_hint, budget))
+    format_for_prompt, aformat_for_prompt = both(format_for_prompt_work)
 
     def export_final(self, output_dir: str | os.PathLike[str]) -> tuple[Path, Path]:
         """Write the final memory as a text and as JSON, under the names of the settings (document 004).

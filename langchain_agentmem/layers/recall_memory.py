@@ -12,7 +12,7 @@ from types import EllipsisType
 from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, name_given, text_given, texts_given
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.consolidation import (
     ConsolidationReport,
@@ -38,14 +38,14 @@ class RecallMemory(Layer):
 
     _part = "recall"
 
-    def append(
+    def append_work(
         self,
         kind: str | None = None,
         content: str | None = None,
         at: datetime | None = None,
         *,
         event_type: str | None = None,
-    ) -> str:
+    ) -> Work[str]:
         """Append an event.
 
         Args:
@@ -60,28 +60,11 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._do(self.appending(event_type if kind is None else kind, content, at))
+        return self.appending(event_type if kind is None else kind, content, at)
 
-    async def aappend(
-        self,
-        kind: str | None = None,
-        content: str | None = None,
-        at: datetime | None = None,
-        *,
-        event_type: str | None = None,
-    ) -> str:
-        """`append`, awaited."""
-        return await self._ado(self.appending(event_type if kind is None else kind, content, at))
+    append, aappend = both(append_work)
 
-    def get(self, event_id: str) -> Event | None:
-        """One event by its id, or None."""
-        return self._do(self.getting(event_id))
-
-    async def aget(self, event_id: str) -> Event | None:
-        """`get`, awaited."""
-        return await self._ado(self.getting(event_id))
-
-    def recent(self, limit: int | EllipsisType | None = ..., kind: str | None = None) -> list[Event]:
+    def recent_work(self, limit: int | EllipsisType | None = ..., kind: str | None = None) -> Work[list[Event]]:
         """The newest events, in the order in which they were appended, whatever time they were said to be of.
 
         Args:
@@ -91,69 +74,9 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._do(self.reading(limit, kind))
+        return self.reading(limit, kind)
 
-    async def arecent(self, limit: int | EllipsisType | None = ..., kind: str | None = None) -> list[Event]:
-        """`recent`, awaited."""
-        return await self._ado(self.reading(limit, kind))
-
-    def search(self, query: str, limit: int | None = 10) -> list[Event]:
-        """Find events.
-
-        Args:
-            query: Any text; "*" stands for every event, the newest first.
-            limit: Most events; None for all. Default: 10.
-
-        Returns:
-            The best first.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        return self._do(self.searching(query, limit))
-
-    async def asearch(self, query: str, limit: int | None = 10) -> list[Event]:
-        """`search`, awaited."""
-        return await self._ado(self.searching(query, limit))
-
-    def evict(self, ids: Sequence[str] | None = None, kind: str | None = None, oldest: int | None = None) -> int:
-        """Move events to archival memory, each as a record with its text.
-
-        Args:
-            ids: These events; those that this memory does not show are left alone. Default: any.
-            kind: Only events of this kind. Default: any.
-            oldest: Only so many, the oldest. Default: all that are meant.
-
-        Returns:
-            How many were moved.
-
-        Raises:
-            InvalidInput: Nothing says which events, or an argument is wrong.
-        """
-        return self._do(self.evicting(ids, kind, oldest))
-
-    async def aevict(self, ids: Sequence[str] | None = None, kind: str | None = None, oldest: int | None = None) -> int:
-        """`evict`, awaited."""
-        return await self._ado(self.evicting(ids, kind, oldest))
-
-    def summarize(self, kind: str | None = None, keep: int | EllipsisType = ...) -> ConsolidationReport:
-        """Consolidate old events now, however few they are: they become records of archival memory.
-
-        Args:
-            kind: Only events of this kind. Default: all.
-            keep: How many of the newest stay. Default: `recall_max_events` of the settings (20).
-
-        Returns:
-            How many events, and the ids of the records.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        return self._do(self.summarizing(kind, keep))
-
-    async def asummarize(self, kind: str | None = None, keep: int | EllipsisType = ...) -> ConsolidationReport:
-        """`summarize`, awaited."""
-        return await self._ado(self.summarizing(kind, keep))
+    recent, arecent = both(recent_work)
 
     # -- the same as work ------------------------------------------------------------------------------------------
 
@@ -183,8 +106,8 @@ class RecallMemory(Layer):
             yield from asking(self._ground)
         return consolidated
 
-    def getting(self, event_id: str) -> Work[Event | None]:
-        """`get`, as work."""
+    def get_work(self, event_id: str) -> Work[Event | None]:
+        """One event by its id, or None."""
         key = name_given(event_id, "the id of an event")
 
         def look(view: View) -> Steps[Event | None]:
@@ -194,6 +117,8 @@ class RecallMemory(Layer):
         return (
             yield from self._look("get", look, event_id=key, outputs=lambda each: maybe("event", each, event_shown))
         )
+
+    get, aget = both(get_work)
 
     def reading(
         self, limit: int | EllipsisType | None = ..., kind: str | None = None, *, shown: bool = True
@@ -217,8 +142,19 @@ class RecallMemory(Layer):
             )
         )
 
-    def searching(self, query: str, limit: int | None = 10) -> Work[list[Event]]:
-        """`search`, as work."""
+    def search_work(self, query: str, limit: int | None = 10) -> Work[list[Event]]:
+        """Find events.
+
+        Args:
+            query: Any text; "*" stands for every event, the newest first.
+            limit: Most events; None for all. Default: 10.
+
+        Returns:
+            The best first.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
         text_given(query, "A query")
         most = limit_given(limit)
         return (
@@ -232,16 +168,30 @@ class RecallMemory(Layer):
             )
         )
 
+    search, asearch = both(search_work)
+
     def _sought(self, query: str, most: int) -> Work[list[Event]]:
         if query.strip() == EVERYTHING:
             return (yield from self.reading(most, shown=False))[::-1]
         hits = yield from found(self._ground, (EVENT,), query, most)
         return [event_of(hit.kept, hit.score, hit.why) for hit in hits]
 
-    def evicting(
+    def evict_work(
         self, ids: Sequence[str] | None = None, kind: str | None = None, oldest: int | None = None
     ) -> Work[int]:
-        """`evict`, as work."""
+        """Move events to archival memory, each as a record with its text.
+
+        Args:
+            ids: These events; those that this memory does not show are left alone. Default: any.
+            kind: Only events of this kind. Default: any.
+            oldest: Only so many, the oldest. Default: all that are meant.
+
+        Returns:
+            How many were moved.
+
+        Raises:
+            InvalidInput: Nothing says which events, or an argument is wrong.
+        """
         if ids is None and kind is None and oldest is None:
             raise InvalidInput("Say which events: give ids, a kind, or how many of the oldest.")
         wanted = None if ids is None else set(texts_given(ids, "Ids"))
@@ -267,11 +217,26 @@ class RecallMemory(Layer):
             )
         )
 
-    def summarizing(self, kind: str | None = None, keep: int | EllipsisType = ...) -> Work[ConsolidationReport]:
-        """`summarize`, as work."""
+    evict, aevict = both(evict_work)
+
+    def summarize_work(self, kind: str | None = None, keep: int | EllipsisType = ...) -> Work[ConsolidationReport]:
+        """Consolidate old events now, however few they are: they become records of archival memory.
+
+        Args:
+            kind: Only events of this kind. Default: all.
+            keep: How many of the newest stay. Default: `recall_max_events` of the settings (20).
+
+        Returns:
+            How many events, and the ids of the records.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
         label = None if kind is None else self._kind(kind)
         staying = self._ground.settings.recall_max_events if keep is ... else limit_given(keep)
         return (yield from consolidating(self._ground, keep=staying, kind=label, name="recall.summarize"))
+
+    summarize, asummarize = both(summarize_work)
 
     def event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> RowDraft:
         """An event to be appended, checked and without secrets.

@@ -38,7 +38,7 @@ from langchain_agentmem.base.encoding import encode
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, redact, redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work
+from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.core_memory import NO_ROOM, CoreMemory, Setting
@@ -406,15 +406,7 @@ class ResourceMemory(Layer):
         snapshot = await asyncio.to_thread(self._snapshot, resource_file, config, resolve_paths, fetcher)
         return await self._ado(self.keeping(snapshot, resource_file))
 
-    def items(self) -> list[dict[str, Any]]:
-        """What is remembered of each item, in the order of their ids: as snapshots have them."""
-        return self._do(self.listing())
-
-    async def aitems(self) -> list[dict[str, Any]]:
-        """`items`, awaited."""
-        return await self._ado(self.listing())
-
-    def track_usage(self, resource_id: str, usage_type: str, context: str | None = None) -> str:
+    def track_usage_work(self, resource_id: str, usage_type: str, context: str | None = None) -> Work[str]:
         """Note that a resource was used.
 
         Args:
@@ -428,19 +420,9 @@ class ResourceMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._do(self.tracking(resource_id, usage_type, context))
+        return self.tracking(resource_id, usage_type, context)
 
-    async def atrack_usage(self, resource_id: str, usage_type: str, context: str | None = None) -> str:
-        """`track_usage`, awaited."""
-        return await self._ado(self.tracking(resource_id, usage_type, context))
-
-    def used(self) -> list[dict[str, Any]]:
-        """What was used, oldest first, each time: "resource_id", "usage_type", "context" and "timestamp"."""
-        return self._do(self.using())
-
-    async def aused(self) -> list[dict[str, Any]]:
-        """`used`, awaited."""
-        return await self._ado(self.using())
+    track_usage, atrack_usage = both(track_usage_work)
 
     # -- the same as work ------------------------------------------------------------------------------------------
 
@@ -480,8 +462,8 @@ class ResourceMemory(Layer):
         )
         return snapshot
 
-    def listing(self) -> Work[list[dict[str, Any]]]:
-        """`items`, as work."""
+    def items_work(self) -> Work[list[dict[str, Any]]]:
+        """What is remembered of each item, in the order of their ids: as snapshots have them."""
 
         def look(view: memory_rows.View) -> Steps[list[dict[str, Any]]]:
             found = yield from memory_rows.newest(view, RECORD, limit=None, label=_LABEL)
@@ -500,6 +482,8 @@ class ResourceMemory(Layer):
             )
         )
 
+    items, aitems = both(items_work)
+
     def tracking(self, resource_id: str, usage_type: str, context: str | None) -> Work[str]:
         """`track_usage`, as work."""
         content, tags = usage_record(resource_id, usage_type, context, moment(self._ground.now()))
@@ -513,8 +497,8 @@ class ResourceMemory(Layer):
             )
         )
 
-    def using(self) -> Work[list[dict[str, Any]]]:
-        """`used`, as work."""
+    def used_work(self) -> Work[list[dict[str, Any]]]:
+        """What was used, oldest first, each time: "resource_id", "usage_type", "context" and "timestamp"."""
         return (
             yield from self._as_step(
                 "used",
@@ -524,6 +508,8 @@ class ResourceMemory(Layer):
                 ),
             )
         )
+
+    used, aused = both(used_work)
 
     def _using(self) -> Work[list[dict[str, Any]]]:
         records = yield from self._archival.listing([RESOURCE_USED], shown=False)
