@@ -18,7 +18,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-import yaml
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_agentmem.base.clock import EARLIEST, micros, moment
@@ -94,6 +93,8 @@ class ExtractionAnswer(NamedTuple):
 @cache
 def asked_for() -> dict[str, Any]:
     """The instructions of the model, and the JSON schema of its answer."""
+    import yaml  # noqa: PLC0415 - who extracts pays
+
     text = files(__package__).joinpath("extraction_prompt.yaml").read_text("utf-8")
     loaded: dict[str, Any] = yaml.safe_load(text)
     return loaded

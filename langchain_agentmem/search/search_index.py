@@ -184,11 +184,11 @@ def absorb() -> Steps[None]:
         yield query.empty_waiting()
 
 
-def refresh(texts: Mapping[str, TextsOf]) -> Steps[int]:
+def refresh(texts: Mapping[str, TextsOf] | None = None) -> Steps[int]:
     """Index everything anew if another version of the analysis indexed it.
 
     Args:
-        texts: How to read the texts of each kind.
+        texts: How to read the texts of each kind. Default: as the parts say, which are loaded where there are documents.
 
     Returns:
         How many documents were indexed.
@@ -210,11 +210,11 @@ def emptied() -> Steps[None]:
     yield query.empty_waiting()
 
 
-def anew(texts: Mapping[str, TextsOf], after: int) -> Steps[tuple[int, int | None]]:
+def anew(texts: Mapping[str, TextsOf] | None, after: int) -> Steps[tuple[int, int | None]]:
     """Index a page of documents that are not in the index.
 
     Args:
-        texts: How to read the texts of each kind.
+        texts: How to read the texts of each kind. Default: as the parts say.
         after: The document behind which to begin.
 
     Returns:
@@ -223,7 +223,7 @@ def anew(texts: Mapping[str, TextsOf], after: int) -> Steps[tuple[int, int | Non
     page = yield query.documents_after(after=after, limit=REBUILD_BATCH)
     for kind in sorted({row["kind"] for row in page}):
         mine = [row for row in page if row["kind"] == kind]
-        found = yield from texts[kind]([row["owner"] for row in mine])
+        found = yield from (all_parts().texts if texts is None else texts)[kind]([row["owner"] for row in mine])
         yield from _indexed_anew(mine, found)
     if page:
         return len(page), page[-1]["id"]
@@ -325,11 +325,10 @@ def _speakers(number: int, name: str | None) -> list[dict[str, Any]]:
 def bring_up_to_date(engine: Engine) -> None:
     """Index a database anew that an older version indexed."""
     if engine.read(is_old):
-        engine.write(lambda: refresh(all_parts().texts))
+        engine.write(refresh)
 
 
 PART = Part(
-    opened=bring_up_to_date,
     tables={
         "search index": (
             "search_scope",

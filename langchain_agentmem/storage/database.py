@@ -26,7 +26,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.storage import Engine, Operation, Steps, is_postgres, name_of, open_engine, query
 from langchain_agentmem.storage.jobs import Worker
-from langchain_agentmem.storage.part import all_parts
+from langchain_agentmem.storage.part import bring_up_to_date
 from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
 from langchain_agentmem.tracing.measures import CacheTally, Measured, Measures, OperationTally
 
@@ -438,11 +438,9 @@ def database_of(memory: Any) -> Database:
 
 
 def _bring_up_to_date(engine: Engine) -> None:
-    """Have every feature bring the database up to date; one in which that fails is closed again."""
+    """Bring what was opened up to date; a database in which that fails is closed again."""
     try:
-        for part in all_parts().all:
-            if part.opened is not None:
-                part.opened(engine)
+        bring_up_to_date(engine)
     except Exception as error:
         engine.close()
         if isinstance(error, StorageError):

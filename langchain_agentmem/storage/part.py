@@ -104,7 +104,6 @@ class Part:
         usual: Whether it is looked for by a user who names no kinds. Default: it is.
         unsettled: Whether something waits to be entered in the index before it is searched. Default: nothing does.
         settle: Enters it.
-        opened: Is given each database that is opened, to bring it up to date.
         tables: Its tables, by what `stats` calls that part of the database.
         verify: Its checks, by name; each gives what is wrong, in sentences.
         erase: Deletes what an erasure names.
@@ -118,7 +117,6 @@ class Part:
     usual: bool = True
     unsettled: Operation[bool] | None = None
     settle: Operation[Any] | None = None
-    opened: Callable[[Engine], object] | None = None
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
     verify: Mapping[str, Operation[list[str]]] = field(default_factory=dict)
     erase: Callable[[Erasure], Steps[None]] | None = None
@@ -166,3 +164,8 @@ class Parts:
 def all_parts() -> Parts:
     """Every feature of the package, loaded when they are first wanted: `langchain_agentmem.parts` names them."""
     return Parts(import_module("langchain_agentmem.parts").PARTS)
+
+
+def bring_up_to_date(engine: Engine) -> None:
+    """Have the search index anew in a database that is opened, where an older version made it."""
+    import_module("langchain_agentmem.search.search_index").bring_up_to_date(engine)
