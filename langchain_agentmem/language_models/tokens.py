@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.base.encoding import kind_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models.token_estimate import (
@@ -37,7 +38,6 @@ from langchain_agentmem.language_models.token_estimate import (
     tiktoken_counter,
     tiktoken_file_present,
 )
-from langchain_agentmem.messages.provider_content import kind_of
 
 __all__ = ["TokenCounter", "estimate_tokens", "tiktoken_file_present"]
 

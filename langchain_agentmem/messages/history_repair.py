@@ -15,10 +15,10 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
+from langchain_agentmem.base.encoding import kind_of
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.messages.history_shape import calls_of, role_of
 from langchain_agentmem.messages.message_marks import BEGINNING, IMAGES, MADE, NO_RESULT, OPENING, RESULT, altered
-from langchain_agentmem.messages.provider_content import kind_of
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta"})

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langchain_agentmem.base.encoding import kind_of
 from langchain_agentmem.messages.message_marks import MADE, OPENING, RESULT, is_injected, summary_in
-from langchain_agentmem.messages.provider_content import kind_of
 
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call"})

@@ -30,8 +30,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
+from langchain_agentmem.base.encoding import kind_of
 from langchain_agentmem.base.fencing import fenced, unfenced
-from langchain_agentmem.messages.provider_content import kind_of
 
 MEMORY_MARK = "agentmem_memory"
 """In `additional_kwargs` of a message that brings memory: which part."""

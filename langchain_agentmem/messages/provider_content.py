@@ -32,7 +32,7 @@ from uuid import UUID
 
 from langchain_core.messages import convert_to_openai_data_block
 
-from langchain_agentmem.base.encoding import to_plain
+from langchain_agentmem.base.encoding import kind_of, to_plain
 from langchain_agentmem.base.events import ImageUnreadable
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -185,16 +185,6 @@ def _local_path(image: str) -> Path:
     if image.lower().startswith("file:"):
         return Path(url2pathname(unquote(urlsplit(image).path)))
     return Path(image).expanduser()
-
-
-def kind_of(block: Any) -> str | None:
-    """What kind of block it is, by its own word; None where it does not say, or what it says can be none.
-
-    Args:
-        block: A block of a message's content, or anything else that stands there.
-    """
-    kind = block.get("type") if isinstance(block, Mapping) else None
-    return kind if isinstance(kind, str) else None
 
 
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})

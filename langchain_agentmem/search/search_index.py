@@ -188,7 +188,7 @@ def refresh(texts: Mapping[str, TextsOf] | None = None) -> Steps[int]:
     """Index everything anew if another version of the analysis indexed it.
 
     Args:
-        texts: How to read the texts of each kind. Default: as the parts say, which are loaded where there are documents.
+        texts: How to read the texts of each kind. Default: as the parts say.
 
     Returns:
         How many documents were indexed.

@@ -181,12 +181,12 @@ class TestManyWriters:
             "import sys\nfrom datetime import datetime, UTC\nfrom langchain_agentmem import AgentMemory\n"
             "from langchain_agentmem.audit import audit_store\n"
             "from langchain_agentmem.audit.audit_entry import AuditEntry\n"
-            "from langchain_agentmem.audit.audit_rows import Draft\n"
+            "from langchain_agentmem.audit.audit_rows import EntryDraft\n"
             "with AgentMemory(sys.argv[1]) as memory:\n"
             "    for n in range(80):\n"
             "        one = AuditEntry(id=f'{sys.argv[2]}-{n}', kind='exchange', prompt='p', reply='r',"
             " created_at=datetime.now(UTC))\n"
-            "        memory.database.engine.write(lambda: audit_store.add('', [Draft(one)]))\n"
+            "        memory.database.engine.write(lambda: audit_store.add('', [EntryDraft(one)]))\n"
         )
         running = [subprocess.Popen([sys.executable, "-c", program, url, name]) for name in ("a", "b")]
         assert [each.wait(120) for each in running] == [0, 0]

@@ -735,7 +735,7 @@ class TestProcesses:
         out = run("""
             import threading
             from langchain_agentmem import AgentMemory
-            from langchain_agentmem.base import delivery
+            from langchain_agentmem.base import events as delivery
             delivery.PATIENCE = 0.05
             memory = AgentMemory(":memory:", hooks=[lambda event: threading.Event().wait()])
             memory.conversation("chat").add_user_message("Hello")
@@ -747,7 +747,7 @@ class TestProcesses:
     def test_one_can_be_interrupted_while_it_waits(self):
         out = run("""
             import logging, signal, threading
-            from langchain_agentmem.base import delivery
+            from langchain_agentmem.base import events as delivery
             from langchain_agentmem.base.events import Hooks
             delivery.PATIENCE = 600
 
@@ -779,7 +779,7 @@ class TestProcesses:
             import ctypes, operator, signal, threading
             from collections import deque
             from functools import partial
-            from langchain_agentmem.base import delivery
+            from langchain_agentmem.base import events as delivery
             from langchain_agentmem.base.events import Hooks
             delivery.PATIENCE = 600
             signal_comes = partial(getattr(ctypes.CDLL(None), "raise"), signal.SIGINT)
@@ -826,7 +826,7 @@ class TestProcesses:
     def test_a_child_tells_its_hooks_too(self, hanging):
         out = run(f"""
             import os, threading, warnings
-            from langchain_agentmem.base import delivery
+            from langchain_agentmem.base import events as delivery
             from langchain_agentmem.base.events import Hooks, MessageUpdated
             warnings.simplefilter("ignore", DeprecationWarning)  # that other threads run
             delivery.PATIENCE = 0.05 if {hanging} else 600

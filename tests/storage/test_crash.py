@@ -178,7 +178,7 @@ class TestKillingWriters:
             from langchain_agentmem.conversations import message_log as log
 
             def half():
-                entry = log.Entry("half", b'{"content":"x","role":"user"}', "x", created_at=1, role="user")
+                entry = log.LogEntry("half", b'{"content":"x","role":"user"}', "x", created_at=1, role="user")
                 yield from log.append(log.Address("", "c"), [entry], now=1, tail=64)
                 os.kill(os.getpid(), signal.SIGKILL)
 

@@ -441,10 +441,10 @@ class TestLeases:
 
     def test_after_kill_9_in_the_middle_of_a_job_the_next_process_does_it(self, url, opened):
         script = (
-            "import sys, time\nfrom langchain_agentmem.storage import job_queue as jobs\n"
+            "import sys, time\nfrom langchain_agentmem.storage import jobs\n"
             "from langchain_agentmem.storage.database import Database\n"
             "database = Database(sys.argv[1])\n"
-            "database.engine.write(lambda: jobs.enqueue(jobs.Wanted('', 'work', 'a'), now=jobs.now()))\n"
+            "database.engine.write(lambda: jobs.enqueue(jobs.WantedJob('', 'work', 'a'), now=jobs.now()))\n"
             "database.worker.register('work', lambda job: (print('working', flush=True), time.sleep(600)))\n"
             "database.worker.settle()\n"
         )
@@ -523,10 +523,10 @@ class TestClosing:
 
     def test_a_program_that_ends_without_closing_gives_back_what_it_worked_on(self, url, opened):
         script = (
-            "import sys, threading\nfrom langchain_agentmem.storage import job_queue as jobs\n"
+            "import sys, threading\nfrom langchain_agentmem.storage import jobs\n"
             "from langchain_agentmem.storage.database import Database\n"
             "database, began = Database(sys.argv[1]), threading.Event()\n"
-            "database.engine.write(lambda: jobs.enqueue(jobs.Wanted('', 'work', 'a'), now=jobs.now()))\n"
+            "database.engine.write(lambda: jobs.enqueue(jobs.WantedJob('', 'work', 'a'), now=jobs.now()))\n"
             "database.worker.register('work', lambda job: (began.set(), threading.Event().wait(600)))\n"
             "database.worker.wake('work')\n"
             "assert began.wait(60)\n"

@@ -160,9 +160,9 @@ class TestTaking:
         for number in range(40):
             queue.put(str(number))
         script = (
-            "import sys\nfrom langchain_agentmem.storage import job_queue, open_engine\n"
+            "import sys\nfrom langchain_agentmem.storage import jobs, open_engine\n"
             "engine = open_engine(sys.argv[1])\nprint('ready', flush=True)\nsys.stdin.readline()\n"
-            f"while job := engine.write(lambda: job_queue.claim('work', sys.argv[2], now={NOW}, lease=60.0)):\n"
+            f"while job := engine.write(lambda: jobs.claim('work', sys.argv[2], now={NOW}, lease=60.0)):\n"
             "    print(job.key)\nengine.close()\n"
         )
         processes = [
