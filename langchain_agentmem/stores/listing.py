@@ -72,7 +72,7 @@ class Listing:
         self._at, self._ns, self._name = at, ns, name
         self._given = None if config is None else config["configurable"]["thread_id"]
         self._low, self._high = range_of(resolve(None, config))
-        self._wanted = wanted or {}
+        self._wanted = {} if wanted is None else wanted
         self._before = configurable_of(config_given(before)).get("checkpoint_id")
         if not isinstance(self._wanted, Mapping):
             raise InvalidInput(f"filter must be a dictionary, not {safe_repr(wanted)}.")
