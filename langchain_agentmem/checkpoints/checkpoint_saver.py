@@ -750,7 +750,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             follow=follow,
             step=partial(self._steps.step, "list", self._steps.around(config)),
             config=config,
-            wanted=wanted or {},
+            wanted={} if wanted is None else wanted,
             before=before,
             limit=limit,
         )
