@@ -393,8 +393,13 @@ class TestAHookThatHangs:
         monkeypatch.setattr(events, "PATIENCE", 0.05)
         await hooks.settle()
         monkeypatch.setattr(events, "PATIENCE", 600)
+        begun = asyncio.all_tasks()
         hooks.emit(STORED)
         await hooks.settle()
+        for _ in range(1_000):  # else the loop could end before what was given to it has begun
+            if asyncio.all_tasks() > begun:
+                break
+            await asyncio.sleep(0.005)
 
         (record,) = warnings_in(caplog)
         assert "does not answer" in record.getMessage()
