@@ -7,12 +7,7 @@ and `password = get_password()` stay as they are. In place of a secret stands `*
     redact("OPENAI_API_KEY=abc123")     # 'OPENAI_API_KEY=***'
     redact(text, patterns_with([r"\bBADGE-\d{6}\b"]))
 
-Which names are given to secrets, and which values under such a name are one.
-
-`api_key` names a secret, `max_token` a number and `token_count` a count. And what stands under the name of a secret
-need not be one: a type, a placeholder, a call that fetches it, or a sentence about it is none.
-
-What secrets look like: those that have a form of their own, and those that a name tells.
+Forms stand in `secrets.yaml`; what a name tells is decided in `secret_names.py`.
 
 Every pattern takes time in proportion to the text, whatever the text is: none begins within what it has just read, and
 none gives back what it took.
@@ -26,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.encoding import MAX_DEPTH
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.base.secret_names import Kind, is_placeholder, is_secret_value, kind_of_name
@@ -209,10 +205,6 @@ BY_NAME = (
 # --- What has a form of its own --------------------------------------------------------------------------------------
 
 
-def _form(name: str, regex: str, *needs: str) -> SecretPattern:
-    return SecretPattern(name=name, regex=regex, needs=needs)
-
-
 def _is_user_and_password(match: re.Match[str]) -> bool:
     try:
         return b":" in base64.b64decode(match["secret"], validate=True)
@@ -220,83 +212,33 @@ def _is_user_and_password(match: re.Match[str]) -> bool:
         return False
 
 
-# It begins here, and not within a longer word; in JSON the end of a line is a backslash and a letter.
-_IS_FREE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
-_SCHEME = r"(?i)(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://"
+_CHECKS = {"user and password": _is_user_and_password}
+_STANDS_FOR = {
+    "%free%": r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))",
+    "%scheme%": r"(?i)(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://",
+}
 
-FORMS = (
-    _form(
-        "private key",
-        r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:(?!-----BEGIN ).)*?"
-        r"(?=-----END [A-Z0-9 ]{0,40}PRIVATE KEY)|(?:(?:\\[nr]|\s)*+[A-Za-z0-9+/=]{20,}+)++)",
-        "private key",
-    ),
-    _form("password in a URL", _SCHEME + r"[^\s/:@\"'<>]*+:(?P<secret>[^\s/\"'<>]*)@", "://"),
-    _form("key as user of a URL", _SCHEME + r"(?=[^\s/@]{0,200}\d)(?P<secret>[\w-]{20,}+)@", "://"),
-    _form(
-        "header of a request",
-        r"(?i)\bauthorization\\?[\"']?\s{0,4}[:=,]\s{0,4}\\?[\"']?(?:bearer|basic|token|digest|apikey|negotiate)\s{1,4}"
-        r"(?P<secret>[^\s\"'\\,;<>]++)",
-        "authorization",
-    ),
-    _form("bearer", r"(?i)\bbearer\s{1,4}(?=[\w.~+/=-]{0,200}\d)(?P<secret>[\w.~+/=-]{12,}+)", "bearer"),
-    SecretPattern(
-        name="basic", regex=r"\b[Bb]asic\s{1,4}(?P<secret>[A-Za-z0-9+/]{6,}+={0,2})", is_secret=_is_user_and_password,
-        needs=("basic",),
-    ),
-    _form("cookie", r"(?i)\b(?:set-)?cookie:\s{0,4}(?P<secret>[\w.-]+=(?:[^\r\n\"'\\]|\\++(?![\"']))++)", "cookie:"),
-    _form(
-        "user of a command",
-        r"(?<!\S)(?:-u|--user)[ \t]{1,4}[\"']?(?=[^\s:]{0,60}[A-Za-z])[^\s:\"']{1,60}+:"
-        r"(?P<secret>(?:[^\s\"'\\]|\\++(?![\"']))++)",
-        "-u",
-    ),
-    _form("JWT", _IS_FREE + r"eyJ[\w-]{5,}+\.[\w-]{5,}+(?:\.[\w-]*+)?", "eyj"),
-    _form(
-        "OpenAI, Anthropic, OpenRouter",
-        _IS_FREE + r"sk-(?:[A-Za-z0-9]{16}|(?:proj|ant|or|svcacct|admin|live|test)-(?=[\w-]{10})"
-        r"|(?=[\w-]{16})(?=[\w-]{0,200}\d))[\w-]*+",
-        "sk-",
-    ),
-    _form(
-        "Hugging Face",
-        _IS_FREE + r"(?:hf|api_org)_(?:[A-Za-z0-9]{16}|(?=[A-Za-z0-9]{10})(?=[A-Za-z]{0,200}[0-9A-Z]))[A-Za-z0-9]*+",
-        "hf_", "api_org_",
-    ),
-    _form("GitHub", _IS_FREE + r"(?:gh[pousr]_[A-Za-z0-9]{16,}+|github_pat_\w{20,}+)", "gh", "github_pat_"),
-    _form(
-        "AWS",
-        r"(?<![A-Za-z0-9])(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{16}(?![A-Za-z0-9])",
-        "akia", "asia", "abia", "acca", "aroa", "aida", "agpa", "anpa",
-    ),
-    _form("Google", _IS_FREE + r"(?:AIza[\w-]{30,}+|ya29\.[\w-]{20,}+|GOCSPX-[\w-]{20,}+)", "aiza", "ya29.", "gocspx-"),
-    _form("Slack", _IS_FREE + r"(?:xox[a-z]-[\w-]{10,}+|xapp-[\w-]{10,}+)", "xox", "xapp-"),
-    _form(
-        "webhook",
-        r"(?i)https://(?:hooks\.slack\.com/(?:services|workflows)|discord(?:app)?\.com/api/webhooks)/"
-        r"(?P<secret>[\w/-]{10,}+)",
-        "hooks.slack.com", "/webhooks/",
-    ),
-    _form(
-        "Stripe",
-        _IS_FREE + r"(?:[spr]k_(?:live|test)_[A-Za-z0-9]{10,}+|whsec_[\w+/=]{16,}+)",
-        "k_live_", "k_test_", "whsec_",
-    ),
-    _form(
-        "keys of other services",
-        _IS_FREE + r"(?:glpat-[\w-]{16,}+|gsk_[A-Za-z0-9]{20,}+|xai-[A-Za-z0-9]{20,}+|pplx-[A-Za-z0-9]{20,}+"
-        r"|tvly-[\w-]{16,}+|lsv2_[a-z]{2}_\w{20,}+|npm_[A-Za-z0-9]{30,}+|pypi-[\w-]{40,}+|dop_v1_[a-f0-9]{40,}+|dapi[0-9a-f]{32}"
-        r"|r8_\w{30,}+|shp(?:at|ss|ca|pa)_[a-fA-F0-9]{32}|hvs\.[\w-]{20,}+|SG\.[\w-]{16,}+\.[\w-]{16,}+"
-        r"|AGE-SECRET-KEY-1[A-Z0-9]{20,}+|ATATT3[\w=-]{40,}+|secret_[A-Za-z0-9]{40,}+|ntn_[A-Za-z0-9]{30,}+)",
-        "glpat-", "gsk_", "xai-", "pplx-", "tvly-", "lsv2_", "npm_", "pypi-", "dop_v1_", "dapi", "r8_", "shpat_",
-        "shpss_", "shpca_", "shppa_", "hvs.", "sg.", "age-secret-key-1", "atatt3", "secret_", "ntn_",
-    ),
-    # What comes before is looked at when it has begun: a search for what begins in one way only is many times as fast.
-    _form("Twilio", r"SK(?:(?<![A-Za-z0-9_-]SK)|(?<=\\[nrt]SK))[0-9a-f]{32}"),
-    _form("Telegram", r"\d(?<![\w:-]\d)\d{7,9}:[\w-]{35}(?![\w-])"),
-)  # fmt: skip
 
-DEFAULT: tuple[SecretPattern, ...] = (*FORMS[:8], *BY_NAME, *FORMS[8:])
+def _form(entry: dict[str, Any]) -> SecretPattern:
+    """One of the forms in `secrets.yaml`."""
+    regex = "".join(entry["regex"])
+    for name, stands_for in _STANDS_FOR.items():
+        regex = regex.replace(name, stands_for)
+    return SecretPattern(
+        name=entry["name"],
+        regex=regex,
+        is_secret=_CHECKS.get(entry.get("check", "")),
+        needs=tuple(entry.get("needs", ())),
+    )
+
+
+_FORMS = data_table("base/secrets.yaml")["forms"]
+
+DEFAULT: tuple[SecretPattern, ...] = (
+    *(_form(entry) for entry in _FORMS if "early" in entry),
+    *BY_NAME,
+    *(_form(entry) for entry in _FORMS if "early" not in entry),
+)
 """What is taken for a secret where nobody says otherwise."""
 
 

@@ -27,59 +27,18 @@ from zlib import crc32
 from snowballstemmer.english_stemmer import EnglishStemmer
 
 from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.data_tables import data_table, word_set
 
-STOP_WORDS = frozenset(
-    # articles, pronouns and what points
-    "a an the this that these those i me my mine myself you your yours yourself he him his himself she her hers "  # noqa: SIM905 - words read better as words
-    "herself it its itself we us our ours ourselves they them their theirs themselves someone somebody anyone "
-    "anybody something anything there here "
-    # verbs that only help
-    "am is are was were be been being do does did doing done have has had having can could may might must shall should "
-    "will would let "
-    # questions
-    "what which who whom whose when where why how "
-    # what joins
-    "and or but nor so if then than because as of at by for with about into onto through during from up down in out on "
-    "off over under to upon within without between among across along around toward towards via per "
-    # what fills
-    "not no only just also too very really quite rather even ever still yet again already please tell any some such "
-    "both each either neither other another same own more most much many few "
-    # what tokens leave of contractions
-    "s t d ll m re ve don didn doesn isn aren wasn weren hasn haven hadn wouldn couldn shouldn mustn ain".split()
-)
+_ENGLISH = data_table("search/english.yaml")
+STOP_WORDS = word_set(_ENGLISH, "stop_words")
 """Function words that questions are made of, pieces of contractions included. English only."""
-
-_FORMS = (  # the base, then its other forms; those that are words of their own ("rose", "ground", "lives") are left out
-    "arise arose arisen|awake awoke awoken|beat beaten|become became|begin began begun|bend bent|bet|bind|bite bitten|"
-    "bleed bled|blow blew blown|break broke broken|breed bred|bring brought|build built|burn burnt|buy bought|"
-    "catch caught|choose chose chosen|cling clung|come came|creep crept|deal dealt|dig dug|draw drew drawn|"
-    "dream dreamt|drink drank drunk|drive drove driven|dwell dwelt|eat ate eaten|fall fell fallen|feed fed|feel felt|"
-    "fight fought|find found|flee fled|fling flung|fly flew flown|forbid forbade forbidden|forget forgot forgotten|"
-    "forgive forgave forgiven|freeze froze frozen|get got gotten|give gave given|go went gone|grow grew grown|"
-    "hang hung|hear heard|hide hid hidden|hold held|keep kept|kneel knelt|know knew known|lead led|leap leapt|"
-    "learn learnt|leave left|lend lent|lie lain|light lit|lose lost|make made|mean meant|meet met|"
-    "mistake mistook mistaken|outgrow outgrew outgrown|overcome overcame|oversleep overslept|pay paid|prove proven|"
-    "rebuild rebuilt|repay repaid|retell retold|rewrite rewrote rewritten|ride rode ridden|ring rang rung|run ran|"
-    "say said|see saw seen|seek sought|sell sold|send sent|sew sewn|shake shook shaken|shine shone|shoot shot|"
-    "show shown|shrink shrank shrunk|sing sang sung|sink sank sunk|sit sat|sleep slept|slide slid|speak spoke spoken|"
-    "speed sped|spend spent|spill spilt|spin spun|spit spat|spoil spoilt|spring sprang sprung|stand stood|"
-    "steal stole stolen|stick stuck|sting stung|stink stank stunk|stride strode|strike struck|strive strove striven|"
-    "swear swore sworn|sweep swept|swell swollen|swim swam swum|swing swung|take took taken|teach taught|"
-    "tear tore torn|tell told|think thought|throw threw thrown|undergo underwent undergone|"
-    "understand understood|undertake undertook undertaken|wake woke woken|wear wore worn|weave wove woven|weep wept|"
-    "win won|withdraw withdrew withdrawn|withhold withheld|write wrote written|"
-    "child children|grandchild grandchildren|man men|woman women|person people|foot feet|tooth teeth|goose geese|"
-    "mouse mice|louse lice|ox oxen|wife wives|knife knives|wolf wolves|half halves|shelf shelves|loaf loaves|"
-    "thief thieves|calf calves|scarf scarves|elf elves|cactus cacti|fungus fungi|criterion criteria|"
-    "phenomenon phenomena|analysis analyses|crisis crises|thesis theses|hypothesis hypotheses|diagnosis diagnoses|"
-    "index indices|appendix appendices|matrix matrices|alumnus alumni|bacterium bacteria|curriculum curricula|"
-    "fisherman fishermen|fireman firemen|policeman policemen|businessman businessmen|gentleman gentlemen|"
-    "salesman salesmen|snowman snowmen"
-)
 BASE_FORMS: Mapping[str, str] = MappingProxyType(
-    {form: base for base, *forms in (group.split() for group in _FORMS.split("|")) for form in forms}
+    {form: base for base, *forms in (group.split() for group in _ENGLISH["forms"].split("|")) for form in forms}
 )
 """Irregular verbs and nouns to their base form, in lower case. English only."""
+_TIME_WORDS, _NUMBER_WORDS, _FIRST_PERSON = (
+    frozenset(_ENGLISH[name].encode().split()) for name in ("time_words", "number_words", "first_person")
+)
 
 # "When" asks where a question begins, after a preposition or after a verb of asking: "the day when we met" does not.
 _ASKING = (
@@ -139,20 +98,6 @@ _LETTERS_AND_DIGITS = bytes(
     for code in range(256)
 )
 _NO_DIGITS = bytes(code for code in range(256) if not 48 <= code <= 57)  # noqa: PLR2004 - "0" to "9"
-_TIME_WORDS = frozenset(
-    b"monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays "
-    b"saturdays sundays january february april june july august september october november december jan feb "
-    b"apr jul aug sept oct nov dec today yesterday tomorrow tonight day days week weeks weekend weekends "
-    b"month months year years hour hours minute minutes decade decades century ago clock noon midnight "
-    b"morning afternoon evening night nights spring summer autumn winter christmas easter halloween "
-    b"thanksgiving birthday anniversary recently lately soon".split()
-)
-_NUMBER_WORDS = frozenset(
-    b"zero two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    b"seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred hundreds "
-    b"thousand thousands million millions billion dozen dozens couple several once twice half".split()
-)
-_FIRST_PERSON = frozenset(b"i me my mine myself we our ours ourselves".split())
 # Each of these begins with a class of characters: re skips to one quickly, and looks around only there.
 _TIME_IN_DIGITS = re.compile(
     r"[0-9](?:(?<=\b1)9[0-9]{2}\b|(?<=\b2)0[0-9]{2}\b|(?<=\bMay .)|(?<=\bMarch .)"  # 1999, 2020, May 8

@@ -1,7 +1,9 @@
 """Which times a search query speaks of, so that what was said then can be ranked higher.
 
-A query becomes a string with one character for each word or number (`date_tokens`). One pattern finds the times in it,
-a second puts them together ("between A and B", "two weeks before A"). Both take linear time. All is in UTC.
+A query becomes a string of kinds, one character for each word or number (`tokens`). One pattern finds single times in
+it ("last week", "3 May"), a second puts them together ("between A and B", "two weeks before A"). Both take linear time.
+All is in UTC. To teach another time, add a pattern to `_TIMES` and its reader to `_READ`; another language is a matter
+of more words in `dates.yaml`.
 
 What a query leaves open is read as someone does who looks back: "in May" and "8 May" are the latest that have begun,
 "Monday" the latest Monday, today included, and "last Monday" one before today. Weeks begin on Monday, seasons are those
@@ -9,33 +11,9 @@ of the northern half, and winter 2022 begins in December 2022. "Two weeks ago" i
 "Since A" lasts until now. After, before, until and by A are open, and what a search wants is near A: they reach a week
 from it, or as long as A itself if that is more. "Recently" names no time, so it finds none.
 
-Finds single times in tokens: a day, a month, a season, "last week", "three days ago".
-
-Every time has a pattern over the kinds of the tokens, and a function that reads it. To teach another one, add both.
-
-A query as a string of kinds, one character for each word or number (see `date_words`), and what each stands for.
-
-Numbers have kinds too: `1` could be a day of a month, `4` a year, `0` is only a count, `=` is two days ("3-9"), `#` a
-whole date ("2023-05-08") or years, `!` anything else, such as a price, a version or a telephone number. `x` is "may" or
-"march" in lower case, `.` any other word, and `|` the end of a sentence.
-
-The words that name times in English, German, French, Spanish, Italian, Portuguese and Dutch: one table to replace.
-
-Every word has a kind, one character, and a number. `dates` writes a query as a string of kinds and looks for patterns
-in it, so another language is a matter of more words here. Words are in lower case and without accents, but for those
-that would mean something else without. Left out is what is more often another word: Portuguese abbreviations such
-as "ter", German "So", the Dutch "na".
-
-Kinds: `M` a month, `m` one that is also a name or a word and counts only in company, `v` one that counts only between
-a day and a year. `W` a weekday, `w` one that needs company, `z` one that is only ever passed over before a date. `S` a
-season, `s` one that needs company. `H` and `h` the same of feast days. `t` a day counted from today. `d k n y` day,
-week, month and year, `e` weekend, `q` quarter, `u` hours and minutes. `c` a count, `i` one that is an article or a
-preposition too, `j` the "an" that is English for one and French for a year; 0 stands for a few. `L T X` last, this and
-next before their noun, `l` the ones that may follow it. `P` past. `a` ago after its time, `A` before it, `V` the German
-one that also means before. `p` in, `n` on and at, `o` of, `r` an article, `b` between, `&` and, `>` to, `f` from,
-`C` since, `F` after, `B` before, `U` until, `Y` by. `Q` a quarter by its number. `.` is no time at all.
-
-Calendar arithmetic on periods: from when (inclusive) to when (exclusive), in microseconds since 1970, UTC.
+The kinds of words stand in `dates.yaml`. Numbers have kinds too: `1` could be a day of a month, `4` a year, `0` is only
+a count, `=` is two days ("3-9"), `#` a whole date ("2023-05-08") or years, `!` anything else, such as a price, a
+version or a telephone number. `x` is "may" or "march" in lower case, `.` any other word, and `|` the end of a sentence.
 """
 
 from __future__ import annotations
@@ -44,133 +22,13 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from datetime import date
-from types import MappingProxyType
+from functools import cache
 from typing import NamedTuple, TypeAlias
 
-_BY_POSITION = (  # kind, number of the first group, groups of words
-    (
-        "M",
-        1,
-        (
-            "january januar janner janvier enero gennaio janeiro januari|february februar fevrier febrero febbraio "
-            "fevereiro februari|marz marzo março maart|aprile abril|maggio maio|juin junio giugno junho juni|july "
-            "juillet luglio julho juli|aout agosto|september septembre septiembre settembre setembro|october "
-            "oktober octobre octubre ottobre outubro|november novembre noviembre novembro|december dezember "
-            "decembre diciembre dicembre dezembro"
-        ),
-    ),
-    (
-        "m",
-        1,
-        (
-            "jan janv|feb febr fev fevr|march mars mar mrt|april apr avril avr abr|may mai mayo mei|june jun|jul "
-            "juil julio|august aug augustus|sep sept|oct okt|nov|dec dez"
-        ),
-    ),
-    ("v", 1, "gen ene|||||giu|lug||set|ott out||dic"),
-    (
-        "W",
-        0,
-        (
-            "monday montag lundi lunes lunedi segunda-feira maandag|"
-            "tuesday dienstag mardi martes martedi terca-feira dinsdag|"
-            "wednesday mittwoch mercredi miercoles mercoledi quarta-feira woensdag|"
-            "thursday donnerstag jeudi jueves giovedi quinta-feira donderdag|"
-            "friday freitag vendredi viernes venerdi sexta-feira vrijdag|"
-            "saturday samstag sonnabend samedi sabado sabato zaterdag|sunday sonntag dimanche domenica zondag"
-        ),
-    ),
-    ("w", 0, "|tue tues|wed|thu thur thurs|fri||domingo"),
-    ("z", 0, "mon|||||sat|sun"),
-    (
-        "S",
-        0,
-        (
-            "fruhling fruhjahr printemps primavera voorjaar|summer sommer verano verao zomer|"
-            "autumn herbst automne otono autunno outono herfst|winter hiver invierno inverno"
-        ),
-    ),
-    ("s", 0, "spring lente|ete estate|fall|"),
-    ("h", 0, "christmas xmas weihnachten navidad natale natal kerst kerstmis|||halloween|new-year neujahr|"),
-    (
-        "H",
-        0,
-        (
-            "a-noel|christmas-eve heiligabend nochebuena|new-year-s-eve new-years-eve silvester nochevieja||"
-            "new-year-s-day new-years-day|valentine-s-day valentines-day"
-        ),
-    ),
-    (
-        "t",
-        -2,
-        (
-            "vorgestern avant-hier anteayer antier altro-ieri anteontem eergisteren|"
-            "yesterday last-night gestern hier ayer ieri ontem gisteren|"
-            "today tonight this-morning this-afternoon this-evening heute aujourd-hui hoy oggi hoje vandaag|"
-            "tomorrow morgen demain manana domani amanha|ubermorgen apres-demain dopodomani overmorgen"
-        ),
-    ),
-    (
-        "c",
-        0,
-        (
-            "few several paar quelques algunos algunas alcuni alcune alguns algumas enkele|"
-            "one ein eine einem einer einen un une uno una um uma een|two couple zwei deux dos due dois duas twee|"
-            "three drei trois tres tre drie|four vier quatre cuatro quattro quatro|five funf cinq cinco cinque vijf|"
-            "six sechs seis sei zes|seven sieben siete sette sete zeven|eight acht huit ocho otto oito|"
-            "nine neun neuf nueve nove negen|ten zehn dix diez dieci dez tien|eleven elf onze once undici|"
-            "twelve zwolf douze doce dodici doze twaalf"
-        ),
-    ),
-)
-_ALIKE = (  # kind, number, words
-    ("i", 1, "a"),
-    ("j", 1, "an"),
-    ("d", 0, "day days tag tage tagen jour jours dia dias giorno giorni dag dagen"),
-    ("k", 0, "week weeks woche wochen semaine semaines semana semanas settimana settimane weken"),
-    ("n", 0, "month months monat monate monaten monats mois mes meses mese mesi maand maanden"),
-    ("y", 0, "year years jahr jahre jahren jahres annee annees ans ano anos anno anni jaar jaren"),
-    ("e", 0, "weekend wochenende week-end fin-de-semana fine-settimana fim-de-semana"),
-    ("q", 0, "quarter quartal trimestre kwartaal"),
-    ("u", 60, "hour hours stunde stunden heure heures hora horas ora ore uur uren"),
-    ("u", 1, "minute minutes minuten minuto minutos minuti minuut"),
-    (
-        "L",
-        -1,
-        "last vorig letzte letzten letzter letztes letztem vorige vorigen vergangene vergangenen afgelopen laatste",
-    ),
-    ("T", 0, "this diese diesen dieser dieses diesem cette este esta questo questa deze dit"),
-    ("X", 1, "next nachste nachsten nachster nachstes kommende kommenden volgende komende"),
-    ("l", -1, "dernier derniere pasado pasada scorso scorsa passado passada"),
-    ("l", 1, "prochain prochaine proximo proxima prossimo prossima"),
-    ("P", 0, "past"),
-    ("a", 8, "ago"),  # a month in Spanish, between a day and a year
-    ("a", 0, "back fa geleden atras"),
-    ("A", 0, "il-y-a hace há"),
-    ("V", 0, "vor"),
-    (
-        "p",
-        0,
-        "in im en nel nell em during early late mid end beginning start middle ende durante wahrend pendant tijdens",
-    ),
-    ("n", 0, "on at for over around um al a-la op am le el"),
-    ("o", 0, "of de del di van d"),
-    ("r", 0, "the la les il lo l der die das dem den au du"),
-    ("b", 0, "between zwischen entre tra fra tussen"),
-    ("&", 0, "and und et y e"),
-    (">", 0, "to - \u2013 \u2014"),
-    ("f", 0, "from von vom dal vanaf"),
-    ("C", 0, "since seit depuis desde sinds"),
-    ("F", 0, "after nach apres despues dopo depois following"),
-    ("B", 0, "before avant antes prima voor"),
-    ("U", 0, "until till through bis hasta jusqu jusque fino ate tot"),
-    ("Y", 0, "by"),
-    (".", 0, "mardi-gras"),
-    ("Q", 1, "q1"),
-    ("Q", 2, "q2"),
-    ("Q", 3, "q3"),
-    ("Q", 4, "q4"),
-)
+from langchain_agentmem.base.data_tables import data_table
+
+_TELLING = "MmWwSsHhtdknyequQ"
+"""Kinds that name a time by themselves."""
 
 
 def bare(word: str) -> str:
@@ -179,63 +37,42 @@ def bare(word: str) -> str:
     return "".join(character for character in word if not "\u0300" <= character <= "\u036f")
 
 
-def _entries() -> Iterator[tuple[str, tuple[str, int]]]:
-    for kind, first, groups in _BY_POSITION:
-        for number, words in enumerate(groups.split("|"), first):
-            for word in words.split():
-                yield word, (kind, number)
-    for kind, number, words in _ALIKE:
-        for word in words.split():
-            yield word, (kind, number)
+class Vocabulary(NamedTuple):
+    """The words of `dates.yaml`.
+
+    Attributes:
+        kinds: Single words to their kind and number.
+        phrases: What takes two to four words, likewise.
+        telling: Without one of these and without a digit, a text names no time.
+        sets: The other lists, by name.
+        not_after: What some words do not name a day next to.
+    """
+
+    kinds: dict[str, tuple[str, int]]
+    phrases: dict[tuple[str, ...], tuple[str, int]]
+    telling: frozenset[str]
+    sets: dict[str, frozenset[str]]
+    not_after: dict[str, frozenset[str]]
 
 
-KINDS = MappingProxyType({word: entry for word, entry in _entries() if len(word) == 1 or "-" not in word})
-"""Single words to their kind and number."""
-
-PHRASES = MappingProxyType({tuple(word.split("-")): entry for word, entry in _entries() if "-" in word[1:-1]})
-"""What takes two to four words, likewise."""
-
-PHRASE_STARTS = frozenset(words[0] for words in PHRASES)
-
-TELLING = frozenset(
-    bare(max(word.split("-"), key=len)) for word, (kind, _) in _entries() if kind in "MmWwSsHhtdknyequQ"
-)
-"""Without one of these and without a digit, a text names no time."""
-
-
-def _words(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-ORDINALS = _words("st nd rd th er ere \xba \xaa o")
-
-VERBS = _words("may march")
-"""Months that are months only if written like one, or in company that no verb has."""
-
-NO_MONTH_BEFORE = _words("be have not also never well even still")
-
-NOT_AFTER = {
-    "hier": _words("ich ist wir der das und wo was wer sind ik het een wat waar zijn heb"),
-    "morgen": _words("guten goede jeden am heute gestern der den"),
-    "manana": _words("la esta cada"),
-}
-"""What these words do not name a day next to: "hier" is German and Dutch for here."""
-
-COUNTED = _words(
-    "messages message words word tokens steps times people users dollars euros pounds usd eur gbp dollar euro km kg m "
-    "miles meters metres calories kcal points percent pages lines rows items files hours minutes seconds days weeks "
-    "months years bytes mb gb kb views likes followers photos students nachrichten leute worter"
-)
-"""A number before one of these is no year."""
-
-NO_PLURAL = _words("was has does this his its as is us yes plus")
-"""They end in s and still may follow a year."""
-
-LABELS = _words(
-    "room flight port page line number no nr code pin error version ver v release build id issue pr chapter route "
-    "model windows office extension usd eur gbp ticket order invoice python phone"
-)
-"""A number after one of these is no date."""
+@cache
+def vocabulary() -> Vocabulary:
+    """Read the words that name times, once."""
+    table = data_table("search/dates.yaml")
+    entries = {
+        word: (kind, number)
+        for kind, numbers in table.pop("kinds").items()
+        for number, words in numbers.items()
+        for word in words.split()
+    }
+    phrases = {tuple(word.split("-")): entry for word, entry in entries.items() if "-" in word[1:-1]}
+    return Vocabulary(
+        {word: entry for word, entry in entries.items() if tuple(word.split("-")) not in phrases},
+        phrases,
+        frozenset(bare(max(word.split("-"), key=len)) for word, (kind, _) in entries.items() if kind in _TELLING),
+        not_after={word: frozenset(words.split()) for word, words in table.pop("not_after").items()},
+        sets={name: frozenset(words.split()) for name, words in table.items()},
+    )
 
 
 Period: TypeAlias = tuple[int, int]
@@ -419,7 +256,7 @@ def names_a_time(text: str) -> bool:
     """Whether a text could name a time at all: quick, and often wrong about yes."""
     if _DIGIT.search(text):
         return True
-    return not TELLING.isdisjoint(_WORD.findall(text.lower() if text.isascii() else bare(text)))
+    return not vocabulary().telling.isdisjoint(_WORD.findall(text.lower() if text.isascii() else bare(text)))
 
 
 def tokens(text: str) -> Tokens:
@@ -449,30 +286,30 @@ def tokens(text: str) -> Tokens:
 
 def _word(words: list[str], i: int, written: str) -> tuple[str, int, int]:
     """The kind and number of a word, and how many words it takes."""
-    word = words[i]
+    known, word = vocabulary(), words[i]
     if not word.isascii():
         word = unicodedata.normalize("NFC", word)
-        word = word if word in KINDS else bare(word)
-    if word in PHRASE_STARTS:
-        for length in (4, 3, 2):
-            phrase = tuple(map(bare, words[i : i + length]))
-            if phrase in PHRASES:
-                return *PHRASES[phrase], len(phrase)
-    kind, number = KINDS.get(word, (".", 0))
-    if word in VERBS and kind == "m":
-        if i + 1 < len(words) and words[i + 1] in NO_MONTH_BEFORE:
+        word = word if word in known.kinds else bare(word)
+    for length in (4, 3, 2):
+        phrase = tuple(map(bare, words[i : i + length]))
+        if phrase in known.phrases:
+            return *known.phrases[phrase], len(phrase)
+    kind, number = known.kinds.get(word, (".", 0))
+    if word in known.sets["verbs"] and kind == "m":
+        if i + 1 < len(words) and words[i + 1] in known.sets["no_month_before"]:
             kind = "."
         elif not written.istitle():
             kind = "x"
-    elif word in NOT_AFTER and (word != written or _is_other_word(word, words, i)):
+    elif word in known.not_after and (word != written or _is_other_word(word, words, i)):
         kind = "."
     return kind, number, 1
 
 
 def _is_other_word(word: str, words: list[str], i: int) -> bool:
+    others = vocabulary().not_after[word]
     if word == "hier":  # what language this is, any word may tell
-        return not NOT_AFTER[word].isdisjoint(words)
-    return i > 0 and words[i - 1] in NOT_AFTER[word]
+        return not others.isdisjoint(words)
+    return i > 0 and words[i - 1] in others
 
 
 def _is_break(gap: str, found: Tokens) -> bool:
@@ -512,7 +349,7 @@ def _add_number(found: Tokens, match: re.Match[str], text: str, following: str) 
 
 
 def _with_suffix(digits: str, suffix: str) -> tuple[str, int, Whole | None]:
-    if digits.isdecimal() and suffix in ORDINALS:
+    if digits.isdecimal() and suffix in vocabulary().sets["ordinals"]:
         kind, number, _ = _bare_number(digits, "")
         return ("1", number, None) if kind == "1" else ("!", 0, None)
     if suffix == "s" and re.fullmatch(r"\d{3}0", digits) and _is_year(int(digits)):
@@ -529,7 +366,7 @@ def _bare_number(digits: str, following: str) -> tuple[str, int, Whole | None]:
             return "!", 0, None
         return ("=" if (whole[0] or 0) <= _LAST_DAY and len(whole) == _TWO else "#"), 0, whole
     number = int(digits) if len(digits) <= _YEAR_DIGITS else 0
-    if len(digits) == _YEAR_DIGITS and _is_year(number) and following not in COUNTED:
+    if len(digits) == _YEAR_DIGITS and _is_year(number) and following not in vocabulary().sets["counted"]:
         return "4", number, None
     if 1 <= number <= _LAST_DAY and len(digits) <= _TWO:
         return "1", number, None
@@ -541,6 +378,7 @@ def _is_something_else(found: Tokens, text: str, start: int, end: int, *, month_
     far, near = text[start - 2 : start - 1] if start > 1 else "", text[start - 1 : start]
     after, beyond = text[end : end + 1], text[end + 1 : end + 2]
     dated = month_before or found.kinds[-1:] == ["Q"]
+    labels = vocabulary().sets["labels"]
     return (
         (near in _NOT_BEFORE and not (dated and near in "./"))
         or (near == "-" and not month_before and far.strip() != "")  # GPT-4
@@ -549,7 +387,7 @@ def _is_something_else(found: Tokens, text: str, start: int, end: int, *, month_
         or (after == "." and beyond.isalpha() and end - start > _TWO)  # a file's name, but not "8.Mai"
         or (near == " " and far in _CURRENCIES)
         or (after == " " and beyond in _CURRENCIES)
-        or (found.words != [] and found.words[-1] in LABELS and text[found.ends[-1] : start] in _LABEL_GAPS)
+        or (found.words != [] and found.words[-1] in labels and text[found.ends[-1] : start] in _LABEL_GAPS)
     )
 
 
@@ -787,7 +625,7 @@ def _year(cut: Tokens, where: range, _: int) -> _Reading:
 
 
 def _is_counted(word: str, year: int) -> bool:
-    plural = word.endswith("s") and not word.endswith("ss") and word not in NO_PLURAL
+    plural = word.endswith("s") and not word.endswith("ss") and word not in vocabulary().sets["no_plural"]
     return len(word) > 1 and (plural or year % 100 == 0)
 
 
