@@ -162,7 +162,7 @@ async def led(work: Generator[Any, Any, T], answer: Callable[[Any], Awaitable[An
             LangGraph leaves a node by.
         answer: Gives the answer, awaited.
     """
-    begin, much = partial(_sent, work, None), is_large(inspect.getgeneratorlocals(work))
+    begin, much = partial(_sent, work, None), is_large(dict(inspect.getgeneratorlocals(work)))
     try:
         wish = await apart(begin) if much else begin()
         while not isinstance(wish, _Done):
