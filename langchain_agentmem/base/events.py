@@ -15,20 +15,16 @@ that hangs is waited for a second, once.
 Events hold ids and numbers. Steps show content as `AgentMemory(trace_content=...)` says. Those that tell of a failure
 hold the error as it is, and one the query, which may quote what was said: they are for code of the same process.
 
-The event bus of document 003 (`set_event_context`) is one more listener, with the same protection.
+The event bus of `set_event_context` is one more listener, with the same protection.
 
-A listener is called in a thread of its own, so that one that hangs holds nobody up.
+A listener is called in a thread of its own, so that one that hangs holds nobody up. Whoever has something to tell waits
+until the listener has heard it, but only `PATIENCE` long. So a prompt listener has heard of everything before the
+operation goes on, in order, whichever thread it happened in. One that overran once is never waited for again: what it
+has not heard yet stands in line, and beyond `MOST` it is told no more. What a listener causes is told, but not waited
+for.
 
-    delivery = Delivery(listener, report)
-    delivery.tell(listener, event)
-
-Whoever has something to tell waits until the listener has heard it, but only `PATIENCE` long. So a prompt listener
-has heard of everything before the operation goes on, in order, whichever thread it happened in. One that overran
-once is never waited for again: what it has not heard yet stands in line, and beyond `MOST` it is told no more.
-
-It does not notice the thread: it is called in a copy of the caller's context, and with the caller's event loop,
-which stands still meanwhile. What it returns to be awaited is awaited on that loop, or, where there is none, in its
-thread. An asynchronous listener that blocks the loop blocks it, as all that runs there does.
+A listener is called in a copy of the caller's context. What it returns to be awaited is awaited on the caller's loop,
+or, where there is none, in its thread.
 
 Whoever tells may be interrupted at any time, and the handler of a signal or a finalizer may have something to tell in
 the middle of it. So nothing here is guarded by a lock that somebody waits for: whatever changes changes in one step of
@@ -51,7 +47,7 @@ from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import at_home
@@ -68,18 +64,8 @@ _WAKE = 0.1
 """Seconds after which a wait looks whether the process was interrupted: a signal that comes just before it begins does
 not end it."""
 
-_within: ContextVar[bool] = ContextVar("agentmem_listener", default=False)
-"""Whether this is what a listener does."""
-
-
-class _Here(threading.local):
-    """What is so in this thread."""
-
-    lent: asyncio.AbstractEventLoop | None = None
-    """The loop of another thread, which stands still and passes for the one that runs here."""
-
-
-_here = _Here()
+_within: ContextVar[_Call | None] = ContextVar("agentmem_listener", default=None)
+"""The call that this is a part of, if it is what a listener does."""
 
 
 class Report(Protocol):
@@ -90,35 +76,17 @@ class Report(Protocol):
         ...
 
 
-class _Line:
-    """What stands in line for a listener, and the thread that serves it."""
-
-    __slots__ = ("busy", "calls", "served", "thread")
-
-    def __init__(self) -> None:
-        self.calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
-        self.busy = False
-        # The thread that serves it holds this. It takes it itself: whoever began it may not have lived to note that.
-        self.served = threading.Lock()
-        self.thread: int | None = None
-
-    @property
-    def under_way(self) -> int:
-        """How many calls stand in line or are being made."""
-        return self.calls.qsize() + self.busy
-
-
 class _Call:
     """One event on its way to a listener. Whoever waits for it holds `ended`, which its end releases."""
 
-    __slots__ = ("answer", "call", "context", "decided", "delivery", "ended", "error", "event", "loop")
+    __slots__ = ("answer", "call", "context", "decided", "ended", "error", "event", "loop")
 
-    def __init__(self, delivery: Delivery, call: Callable[[Any], object], event: object, *, awaited: bool) -> None:
-        self.delivery = delivery
+    def __init__(self, call: Callable[[Any], object], event: object, *, awaited: bool) -> None:
         self.call = call
         self.event = event
         self.context: Context = copy_context()
-        self.loop = running_loop()
+        around = _within.get()
+        self.loop: asyncio.AbstractEventLoop | None = running_loop() or (around.loop if around else None)
         self.answer: Awaitable[object] | None = None
         self.error: BaseException | None = None
         self.ended = threading.Lock()
@@ -131,6 +99,19 @@ class _Call:
     def decide(self) -> bool:
         """Whether nobody else has decided yet what becomes of its answer; from now on it is decided."""
         return self.decided.acquire(blocking=False)
+
+    def make(self) -> None:
+        """Call the listener. What it gives to be awaited is awaited here where the caller has no loop."""
+        _within.set(self)
+        answer = self.call(self.event)
+        if answer is None or not inspect.isawaitable(answer):
+            return
+        if self.loop is None:
+            # The factory keeps this loop from becoming the thread's own.
+            with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+                runner.run(_wait_for(answer))
+        else:
+            self.answer = answer
 
 
 class Delivery:
@@ -147,40 +128,35 @@ class Delivery:
         self._prompt = True
         # A loop holds its tasks weakly: without this, a listener could be collected halfway through its work.
         self._tasks: set[asyncio.Future[object]] = set()
-        self._begun: set[asyncio.Future[object]] = set()
         self.renew()
         concurrency.renewed(self)
 
     def renew(self) -> None:
         """Begin without a thread. In a child of the process there is none."""
-        self._line = _Line()
-
-    @property
-    def under_way(self) -> int:
-        """How many events the listener has not heard to the end, but for what it had awaited on a loop."""
-        return self._line.under_way
+        self._line: queue.SimpleQueue[tuple[Delivery, _Call]] = queue.SimpleQueue()
+        self._served = threading.Lock()
 
     def tell(self, call: Callable[[Any], object], event: object) -> None:
         """Have `call`, which belongs to the listener, called with the event. Never raises an `Exception`.
 
         What else it raises, such as a `KeyboardInterrupt`, goes through, unless nobody waits for it.
         """
-        if threading.get_ident() == self._line.thread:
-            # The listener itself did something that there is an event of, and it cannot wait for itself to end.
-            self._tell_here(call, event)
+        if running_loop() is None and at_home(partial(self.tell, call, event), 10 * PATIENCE):
             return
-        loop = running_loop()
-        if loop is None and at_home(partial(self.tell, call, event), 10 * PATIENCE):
+        awaited = self._prompt and not _within.get()  # listeners that cause events must not wait for each other
+        if not awaited and self._line.qsize() >= MOST:
+            self._lose()
             return
-        if loop is None or loop is _here.lent or not loop.get_debug():
-            self._tell_there(call, event)
-            return
-        # A loop that is being debugged lets no other thread come near it.
+        this = _Call(call, event, awaited=awaited)
         try:
-            loop.set_debug(False)
-            self._tell_there(call, event)
-        finally:
-            loop.set_debug(True)
+            self._line.put((self, this))
+            if not _is_served(self._line, self._served):
+                _make_calls(self._line)  # there can be no thread when the process is about to end
+            if awaited:
+                self._wait_for(this)
+        except BaseException:  # of the listener, or an interruption at any time since it stands in line
+            this.decide()
+            raise
 
     async def settle(self, until: float) -> None:
         """Wait for what the listener still has under way on the running loop.
@@ -199,74 +175,24 @@ class Delivery:
                 return
             await asyncio.wait(mine, timeout=left)
 
-    def serve(self, this: _Call, line: _Line) -> None:
+    def serve(self, this: _Call) -> None:
         """Make the call, in the listener's thread."""
-        answer: Awaitable[object] | None = None
-        failure: BaseException | None = None
-        if not this.decided.locked():
-            # The caller's loop does nothing until the caller goes on, so it is as if this were its thread.
-            _here.lent = this.loop
-            asyncio._set_running_loop(this.loop)  # noqa: SLF001 - the only way; exported by asyncio
         try:
-            answer = this.context.run(self._perform, this)
+            this.context.run(this.make)
         except Exception as error:  # noqa: BLE001 - whatever a listener raises must not reach the agent
             self._failed(error)
         except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
-            failure = error
-        finally:
-            asyncio._set_running_loop(None)  # noqa: SLF001
-            _here.lent = None
-        this.answer, this.error = answer, failure
-        line.busy = False
+            this.error = error
         if this.decide():
             this.ended.release()
             return
-        if failure is not None:
-            self._failed(failure)
-        if answer is not None and this.loop is not None:
-            self._hand_over(answer, this.loop)
-
-    def _tell_there(self, call: Callable[[Any], object], event: object) -> None:
-        this: _Call | None = None
-        try:
-            line = self._line
-            # Two listeners that are at work must not wait for each other.
-            awaited = self._prompt and not (_within.get() and line.under_way)
-            if not awaited and line.under_way >= MOST:
-                self._lose()
-            elif _is_served(line):
-                this = _Call(self, call, event, awaited=awaited)
-                line.calls.put(this)
-                _is_served(line)  # whoever served it may have gone since
-                if awaited:
-                    self._wait_for(this)
-            elif awaited:
-                self._tell_here(call, event)
-        except BaseException:  # of the listener, or an interruption at any time since it stands in line
-            if this is not None:
-                this.decide()
-            raise
-
-    def _perform(self, this: _Call) -> Awaitable[object] | None:
-        _within.set(True)
-        answer = this.call(this.event)
-        if answer is None or not inspect.isawaitable(answer):
-            return None
-        if this.loop is None:
-            _see_through(answer)
-            return None
-        return answer
-
-    def _tell_here(self, call: Callable[[Any], object], event: object) -> None:
-        try:
-            answer = call(event)
-            if answer is not None and inspect.isawaitable(answer):
-                if running_loop() is None:
-                    _see_through(answer)
-                else:
-                    self._schedule(answer)
-        except Exception as error:  # noqa: BLE001 - see `serve`
-            self._failed(error)
+        if this.error is not None:
+            self._failed(this.error)
+        if this.answer is not None and this.loop is not None:
+            try:
+                this.loop.call_soon_threadsafe(self._schedule, this.answer)
+            except RuntimeError:  # it is closed
+                _discard(this.answer)
 
     def _wait_for(self, this: _Call) -> None:
         begun = time.monotonic()
@@ -281,22 +207,13 @@ class Delivery:
 
     def _schedule(self, answer: Awaitable[object]) -> None:
         """Have it awaited on the running loop."""
-        loop = asyncio.get_running_loop()
-        if loop is _here.lent:
-            self._hand_over(answer, loop)
-            return
-        if len(self._begun) >= MOST:
+        if not self._prompt and len(self._tasks) >= MOST:
             self._lose()
             _discard(answer)
             return
 
-        def begun() -> None:
-            if task in self._tasks:
-                self._begun.add(task)
-
         def finished(task: asyncio.Future[object]) -> None:
             self._tasks.discard(task)
-            self._begun.discard(task)
             error = None if task.cancelled() else task.exception()
             if isinstance(error, Exception):
                 self._failed(error)
@@ -304,15 +221,6 @@ class Delivery:
         task: asyncio.Future[object] = asyncio.ensure_future(answer)
         self._tasks.add(task)
         task.add_done_callback(finished)
-        # As long as the loop had no time for a task, it is no fault of the listener's that it has not ended.
-        loop.call_soon(begun)
-
-    def _hand_over(self, answer: Awaitable[object], loop: asyncio.AbstractEventLoop) -> None:
-        """Have it awaited on the loop of another thread."""
-        try:
-            loop.call_soon_threadsafe(self._schedule, answer)
-        except RuntimeError:  # it is closed
-            _discard(answer)
 
     def _failed(self, error: BaseException) -> None:
         self._report(
@@ -325,12 +233,8 @@ class Delivery:
         self._report("slow", "The listener %s does not answer; memory goes on without waiting for it.", listener)
 
     def _lose(self) -> None:
-        self._report(
-            "lost",
-            "The listener %s is %d events behind; it will not hear of others until it has caught up.",
-            safe_repr(self.listener),
-            MOST,
-        )
+        message = "The listener %s is %d events behind; it will not hear of others until it has caught up."
+        self._report("lost", message, safe_repr(self.listener), MOST)
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -341,54 +245,43 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _is_served(line: _Line) -> bool:
+_Line: TypeAlias = "queue.SimpleQueue[tuple[Delivery, _Call]]"
+
+
+def _is_served(line: _Line, served: threading.Lock) -> bool:
     """Whether there is a thread, made now if need be. There can be none when the process is about to end."""
     if sys.is_finalizing():
         return False
-    if not line.served.locked():
-        ready = threading.Lock()
-        ready.acquire()
-        thread = threading.Thread(target=_serve, args=(line, ready), name="agentmem-listener", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            return False
-        ready.acquire()
+    if served.locked():
+        return True
+    try:
+        threading.Thread(target=_serve, args=(line, served), name="agentmem-listener", daemon=True).start()
+    except RuntimeError:
+        return False
     return True
 
 
-def _serve(line: _Line, ready: threading.Lock) -> None:
+def _serve(line: _Line, served: threading.Lock) -> None:
     """Make the calls that stand in line, unless another thread does. Between them, it keeps no listener in being."""
-    serving = line.served.acquire(blocking=False)
-    ready.release()
-    while serving:
+    # Somebody may have put a call in line while this still seemed to serve it.
+    while served.acquire(blocking=False):
         try:
-            line.thread = threading.get_ident()
-            _make_calls(line)
+            _make_calls(line, IDLE)
         finally:
-            line.thread = None
-            line.served.release()
-        # Somebody may have put a call in line while this still seemed to serve it.
-        serving = not line.calls.empty() and line.served.acquire(blocking=False)
+            served.release()
+        if line.empty():
+            return
 
 
-def _make_calls(line: _Line) -> None:
-    """Make the calls that stand in line, and those that come, until none comes."""
+def _make_calls(line: _Line, patience: float = 0) -> None:
+    """Make the calls that stand in line, and those that come, until for so many seconds none comes."""
     while True:
         try:
-            this = line.calls.get(timeout=IDLE)
+            delivery, this = line.get(timeout=patience)
         except queue.Empty:
             return
-        line.busy = True
-        this.delivery.serve(this, line)
-        del this
-
-
-def _see_through(answer: Awaitable[object]) -> None:
-    """Run it to its end, as nobody else would ever run it."""
-    # The factory keeps this loop from becoming the thread's own.
-    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-        runner.run(_wait_for(answer))
+        delivery.serve(this)
+        del delivery, this
 
 
 async def _wait_for(answer: Awaitable[object]) -> None:
@@ -468,7 +361,7 @@ class ConversationErased(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryResetEvent(MemoryEvent):
-    """An agent's memory was cleared, so plans made from it are stale. From document 003."""
+    """An agent's memory was cleared, so plans made from it are stale."""
 
     agent_name: str
     timestamp: datetime
@@ -476,7 +369,7 @@ class MemoryResetEvent(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionEvent(MemoryEvent):
-    """A context is being compacted, or was. From document 003.
+    """A context is being compacted, or was.
 
     Attributes:
         session_id: The conversation or thread.
@@ -707,11 +600,10 @@ class Hooks:
 
 
 class EventContext:
-    """Whose memory this is, and the event bus that hears of it (`set_event_context` of document 003).
+    """Whose memory this is, and the event bus that hears of it (`set_event_context`).
 
-    The bus may be anything with `emit_nowait(event)` or `emit(event)`, sync or async, or a callable. The
-    original's `emit_nowait` lost the event wherever no loop was running, so there we prefer `emit` and see it
-    through.
+    The bus may be anything with `emit(event)`, sync or async, with `emit_nowait(event)`, which is called where a loop
+    runs, or a callable.
 
     Args:
         agent_name: The agent whose memory it is.
@@ -725,7 +617,8 @@ class EventContext:
     __slots__ = ("_delivery", "agent_name", "event_bus", "session_id")
 
     def __init__(self, agent_name: str, event_bus: object, session_id: str | None = None) -> None:
-        if event_bus is not None and not _entrances(event_bus):
+        ways = (getattr(event_bus, "emit", None), getattr(event_bus, "emit_nowait", None), event_bus)
+        if event_bus is not None and not any(map(callable, ways)):
             raise InvalidInput(
                 f"{safe_repr(event_bus)} is not an event bus. Give one that has emit_nowait(event) or emit(event), "
                 "or a function that takes one event."
@@ -745,23 +638,17 @@ class EventContext:
         await self._delivery.settle(asyncio.get_running_loop().time() + PATIENCE)
 
     def _put(self, event: MemoryEvent) -> object:
-        entrances = _entrances(self.event_bus)
-        preferred = ("emit", "emit_nowait") if running_loop() is None else ("emit_nowait", "emit")
-        call = next((entrances[name] for name in (*preferred, "call") if name in entrances), None)
-        return None if call is None else call(event)
+        bus: Any = self.event_bus
+        if callable(getattr(bus, "emit", None)):
+            return bus.emit(event)
+        return _put_on_a_loop(bus, event) if callable(getattr(bus, "emit_nowait", None)) else bus(event)
 
     def __bool__(self) -> bool:
         return self.event_bus is not None
 
 
-def _entrances(bus: object) -> dict[str, Callable[[MemoryEvent], object]]:
-    """Every way in which this bus takes an event."""
-    ways = {
-        "emit_nowait": getattr(bus, "emit_nowait", None),
-        "emit": getattr(bus, "emit", None),
-        "call": bus,
-    }
-    return {name: way for name, way in ways.items() if callable(way)}
+async def _put_on_a_loop(bus: Any, event: MemoryEvent) -> None:
+    bus.emit_nowait(event)
 
 
 _buses: weakref.WeakValueDictionary[int, Delivery] = weakref.WeakValueDictionary()
