@@ -26,7 +26,17 @@ from langchain_agentmem.messages.role_rounds import Conversation
 
 SIZE = 200_000
 LARGE = SIZE // 2
-SLOW = ("encoding", "retrieval", "memory/secrets", "messages", "tokens", "fencing", "conversations/audit", "blocks")
+SLOW = (
+    "base/encoding",
+    "base/fencing",
+    "base/redaction",
+    "language_models/token_estimate",
+    "language_models/tokens",
+    "messages/",
+    "search/",
+    "audit/audit_entry",
+    "audit/junk_rules",
+)
 """Where the package works through texts."""
 LATER = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 QUICK = {"<genexpr>", "<lambda>", "<listcomp>"}

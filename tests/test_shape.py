@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 import tomllib
 from collections import Counter, defaultdict
@@ -83,6 +84,22 @@ class TestNames:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_every_module_says_what_it_is(path):
     assert ast.get_docstring(tree_of(path))
+
+
+def test_files_that_pages_and_docstrings_name_are_there():
+    tree = [
+        *ROOT.glob("*.md"),
+        *(path for folder in ("langchain_agentmem", "tests") for path in (ROOT / folder).rglob("*")),
+    ]
+    there = {f"/{path.relative_to(ROOT).as_posix()}" for path in tree}
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in tree
+        if path.suffix in {".md", ".py"}
+        for name in re.findall(r"`([\w/]+\.(?:py|sql|yaml))`", path.read_text(encoding="utf-8"))
+        if not any(each.endswith(f"/{name}") for each in there)
+    ]
+    assert missing == []
 
 
 class TestLayers:

@@ -9,8 +9,8 @@ An event is a value; a hook is any callable that takes one:
 
 Events are told after the fact: what they speak of is already stored. What a listener raises is logged the
 first time and never reaches the agent; only what is not an `Exception`, such as a `KeyboardInterrupt`, goes
-through. What it returns to be awaited is awaited. Each is called in a thread of its own (`delivery.py`), and one
-that hangs is waited for a second, once.
+through. What it returns to be awaited is awaited. Each is called in a thread of its own, and one that
+hangs is waited for a second, once.
 
 Events hold ids and numbers. Steps show content as `AgentMemory(trace_content=...)` says. Those that tell of a failure
 hold the error as it is, and one the query, which may quote what was said: they are for code of the same process.
