@@ -18,13 +18,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.events import Hook
 from langchain_agentmem.base.lifetime import Closing
-from langchain_agentmem.base.namespaces import Namespace, config_given, configurable_of, id_of, resolve
+from langchain_agentmem.base.namespaces import Namespace, config_given, configurable_of, id_of, resolve, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.persistence import checked_retention
@@ -32,6 +32,7 @@ from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.conversations.thread_session import is_of_thread
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
+from langchain_agentmem.rewinding.branches import MAIN
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import WEIGHTS, Weights
 from langchain_agentmem.storage.database import Database
@@ -242,6 +243,7 @@ class AgentMemory(Maintenance, Closing):
         branch_or_config: Any = None,
         namespace: Sequence[str] | None = None,
         *,
+        scope: Literal["shared", "thread"] = "shared",
         settings: LayersConfig | None = None,
         model: Any = None,
     ) -> LayeredMemory:
@@ -258,6 +260,8 @@ class AgentMemory(Maintenance, Closing):
             branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the run
                 this is called in.
             namespace: Whose branch it is. Default: the running config's, else the root.
+            scope: "shared" shows what the threads of the namespace, and its branch "main", show each other; "thread"
+                keeps to the thread's own line. Default: "shared".
             settings: How it behaves. Default: `LayersConfig()`.
             model: Who compresses what is too long and sums up old events: a LangChain model, a function, or a model's
                 name. Default: nobody; texts are cut, and events listed.
@@ -267,7 +271,9 @@ class AgentMemory(Maintenance, Closing):
         """
         from langchain_agentmem.layers.layered_memory import LayeredMemory  # noqa: PLC0415 - who needs it pays
 
-        whose = branch_or_config if isinstance(branch_or_config, str) else self._thread(branch_or_config)
+        if branch_or_config is None and (namespace is not None or running_config() is None):
+            branch_or_config = MAIN
+        whose = branch_or_config if isinstance(branch_or_config, str) else self._thread(branch_or_config, scope)
         return LayeredMemory(self.database, whose, namespace=namespace, settings=settings, model=model)
 
     def facts(
@@ -578,12 +584,14 @@ class AgentMemory(Maintenance, Closing):
         name = "memory.retrieval.search"
         return self.database.tracing.step(name, run_type="retriever", inputs=inputs, config=config_given(config))
 
-    def _thread(self, given: Any) -> ThreadPoint:
+    def _thread(self, given: Any, scope: str = "shared") -> ThreadPoint:
         """The thread that a config, a runtime or the running config names."""
         from langchain_agentmem.rewinding.graph_runs import runs_of  # noqa: PLC0415 - who needs it pays
         from langchain_agentmem.rewinding.thread_memory import thread_point  # noqa: PLC0415
 
-        return thread_point(runs_of(self.database), given)
+        if scope not in ("shared", "thread"):
+            raise InvalidInput(f'scope is "shared" or "thread", not {safe_repr(scope)}.')
+        return thread_point(runs_of(self.database), given, alone=scope == "thread")
 
 
 def _made(otherwise: str, make: Callable[..., T], /, *given: Any, **options: Any) -> T:

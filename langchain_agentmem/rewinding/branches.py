@@ -12,10 +12,12 @@ from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
-from langchain_agentmem.rewinding.memory_rows import FOREVER, OnBranch, Place, View
+from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, OnBranch, Place, View
 from langchain_agentmem.storage import Steps, query
 
 KIND = "layers"
+MAIN = "main"
+"""The branch of a namespace that its threads see too."""
 
 
 class Standpoint(Protocol):
@@ -74,9 +76,17 @@ class BranchAt(NamedTuple):
     def view(self, now: int, near: int = FOREVER) -> Steps[View]:
         """What the branch shows at its end; nothing where there is none."""
         rows = yield query.find_branch(path=self.path, kind=KIND, name=self.name)
-        if not rows:
-            return View((), (), now)
-        return (yield from view_of(rows[0]["id"], rows[0]["head"], now, near))
+        view = View((), (), now)
+        if rows:
+            view = yield from view_of(rows[0]["id"], rows[0]["head"], now, near)
+        return (yield from self._in_scope(view))
+
+    def _in_scope(self, view: View) -> Steps[View]:
+        """The same with what counts of the threads of its namespace, where it is "main"."""
+        if self.name != MAIN or not self.path:
+            return view
+        found = yield query.author_of_main(path=self.path)
+        return view._replace(scope=found[0]["scope"], author=found[0]["id"] or 0) if found else view
 
     def open(self, now: int) -> Steps[tuple[View, Place]]:
         """The same for a write, with the branch's next position; the branch is locked, and made if need be."""
@@ -85,7 +95,8 @@ class BranchAt(NamedTuple):
         moved = yield query.move_head(branch=branch, expected=head, position=head + 1, added=0)
         if not moved:
             raise BranchMoved
-        return view, OnBranch(branch, head + 1, forked=len(view.line) > 1)
+        author = (yield from main_author(self.path)) if self.name == MAIN else None
+        return (yield from self._in_scope(view)), OnBranch(branch, head + 1, len(view.line) > 1, author)
 
     def thread_row(self) -> Steps[None]:
         """A branch belongs to no thread."""
@@ -105,6 +116,15 @@ class BranchAt(NamedTuple):
             if not rows:
                 raise BranchMoved  # created and deleted by others in between: begin again
         return rows[0]["id"], rows[0]["head"]
+
+
+def main_author(path: str) -> Steps[Author]:
+    """The author that the branch "main" of a namespace is; made if need be."""
+    [row] = yield query.author_of_main(path=path)
+    made = [row] if row["id"] is not None else (yield query.create_main_author(path=path))
+    if not made:
+        raise BranchMoved  # somebody else made it: begin again
+    return Author(made[0]["id"], row["scope"])
 
 
 def view_of(branch: int, position: int, at: int, near: int = FOREVER) -> Steps[View]:

@@ -36,6 +36,8 @@ DUE, FAILURE = "fact_due", "fact_failure"
 
 FOREVER = 2**62
 """Where a row ends that nothing has followed."""
+SHARED = (CORE, EVENT, RECORD, FACT, FORMER, "fact_rule", "message")
+"""The kinds that threads of a scope show each other."""
 FINDABLE = ("event", "fact", "fact_text", "record", "thread_item", "thread_post")
 """The kinds that a search finds."""
 SAID = "said"
@@ -51,6 +53,9 @@ class View(NamedTuple):
         at: The time by which expiry is judged, in microseconds since 1970.
         descends: Whether each branch was forked from the next one, so that everything on it is newer.
         cut: Whether the line may go on, and was followed only so far as was asked for.
+        scope: The row of the namespace whose threads are seen too. Default: nobody else is.
+        author: Who looks, whose own is seen by the line alone.
+        before: Up to which stamp others are seen. Default: as they are now.
     """
 
     line: tuple[tuple[int, int], ...]
@@ -58,18 +63,47 @@ class View(NamedTuple):
     at: int
     descends: bool = False
     cut: bool = False
+    scope: int | None = None
+    author: int = 0
+    before: int | None = None
 
-    def parameters(self) -> dict[str, str]:
+    def parameters(self) -> dict[str, Any]:
         """As queries want it."""
-        return {"line": _json(self.line), "groups": _json(self.groups)}
+        return {
+            "line": _json(self.line),
+            "groups": _json(self.groups),
+            "scope": self.scope,
+            "author": self.author,
+            "before": self.before,
+        }
+
+
+class Author(NamedTuple):
+    """Who remembers: a thread, or the branch "main" of a namespace.
+
+    Attributes:
+        id: The row.
+        scope: The row of the namespace.
+    """
+
+    id: int
+    scope: int
 
 
 class OnBranch(NamedTuple):
-    """A place on a branch that is locked. `forked` says whether it has branches before it."""
+    """A place on a branch that is locked.
+
+    Attributes:
+        branch: The branch.
+        position: Its next position.
+        forked: Whether it has branches before it.
+        author: Who writes there, where that counts for a scope: "main". Default: nobody, as on other named branches.
+    """
 
     branch: int
     position: int
     forked: bool
+    author: Author | None = None
 
 
 class InGroup(NamedTuple):
@@ -97,6 +131,8 @@ class RowDraft(NamedTuple):
         subject: What it is about, by which it can be looked up; so can it by:
         object: What else it names.
         findable: Whether a search finds it, by what `words_of` says.
+        source: Where it comes from: "user", "model", "tool", "import" or "person".
+        actor: Who that is.
     """
 
     kind: str
@@ -110,6 +146,8 @@ class RowDraft(NamedTuple):
     subject: str | None = None
     object: str | None = None
     findable: bool = False
+    source: str | None = None
+    actor: str | None = None
 
 
 class Kept(NamedTuple):
@@ -219,9 +257,16 @@ def write(place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int,
         The numbers of the new rows.
     """
     drafts = list({(draft.kind, draft.key): draft for draft in drafts}.values())
+    author, stamp = (place.author, None) if isinstance(place, OnBranch) else (None, None)
     if isinstance(place, OnBranch):
-        yield from _supersede(place, drafts)
-        if not place.forked:  # there is nothing behind this branch that would have to be hidden
+        others = False
+        if author is not None:
+            keys = _json([(draft.kind, draft.key) for draft in drafts])
+            [newest] = yield query.newest_stamp_named(scope=author.scope, keys=keys)
+            stamp = max(now, (newest["stamp"] or 0) + 1)
+            others = bool((yield query.has_other_authors(scope=author.scope)))
+        yield from _supersede(place, drafts, stamp)
+        if not place.forked and not others:  # there is nothing that would have to be hidden
             drafts = [draft for draft in drafts if draft.body is not None]
     # After what they replace is gone, or the same body would be stored and then collected with it.
     yield from queries.store({queries.digest(draft.body): draft.body for draft in drafts if draft.body is not None})
@@ -246,6 +291,12 @@ def write(place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int,
             document=None if found is None else found[0].numbers[found[1]],
             created_at=draft.created_at,
             now=now,
+            scope=None if author is None else author.scope,
+            author=None if author is None else author.id,
+            stamp=stamp,
+            gone=FOREVER if author is not None and draft.kind in SHARED else 0,
+            source=draft.source,
+            actor=draft.actor,
         )
         numbers.append(row["id"])
         yield from rest(row["id"], draft.extra)
@@ -328,6 +379,7 @@ def close(path: str) -> Steps[None]:
     """Forget the places in the search of what is gone from a namespace, and the namespace if nothing is left in it."""
     for kind in FINDABLE:
         yield from search_index.close(path, kind)
+    yield query.delete_idle_authors(path=path)
     yield query.delete_empty_namespaces(path=path)
 
 
@@ -356,10 +408,12 @@ def _words_left(row: Row) -> str:
         return ""
 
 
-def _supersede(place: OnBranch, drafts: Sequence[RowDraft]) -> Steps[None]:
+def _supersede(place: OnBranch, drafts: Sequence[RowDraft], stamp: int | None) -> Steps[None]:
     ended: list[int] = []
     for draft in drafts:
-        rows = yield query.supersede(branch=place.branch, position=place.position, kind=draft.kind, key=draft.key)
+        rows = yield query.supersede(
+            branch=place.branch, position=place.position, kind=draft.kind, key=draft.key, stamp=stamp
+        )
         ended += [row["id"] for row in rows]
     if ended:
         yield from release(ended)

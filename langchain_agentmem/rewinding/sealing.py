@@ -28,7 +28,7 @@ from langchain_agentmem.rewinding.graph_runs import (
     Runs,
     Spot,
 )
-from langchain_agentmem.rewinding.memory_rows import FOREVER, InGroup, View
+from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, InGroup, View
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.threads import checkpoint_head
 from langchain_agentmem.threads.thread_lines import ThreadAt, find, make_thread
@@ -85,6 +85,20 @@ class Put(NamedTuple):
     configurable: Mapping[str, Any]
     before: Callable[[], Steps[Parent | None]]
     now: int
+
+
+class _Head(NamedTuple):
+    """The head of a thread before a put.
+
+    Attributes:
+        name: The newest checkpoint but for the one that is put; None where there is none.
+        spot: Its place.
+        moves: Whether the checkpoint that is put is the head from now on.
+    """
+
+    name: str | None
+    spot: Spot | None
+    moves: bool
 
 
 class Hidden(NamedTuple):
@@ -271,11 +285,66 @@ def is_result(channels: Iterable[str]) -> bool:
 
 
 def seal(runs: Runs, put: Put) -> Steps[Callable[[], None]]:
-    """Give a checkpoint its place, and what led to it a position.
+    """Give a checkpoint its place, and what led to it a position; where the head of its thread moves, so do marks.
 
     Returns:
         What is to be done when it is stored.
     """
+    head = yield from _head(put)
+    spot, remember = yield from _sealed(runs, put, head)
+    if head.moves and head.name is not None and head.name != put.parent:
+        yield from move_marks(put.thread, head.spot, spot, put.now)
+    return remember
+
+
+def _head(put: Put) -> Steps[_Head]:
+    """The head of the thread, which nobody else moves until the transaction ends."""
+    if put.ns:
+        return _Head(None, None, moves=False)
+    yield query.hold_thread(thread=put.thread)
+    found = yield query.head_but(line=put.line, checkpoint=str(put.checkpoint["id"]))
+    if not found:
+        return _Head(None, None, moves=True)
+    [row] = found
+    spot = None if row["branch_id"] is None else (row["branch_id"], row["position"])
+    return _Head(row["name"], spot, moves=row["name"] < str(put.checkpoint["id"]))
+
+
+def move_marks(thread: int, before: Spot | None, after: Spot | None, now: int) -> Steps[None]:
+    """Have what a thread wrote count if its new head shows it, and cease to if not.
+
+    Only segments of branches that one of the two lines shows and the other does not are looked at.
+
+    Args:
+        thread: The row of the thread.
+        before: Where its head stood.
+        after: Where it stands.
+        now: When.
+    """
+    if before == after:
+        return
+    old = {} if before is None else dict((yield from _line(before)))
+    new = {} if after is None else dict((yield from _line(after)))
+    author = yield from author_of(thread)
+    for branch in sorted(old.keys() | new.keys()):
+        one, other = old.get(branch, 0), new.get(branch, 0)
+        if one != other:
+            yield query.move_marks(
+                branch=branch, author=author.id, low=min(one, other), high=max(one, other), after=other, stamp=now
+            )
+
+
+def author_of(thread: int) -> Steps[Author]:
+    """The author that a thread is; made if need be."""
+    [row] = yield query.author_of_thread(thread=thread)
+    made = [row] if row["id"] is not None else (yield query.create_author(thread=thread))
+    if not made:
+        raise BranchMoved  # somebody else made it: begin again
+    return Author(made[0]["id"], row["scope"])
+
+
+def _sealed(runs: Runs, put: Put, head: _Head) -> Steps[tuple[Spot | None, Callable[[], None]]]:
+    """`seal`, but for what the head's moving means. Gives the place too."""
     run = runs.of(put.configurable, put.at)
     source = put.metadata.get("source")
     name = str(put.checkpoint["id"])
@@ -288,10 +357,10 @@ def seal(runs: Runs, put: Put) -> Steps[Callable[[], None]]:
         )
         spot = (twin[0]["branch_id"], twin[0]["position"]) if twin else None
         yield from _settle(put, name, spot)
-        return _nothing
+        return spot, _nothing
     loop = None if run is None else run.loops.get(put.ns)
     if run is None or loop is None:
-        return (yield from _seal_outside(put, name, source))
+        return (yield from _seal_outside(put, name, source, head)), _nothing
     with runs.lock:
         if put.parent not in (loop.last_put, loop.base):
             loop.begin(put.parent)
@@ -309,7 +378,7 @@ def seal(runs: Runs, put: Put) -> Steps[Callable[[], None]]:
         spot = yield from _stand(put, spot, around)
         for step, live in steps:
             stood.append((step, spot))
-            spot = yield from _advance(put, spot, (yield from _all_groups(live)), around)
+            spot = yield from _advance(put, spot, (yield from _all_groups(live)), around, head)
         yield from _settle(put, name, spot)
 
     def remember() -> None:
@@ -319,7 +388,7 @@ def seal(runs: Runs, put: Put) -> Steps[Callable[[], None]]:
             for step, before in stood:  # those that are never put stand where their tasks began
                 loop.spots.setdefault(step, before)
 
-    return remember
+    return spot, remember
 
 
 def hidden(at: ThreadAt, checkpoint: str, newest: str | None = None) -> Steps[Hidden | None]:
@@ -373,11 +442,13 @@ def time_of(checkpoint: str) -> int:
 # -- the parts of the above ------------------------------------------------------------------------------------------
 
 
-def _seal_outside(put: Put, name: str, source: Any) -> Steps[Callable[[], None]]:
-    """A checkpoint that no run puts, such as that of an update of the state."""
+def _seal_outside(put: Put, name: str, source: Any, head: _Head) -> Steps[Spot | None]:
+    """A checkpoint that no run puts, such as that of an update of the state. Gives its place."""
     if not put.ns and source != "update":
         yield query.inherit_place(line=put.line, parent=put.parent, checkpoint=name)
-        return _nothing
+        if put.parent is None or put.parent == head.name:
+            return head.spot if put.parent is not None else None
+        return (yield from place_of(put.line, put.parent))
     around = yield from _around(None, None, put)
     spot = None if put.parent is None else (yield from place_of(put.line, put.parent))
     if around is not None and spot is not None:
@@ -390,9 +461,9 @@ def _seal_outside(put: Put, name: str, source: Any) -> Steps[Callable[[], None]]
         if before is not None and any(
             seen and seen != before.seen.get(node) for node, seen in put.checkpoint["versions_seen"].items()
         ):
-            spot = yield from _advance(put, spot, dict.fromkeys(groups, FOREVER), around)
+            spot = yield from _advance(put, spot, dict.fromkeys(groups, FOREVER), around, head)
     yield from _settle(put, name, spot)
-    return _nothing
+    return spot
 
 
 def _go_on(runs: Runs, loop: Loop, put: Put) -> Steps[None]:
@@ -450,7 +521,7 @@ def _stand(put: Put, spot: Spot | None, around: _Base | None) -> Steps[Spot | No
     return (yield from _branch(put, None, around)), 0
 
 
-def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None) -> Steps[Spot | None]:
+def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None, head: _Head) -> Steps[Spot | None]:
     """Seal groups behind a place, unless they lie on its line already.
 
     Returns:
@@ -469,11 +540,23 @@ def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None) 
     if row["head"] > spot[1]:
         spot, thread = ((yield from _branch(put, spot, around)), 0), put.at.name
     branch, position = spot[0], spot[1] + 1
+    own = yield from author_of(put.thread)
+    stamp = None
+    if not put.ns:  # on its own line; what a subgraph wrote counts when it comes there
+        ids = json.dumps([each["group_id"] for each in found])
+        [row] = yield query.newest_stamp(scope=own.scope, ids=ids)
+        stamp = max(put.now, (row["stamp"] or 0) + 1)
+        if stamp > put.now:  # its view goes as far as what it shows
+            yield query.see(line=put.line, name=str(put.checkpoint["id"]), stamp=stamp)
     for each in found:
         what = {"group": each["group_id"], "branch": branch, "position": position}
-        yield query.seal_group(**what)
-        yield query.copy_group(**what)
-        yield query.supersede_sealed(**what)
+        writer = own if each["writer"] in (None, put.thread) else (yield from author_of(each["writer"]))
+        heads = {"author": own.id, "stamp": stamp, "heads": int(head.moves)}
+        yield query.seal_group(
+            **what, scope=own.scope, author=writer.id, stamp=stamp, heads=int(head.moves and writer == own)
+        )
+        yield query.copy_group(**what, **heads)
+        yield query.supersede_sealed(**what, **heads)
         yield query.insert_seal(**what, thread=None if each["series"] == thread else each["series"])
         yield query.delete_group(group=each["group_id"])
     if not (yield query.move_head(branch=branch, expected=spot[1], position=position, added=0)):

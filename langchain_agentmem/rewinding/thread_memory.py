@@ -34,11 +34,13 @@ class ThreadPoint(NamedTuple):
         runs: The runs of this process.
         at: The thread.
         configurable: What the config says.
+        alone: Whether its own line alone is seen, and not what else counts in its scope. Default: no.
     """
 
     runs: Runs
     at: ThreadAt
     configurable: Mapping[str, Any]
+    alone: bool = False
 
     @property
     def follows(self) -> bool:
@@ -69,17 +71,32 @@ class ThreadPoint(NamedTuple):
         """What the task sees, or the checkpoint shows."""
         if _TASK in self.configurable:
             _, _, view = yield from sealing.view_of_task(self.runs, self.configurable, self.at)
-            return view
+            return (yield from self._in_scope(view))
         ns = self.configurable.get("checkpoint_ns") or OWN_LINE
         thread = yield from find(self.at, ns)
         name = self.configurable.get("checkpoint_id")
         if thread is None or thread.line is None:
-            return View((), (), now)
+            return (yield from self._in_scope(View((), (), now)))
+        before = None
         if name is None:
             latest = yield query.latest_checkpoint(line=thread.line)
             name = latest[0]["name"] if latest else ""
+        elif not self.alone:
+            found = yield query.seen_at(line=thread.line, name=name)
+            before = found[0]["stamp"] if found else None
         spot = yield from sealing.place_of(thread.line, name)
-        return View((), (), now) if spot is None else (yield from view_of(*spot, sealing.time_of(name) or now, near))
+        view = View((), (), now) if spot is None else (yield from view_of(*spot, sealing.time_of(name) or now, near))
+        return (yield from self._in_scope(view, before))
+
+    def _in_scope(self, view: View, before: int | None = None) -> Steps[View]:
+        """The same with what counts of others in its scope, now or up to a stamp."""
+        if self.alone or not self.at.path:
+            return view
+        found = yield query.scope_of_thread(path=self.at.path, name=self.at.name)
+        if not found:
+            return view
+        [row] = found
+        return view._replace(scope=row["scope"], author=row["author"] or 0, before=before)
 
     def thread_row(self) -> Steps[int | None]:
         """The row of the thread; None before there is any."""
@@ -102,16 +119,17 @@ class ThreadPoint(NamedTuple):
         place = yield from sealing.group_for(self.runs, run, execution, now)
         if all(group != place.group for group, _ in view.groups):
             view = view._replace(groups=(*view.groups, (place.group, FOREVER)))
-        return view, place
+        return (yield from self._in_scope(view)), place
 
 
-def thread_point(runs: Runs, given: Any) -> ThreadPoint:
+def thread_point(runs: Runs, given: Any, *, alone: bool = False) -> ThreadPoint:
     """The thread that something means which LangGraph hands out.
 
     Args:
         runs: The runs of this process.
         given: A config; a `Runtime` or `ToolRuntime`; None for the run this is called in. A config that names no
             checkpoint means, in a task of its thread, that task.
+        alone: Whether its own line alone is seen. Default: no.
 
     Raises:
         InvalidInput: It names no thread, or something that can be no id.
@@ -132,7 +150,7 @@ def thread_point(runs: Runs, given: Any) -> ThreadPoint:
         within = running.get("configurable") or {}
         if _TASK in within and thread_of(running) == at:
             configurable = within
-    return ThreadPoint(runs, runs.home(configurable, at), configurable)
+    return ThreadPoint(runs, runs.home(configurable, at), configurable, alone)
 
 
 BATCH = 500
@@ -157,6 +175,7 @@ def copy(source: ThreadAt, target: str) -> Steps[None]:
     if thread is not None and target != source.name:
         other = yield from find(ThreadAt(thread.path, target), exact=True)
         if other is not None:
+            yield from sealing.author_of(thread.id)  # what it wrote stays its own where the copy seals it
             yield query.copy_places(source=thread.id, target=other.id)
             yield query.copy_finished(source=thread.id, target=other.id)
 

@@ -242,7 +242,8 @@ where path = :path
     and not exists (select 1 from experience_tally where namespace_id = namespace.id)
     and not exists (select 1 from experience_feedback where namespace_id = namespace.id)
     and not exists (select 1 from search_scope where namespace_id = namespace.id)
-    and not exists (select 1 from thread where namespace_id = namespace.id);
+    and not exists (select 1 from thread where namespace_id = namespace.id)
+    and not exists (select 1 from author where namespace_id = namespace.id);
 
 -- name: collect_content
 delete from content

@@ -10,6 +10,9 @@ live (group_id, up_to) as materialized (
 -- fragment: keys
 select value from json_array_elements_text(cast(:keys as json))
 
+-- fragment: kinds_and_keys
+select each ->> 0 as kind, each ->> 1 as key from json_array_elements(cast(:keys as json)) as each
+
 -- fragment: runs
 select value from json_array_elements_text(cast(:runs as json))
 
@@ -30,6 +33,12 @@ select m.* from live cross join lateral (
     where x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to
     offset 0
 ) as m
+union all
+select x.* from memory x where
+-- include: counts
+union all
+select x.* from memory x where
+-- include: counted
 
 -- fragment: seen_of
 -- The same of some keys.
@@ -46,22 +55,52 @@ select m.* from live cross join lateral (
         and x.id <= live.up_to
     offset 0
 ) as m
+union all
+select m.* from wanted cross join lateral (
+    select x.* from memory x where x.key = wanted.key and
+-- include: counts
+    offset 0
+) as m
+union all
+select m.* from wanted cross join lateral (
+    select x.* from memory x where x.key = wanted.key and
+-- include: counted
+    offset 0
+) as m
 
 -- fragment: newer
 -- As for SQLite, and looked up likewise.
 select 1 from line l cross join lateral (
     select 1 from memory n
     where n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.position <= l.up_to
-        and n.until > l.up_to and coalesce(n.origin, n.id) > coalesce(x.origin, x.id)
+        and n.until > l.up_to and (coalesce(n.stamp, 4611686018427387904), coalesce(n.origin, n.id)) > (
+-- include: order
+        )
     offset 0
 ) as newer
 union all
 select 1 from live g cross join lateral (
     select 1 from memory n
     where n.group_id = g.group_id and n.kind = x.kind and n.key = x.key and n.origin is null and n.id <= g.up_to
-        and n.id > coalesce(x.origin, x.id)
+        and (4611686018427387904, n.id) > (
+-- include: order
+        )
     offset 0
 ) as newer
+union all
+select 1 from memory n
+where n.scope_id = :scope and n.kind = x.kind and n.key = x.key and n.gone = 4611686018427387904 and n.author_id <> :author
+    and (cast(:before as bigint) is null or n.stamp <= cast(:before as bigint))
+    and (n.stamp, coalesce(n.origin, n.id)) > (
+-- include: order
+    )
+union all
+select 1 from memory n
+where cast(:before as bigint) is not null and n.scope_id = :scope and n.kind = x.kind and n.key = x.key and n.gone > 0
+    and n.gone < 4611686018427387904 and n.author_id <> :author and n.stamp <= cast(:before as bigint)
+    and n.gone > cast(:before as bigint) and (n.stamp, coalesce(n.origin, n.id)) > (
+-- include: order
+    )
 
 -- fragment: newest_of_each
 -- The newest rows of each level of a line.
@@ -81,6 +120,10 @@ select level.id from line cross join lateral (
 -- Who writes next waits here.
 select head, thread from branch where id = :branch for update;
 
+-- name: hold_thread
+-- Two runs of one thread move its head one after the other.
+select id from thread where id = :thread for no key update;
+
 -- name: hold_group
 -- Whoever seals the group waits until what is written to it now is there.
 select id from memory_group where id = :group for update;
@@ -90,13 +133,14 @@ select id from memory_group where id = :group for update;
 -- foreign key, and the operation begins again.
 insert into memory (
     branch_id, position, group_id, kind, key, label, subject, object, content_id, deleted, importance, expires_at, extra,
-    document_id, created_at, written_at
+    document_id, created_at, written_at, scope_id, author_id, stamp, gone, source, actor
 )
 values (
     :branch, :position, :group, :kind, :key, :label, :subject, :object,
     case when cast(:hash as bytea) is not null
         then coalesce((select id from content where hash = cast(:hash as bytea)), 0) end,
-    :deleted, :importance, :expires_at, :extra, :document, :created_at, :now
+    :deleted, :importance, :expires_at, :extra, :document, :created_at, :now,
+    :scope, :author, :stamp, :gone, :source, :actor
 )
 returning id;
 
@@ -136,14 +180,34 @@ with
     where not exists (
 -- include: newer
     )
+    union
+    select id from (
+        select x.id from memory x
+        where
+-- include: counts
+            and
+-- include: wanted_here
+        order by x.stamp desc, x.id desc
+        limit cast(:limit as bigint)
+    ) now_counting
+    union
+    select x.id from memory x
+    where
+-- include: counted
+        and
+-- include: wanted_here
+), once (id) as (
+    select min(x.id) from picked
+    cross join lateral (select * from memory m where m.id = picked.id offset 0) as x
+    group by coalesce(x.origin, x.id)
 )
 select
 -- include: kept
-from picked
-cross join lateral (select * from memory m where m.id = picked.id offset 0) as r
+from once
+cross join lateral (select * from memory m where m.id = once.id offset 0) as r
 left join content c on c.id = r.content_id
 where r.expires_at is null or r.expires_at > cast(:at as bigint)
-order by number desc
+order by coalesce(r.stamp, 4611686018427387904) desc, number desc
 limit cast(:limit as bigint);
 
 -- name: shown_memory
@@ -165,6 +229,15 @@ with
         select * from memory m where m.id = wanted.id and m.origin is null offset 0
     ) as x
     join live on live.group_id = x.group_id and x.id <= live.up_to
+    union
+    select x.* from wanted cross join lateral (
+        select * from memory m where m.id = wanted.id
+        union all
+        select * from memory m where m.origin = wanted.id
+        offset 0
+    ) as x
+    where
+-- include: counts_of_any
 )
 select distinct coalesce(x.origin, x.id) as number from shown x
 where x.deleted = 0 and (x.expires_at is null or x.expires_at > cast(:at as bigint))

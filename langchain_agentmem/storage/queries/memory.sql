@@ -1,6 +1,27 @@
 -- What is remembered on branches. A view is a line of branches, each up to a position, and groups of rows that have no
--- place yet, each up to a row. Of the versions of a key the one with the greatest number counts; a copy has the number of
--- the row that it is a copy of.
+-- place yet, each up to a row. Where it is that of a scope, it also shows what counts there of others than its `author`, now
+-- or at the time `before`. Of the versions of a key the newest by its stamp counts, then by its number; what has no stamp is
+-- newer than all that has one, and a copy has the number of the row that it is a copy of.
+
+-- fragment: order
+-- How new the version x is.
+coalesce(x.stamp, 4611686018427387904), coalesce(x.origin, x.id)
+
+-- fragment: counts
+-- Whether the version x counts for the scope: others' that are at their heads, now or then. Two arms, for an index each.
+x.scope_id = :scope and x.kind = :kind and x.gone = 4611686018427387904 and x.author_id <> :author
+    and (cast(:before as bigint) is null or x.stamp <= cast(:before as bigint))
+
+-- fragment: counts_of_any
+-- The same of whatever kind is shared.
+x.scope_id = :scope and x.author_id <> :author and x.gone > 0 and case
+    when cast(:before as bigint) is null then x.gone = 4611686018427387904
+    else x.stamp <= cast(:before as bigint) and x.gone > cast(:before as bigint)
+end
+
+-- fragment: counted
+x.scope_id = :scope and x.kind = :kind and x.gone > 0 and x.gone < 4611686018427387904 and x.author_id <> :author
+    and cast(:before as bigint) is not null and x.stamp <= cast(:before as bigint) and x.gone > cast(:before as bigint)
 
 -- fragment: seen
 -- Every version of one kind that a view shows. `+` has SQLite go by `until`: of what lies on a branch, most has ended.
@@ -9,6 +30,12 @@ where m.branch_id = line.branch_id and m.kind = :kind and m.until > line.up_to a
 union all
 select m.* from live cross join memory m
 where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
+union all
+select x.* from memory x where
+-- include: counts
+union all
+select x.* from memory x where
+-- include: counted
 
 -- fragment: seen_of
 -- The same of some keys.
@@ -19,16 +46,46 @@ union all
 select m.* from live cross join memory m
 where m.group_id = live.group_id and m.kind = :kind and m.key in (select key from wanted) and m.origin is null
     and m.id <= live.up_to
+union all
+select x.* from memory x where x.key in (select key from wanted) and
+-- include: counts
+union all
+select x.* from memory x where x.key in (select key from wanted) and
+-- include: counted
 
 -- fragment: newer
 -- Whether a view shows a newer version of the row x.
 select 1 from line l cross join memory n
 where n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.position <= l.up_to and n.until > l.up_to
-    and coalesce(n.origin, n.id) > coalesce(x.origin, x.id)
+    and (coalesce(n.stamp, 4611686018427387904), coalesce(n.origin, n.id)) > (
+-- include: order
+    )
 union all
 select 1 from live g cross join memory n
 where n.group_id = g.group_id and n.kind = x.kind and n.key = x.key and n.origin is null and n.id <= g.up_to
-    and n.id > coalesce(x.origin, x.id)
+    and (4611686018427387904, n.id) > (
+-- include: order
+    )
+union all
+select 1 from memory n
+where n.scope_id = :scope and n.kind = x.kind and n.key = x.key and n.gone = 4611686018427387904 and n.author_id <> :author
+    and (cast(:before as bigint) is null or n.stamp <= cast(:before as bigint))
+    and (n.stamp, coalesce(n.origin, n.id)) > (
+-- include: order
+    )
+union all
+select 1 from memory n
+where cast(:before as bigint) is not null and n.scope_id = :scope and n.kind = x.kind and n.key = x.key and n.gone > 0
+    and n.gone < 4611686018427387904 and n.author_id <> :author and n.stamp <= cast(:before as bigint)
+    and n.gone > cast(:before as bigint) and (n.stamp, coalesce(n.origin, n.id)) > (
+-- include: order
+    )
+
+-- fragment: wanted_here
+x.deleted = 0 and (cast(:label as text) is null or x.label = :label)
+            and (x.expires_at is null or x.expires_at > cast(:at as bigint)) and not exists (
+-- include: newer
+            )
 
 -- fragment: series
 -- The thread under whose name a search finds what the group g wrote.
@@ -83,14 +140,17 @@ with
 , seen as (
 -- include: seen
 ), ranked as (
-    select seen.*, row_number() over (partition by key order by coalesce(origin, id) desc, id) as rank from seen
+    select x.*, row_number() over (
+        partition by key order by coalesce(stamp, 4611686018427387904) desc, coalesce(origin, id) desc, id
+    ) as rank
+    from seen x
 )
 select
 -- include: kept
 from ranked r
 left join content c on c.id = r.content_id
 where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint))
-order by number;
+order by coalesce(r.stamp, 4611686018427387904), number;
 
 -- name: named_memory
 -- What a view shows under some keys, the expired and the deleted included.
@@ -101,7 +161,10 @@ with
 ), seen as (
 -- include: seen_of
 ), ranked as (
-    select seen.*, row_number() over (partition by key order by coalesce(origin, id) desc, id) as rank from seen
+    select x.*, row_number() over (
+        partition by key order by coalesce(stamp, 4611686018427387904) desc, coalesce(origin, id) desc, id
+    ) as rank
+    from seen x
 )
 select r.deleted,
 -- include: kept
@@ -123,14 +186,32 @@ with
         and not exists (
 -- include: newer
         )
+    union
+    select id from (
+        select x.id from memory x
+        where
+-- include: counts
+            and
+-- include: wanted_here
+        order by x.stamp desc, x.id desc
+        limit cast(:limit as bigint)
+    ) now_counting
+    union
+    select x.id from memory x
+    where
+-- include: counted
+        and
+-- include: wanted_here
+), once (id) as (
+    select min(id) from memory x where id in (select id from picked) group by coalesce(x.origin, x.id)
 )
 select
 -- include: kept
-from picked
-join memory r on r.id = picked.id
+from once
+join memory r on r.id = once.id
 left join content c on c.id = r.content_id
 where r.expires_at is null or r.expires_at > cast(:at as bigint)
-order by number desc
+order by coalesce(r.stamp, 4611686018427387904) desc, number desc
 limit cast(:limit as bigint);
 
 -- name: shown_memory
@@ -148,6 +229,11 @@ with
     union
     select x.* from wanted cross join memory x cross join live
     where x.id = wanted.id and live.group_id = x.group_id and x.origin is null and x.id <= live.up_to
+    union
+    select x.* from wanted cross join memory x
+    where (x.id = wanted.id or x.origin = wanted.id)
+        and
+-- include: counts_of_any
 )
 select distinct coalesce(x.origin, x.id) as number from shown x
 where x.deleted = 0 and (x.expires_at is null or x.expires_at > cast(:at as bigint))
@@ -158,11 +244,12 @@ where x.deleted = 0 and (x.expires_at is null or x.expires_at > cast(:at as bigi
 -- name: insert_memory
 insert into memory (
     branch_id, position, group_id, kind, key, label, subject, object, content_id, deleted, importance, expires_at, extra,
-    document_id, created_at, written_at
+    document_id, created_at, written_at, scope_id, author_id, stamp, gone, source, actor
 )
 values (
     :branch, :position, :group, :kind, :key, :label, :subject, :object, (select id from content where hash = :hash),
-    :deleted, :importance, :expires_at, :extra, :document, :created_at, :now
+    :deleted, :importance, :expires_at, :extra, :document, :created_at, :now,
+    :scope, :author, :stamp, :gone, :source, :actor
 )
 returning id;
 
@@ -171,7 +258,8 @@ insert into memory_source (memory_id, source) values (:memory, :source);
 
 -- name: supersede
 -- A branch's own version of a key ends where the next one begins.
-update memory set until = :position
+update memory
+set until = :position, gone = case when gone = 4611686018427387904 then cast(:stamp as bigint) else gone end
 where branch_id = :branch and kind = :kind and key = :key and until = 4611686018427387904
 returning id;
 
@@ -237,6 +325,33 @@ limit 1;
 -- The newest checkpoint of a line but for one.
 select name from checkpoint where line_id = :line and name <> :checkpoint order by name desc limit 1;
 
+-- name: head_but
+-- The same with its place.
+select c.name, p.branch_id, p.position
+from checkpoint c
+left join place p on p.line_id = c.line_id and p.checkpoint = c.name
+where c.line_id = :line and c.name <> :checkpoint
+order by c.name desc
+limit 1;
+
+-- name: hold_thread
+-- SQLite's transaction holds the lock already.
+select id from thread where id = :thread;
+
+-- name: move_marks
+-- The head of a thread has moved from one line to another. On a branch that these show up to `before` and `after`, of
+-- which `low` and `high` are the less and the more, what the thread wrote begins to count or ceases to.
+update memory
+set gone = case
+    when position <= :after and until > :after and stamp is not null then 4611686018427387904
+    when gone = 4611686018427387904 then cast(:stamp as bigint)
+    else gone
+end
+where branch_id = :branch and author_id = :author and kind in (
+-- include: shared
+    )
+    and ((position > :low and position <= :high) or (position <= :low and until > :low and until <= :high));
+
 -- name: count_between
 -- How much of what lies on a branch behind a position counts up to another.
 select count(*) as found from memory
@@ -271,10 +386,11 @@ select distinct s.group_id from line cross join seal s
 where s.branch_id = line.branch_id and s.position <= line.up_to and cast(:groups as text) is not null;
 
 -- name: sealable
--- Those of some groups that are there and do not lie on a line, and the thread under whose name a search finds them.
+-- Those of some groups that are there and do not lie on a line, the thread whose task wrote each that lies nowhere yet, and
+-- the thread under whose name a search finds them.
 with
 -- include: view
-select g.group_id,
+select g.group_id, (select w.thread_id from memory_group w where w.id = g.group_id) as writer,
 -- include: series
     as series
 from live g
@@ -285,17 +401,103 @@ where exists (select 1 from memory m where m.group_id = g.group_id)
     )
 order by g.group_id;
 
+-- fragment: counting
+-- Whether what an author wrote begins to count with the put that seals it: of the kinds that are shared, at the head.
+case when cast(:heads as bigint) = 1 and author_id = cast(:author as bigint) and kind in (
+-- include: shared
+) then 4611686018427387904 else 0 end
+
+-- fragment: shared
+'core', 'event', 'record', 'fact', 'fact_former', 'fact_rule', 'message'
+
+-- name: author_of_thread
+select a.id, t.namespace_id as scope from thread t left join author a on a.thread_id = t.id where t.id = :thread;
+
+-- name: create_author
+insert into author (namespace_id, name, thread_id) select namespace_id, name, id from thread where id = :thread
+on conflict (thread_id) do nothing
+returning id;
+
+-- name: author_of_main
+select a.id, n.id as scope from namespace n
+left join author a on a.namespace_id = n.id and a.name is null
+where n.path = :path;
+
+-- name: create_main_author
+insert into author (namespace_id) select id from namespace where path = :path
+on conflict do nothing
+returning id;
+
+-- name: delete_idle_authors
+-- Those of a namespace whose threads are gone, of whom nothing is left.
+delete from author
+where namespace_id = (select id from namespace where path = :path) and thread_id is null
+    and not exists (select 1 from memory m where m.author_id = author.id);
+
+-- name: newest_stamp
+-- The greatest stamp of what counts under the keys that some groups write.
+select max(stamp) as stamp from (
+    select (
+        select max(o.stamp) from memory o
+        where o.scope_id = :scope and o.kind = m.kind and o.key = m.key and o.gone = 4611686018427387904
+    ) as stamp
+    from memory m where m.group_id in (
+-- include: ids
+    )
+) x;
+
+-- name: newest_stamp_named
+-- The same of some kinds and keys.
+select max(stamp) as stamp from (
+    select (
+        select max(o.stamp) from memory o
+        where o.scope_id = :scope and o.kind = wanted.kind and o.key = wanted.key and o.gone = 4611686018427387904
+    ) as stamp
+    from (
+-- include: kinds_and_keys
+    ) wanted
+) x;
+
+-- name: scope_of_thread
+-- The namespace of a path, and the author that a thread of it is.
+select n.id as scope, a.id as author
+from namespace n
+left join thread t on t.namespace_id = n.id and t.name = :name
+left join author a on a.thread_id = t.id
+where n.path = :path;
+
+-- name: seen_at
+-- Up to which stamp the view of a checkpoint goes.
+select coalesce(seen, created_at) as stamp from checkpoint where line_id = :line and name = :name;
+
+-- name: see
+update checkpoint set seen = :stamp where line_id = :line and name = :name and coalesce(seen, created_at) < :stamp;
+
+-- name: has_other_authors
+select 1 as found from author where namespace_id = :scope and name is not null limit 1;
+
 -- name: seal_group
-update memory set branch_id = :branch, position = :position where group_id = :group and branch_id is null;
+-- What a group wrote lies on a branch from now on.
+update memory
+set branch_id = :branch, position = :position, scope_id = :scope, author_id = :author, stamp = :stamp,
+    gone = case when cast(:heads as bigint) = 1 and kind in (
+-- include: shared
+    ) then 4611686018427387904 else 0 end
+where group_id = :group and branch_id is null;
 
 -- name: copy_group
 -- A group that lies on another branch already, once more; also one that another run sealed there just now.
 insert into memory (
     branch_id, position, group_id, origin, kind, key, label, subject, object, content_id, deleted, importance,
-    expires_at, extra, created_at, written_at
+    expires_at, extra, created_at, written_at, scope_id, author_id, source, actor, stamp, gone
 )
 select cast(:branch as bigint), cast(:position as bigint), group_id, coalesce(origin, id), kind, key, label, subject,
-    object, content_id, deleted, importance, expires_at, extra, created_at, written_at
+    object, content_id, deleted, importance, expires_at, extra, created_at, written_at, scope_id, author_id, source, actor,
+    case when cast(:stamp as bigint) is not null then coalesce((
+        select min(o.stamp) from memory o
+        where o.id = coalesce(memory.origin, memory.id) or o.origin = coalesce(memory.origin, memory.id)
+    ), cast(:stamp as bigint)) end,
+-- include: counting
 from memory
 where id in (select min(m.id) from memory m where m.group_id = :group group by coalesce(m.origin, m.id))
     and not exists (
@@ -305,7 +507,13 @@ order by coalesce(origin, id);
 
 -- name: supersede_sealed
 -- What lies on a branch ends where newer versions of it were sealed.
-update memory set until = :position
+update memory
+set until = :position,
+    gone = case
+        when gone = 4611686018427387904 and author_id = cast(:author as bigint) and cast(:heads as bigint) = 1
+            then cast(:stamp as bigint)
+        else gone
+    end
 where id in (
     select older.id
     from memory newer
@@ -482,9 +690,10 @@ with
 , seen as (
 -- include: seen
 ), ranked as (
-    select seen.deleted, seen.expires_at,
-        row_number() over (partition by key order by coalesce(origin, id) desc, id) as rank
-    from seen
+    select x.deleted, x.expires_at, row_number() over (
+        partition by key order by coalesce(stamp, 4611686018427387904) desc, coalesce(origin, id) desc, id
+    ) as rank
+    from seen x
 )
 select count(*) as found from ranked r
 where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint));

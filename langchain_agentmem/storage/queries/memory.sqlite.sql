@@ -9,6 +9,9 @@ live (group_id, up_to) as materialized (
 -- fragment: keys
 select value from json_each(:keys)
 
+-- fragment: kinds_and_keys
+select json_extract(value, '$[0]') as kind, json_extract(value, '$[1]') as key from json_each(:keys)
+
 -- fragment: runs
 select value from json_each(:runs)
 
