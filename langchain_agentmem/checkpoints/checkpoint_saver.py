@@ -501,7 +501,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """Delete a thread, in every namespace; inside a run with a namespace, only there."""
         name, (low, high) = id_of(thread_id, "thread"), range_of(resolve(None))
         with self._steps.step("delete", None, lambda: {"thread_id": name}) as step:
-            deleted = self._change(lambda: memories.delete(low, high, name), "delete_thread", thread_id=thread_id)
+            deleted = self._change(
+                lambda: memories.delete(low, high, name, now=self.database.now()), "delete_thread", thread_id=thread_id
+            )
             step.finish(lambda: {"threads": len(deleted)})
         self._coding.forget(deleted)
 
@@ -518,7 +520,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """
         runs, (low, high) = [id_of(run, "run") for run in listed(run_ids, "run")], range_of(resolve(None))
         with self._steps.step("delete", None, lambda: {"run_ids": runs}) as step:
-            removed = self._change(lambda: memories.delete_for_runs(runs, low, high), "delete_for_runs", run_ids=runs)
+            removed = self._change(
+                lambda: memories.delete_for_runs(runs, low, high, now=self.database.now()),
+                "delete_for_runs",
+                run_ids=runs,
+            )
             step.finish(lambda: {"checkpoints": removed})
 
     adelete_for_runs = _in_thread(delete_for_runs, write=True)
@@ -535,7 +541,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         def steps() -> Steps[int]:
             copied = yield from thread_lines.copy(source, target, now=now)
-            yield from memories.copy(source, target)
+            yield from memories.copy(source, target, now=now)
             return copied
 
         told = {"source_thread_id": source.name, "target_thread_id": target}
@@ -585,7 +591,15 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         jobs: Jobs = []
         for name in [id_of(thread_id, "thread") for thread_id in listed(thread_ids, "thread")]:
             if strategy == "delete":
-                jobs.append(partial(self._prune, partial(memories.delete, low, high, name), name, strategy, removed))
+                jobs.append(
+                    partial(
+                        self._prune,
+                        partial(memories.delete, low, high, name, now=self.database.now()),
+                        name,
+                        strategy,
+                        removed,
+                    )
+                )
                 continue
             found = self.database.engine.read(partial(thread_lines.named, low, high, name))
             prune = partial(memories.prune, keep=1, now=self.database.now())

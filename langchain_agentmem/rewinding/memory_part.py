@@ -789,7 +789,9 @@ def _erase(erasure: Erasure) -> Steps[None]:
     if name is not None:
         yield from message_sources.forget(low, high, name)
     if erasure.threads:
-        erasure.removed["threads"] += len((yield from thread_memory.delete(low, high, name)))
+        erasure.removed["threads"] += len((yield from thread_memory.delete(low, high, name, keep=False)))
+        if name is not None:
+            yield from thread_memory.forget_authors(low, high, name)
     if name is None:
         erasure.removed["branches"] += yield from erase(low, high)
     erasure.removed["memories"] += yield from fewer_than(before)

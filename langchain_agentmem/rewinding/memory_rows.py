@@ -339,15 +339,15 @@ def conversation_source(conversation_id: str) -> str:
     return f"conversation {conversation_id}"
 
 
-def release(ids: Iterable[int]) -> Steps[int]:
+def release(ids: Iterable[int]) -> Steps[list[int]]:
     """Delete those of some rows that nobody can see any more, with their documents and contents.
 
     Returns:
-        How many were deleted.
+        Which were deleted.
     """
     rows = yield query.releasable(ids=_json(list(ids)))
     yield from discard(rows)
-    return len(rows)
+    return [row["id"] for row in rows]
 
 
 def discard(rows: Sequence[Row]) -> Steps[None]:
@@ -362,15 +362,16 @@ def discard(rows: Sequence[Row]) -> Steps[None]:
         yield from _collect(rows)
 
 
-def bury(rows: Sequence[Row]) -> Steps[None]:
+def bury(rows: Sequence[Row], *, gone: bool = False) -> Steps[None]:
     """Have rows say that the thing is gone, so that what they said is not there, and what they hid stays hidden.
 
     Args:
         rows: As for `discard`.
+        gone: Whether they hide nothing from others any more. Default: they do.
     """
     if rows:
         yield from _unindex(rows)
-        yield query.bury_memory.many([{"id": row["id"]} for row in rows])
+        yield query.bury_memory.many([{"id": row["id"], "gone": int(gone)} for row in rows])
         yield query.delete_every_source.many([{"memory": row["id"]} for row in rows])
         yield from _collect(rows)
 

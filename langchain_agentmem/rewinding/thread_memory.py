@@ -14,10 +14,10 @@ from uuid import UUID
 
 from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding import memory_rows, sealing
-from langchain_agentmem.rewinding.branches import view_of
-from langchain_agentmem.rewinding.graph_runs import Runs, thread_of
+from langchain_agentmem.rewinding.branches import MAIN, BranchAt, main_author, view_of
+from langchain_agentmem.rewinding.graph_runs import Runs, Spot, thread_of
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.storage import Steps, query
@@ -164,34 +164,45 @@ class HeldBranches(NamedTuple):
     shelf: int
 
 
-def copy(source: ThreadAt, target: str) -> Steps[None]:
+def copy(source: ThreadAt, target: str, *, now: int) -> Steps[None]:
     """Give a copy of a thread the places of what it was copied from; both have the same branches until they differ.
 
     Args:
         source: The thread.
         target: The id of the copy, which is in the same namespace.
+        now: When.
     """
     thread = yield from find(source)
     if thread is not None and target != source.name:
         other = yield from find(ThreadAt(thread.path, target), exact=True)
         if other is not None:
             yield from sealing.author_of(thread.id)  # what it wrote stays its own where the copy seals it
+            before = yield from _head_of(other.id)
             yield query.copy_places(source=thread.id, target=other.id)
             yield query.copy_finished(source=thread.id, target=other.id)
+            yield from sealing.move_marks(other.id, before, (yield from _head_of(other.id)), now)
 
 
-def delete(low: str, high: str, name: str | None) -> Steps[list[thread_lines.Deleted]]:
+def delete(
+    low: str, high: str, name: str | None, *, now: int = 0, keep: bool = True
+) -> Steps[list[thread_lines.Deleted]]:
     """Delete threads with everything that belongs to them, and what they remembered.
 
     Args:
         low: The first namespace path.
         high: Path after the last.
         name: The threads' id; None for all.
+        now: When. Needed only to keep something.
+        keep: Whether what they taught their scope stays, on its branch "main". Default: yes. What is in the root is in
+            no scope.
 
     Returns:
         Which were deleted.
     """
     threads = yield query.threads_within(low=low, high=high, name=name)
+    for row in threads if keep else ():
+        if row["path"]:
+            yield from _fold(ThreadAt(row["path"], row["name"]), now)
     left = yield from _held_by([(row["id"], row["shelf_id"]) for row in threads])
     deleted = yield from thread_lines.delete(low, high, name)
     yield from _sweep_all(left)
@@ -200,23 +211,68 @@ def delete(low: str, high: str, name: str | None) -> Steps[list[thread_lines.Del
     return deleted
 
 
-def delete_for_runs(runs: Sequence[str], low: str, high: str) -> Steps[int]:
+def _fold(at: ThreadAt, now: int) -> Steps[None]:
+    """Give what counts of a thread to the branch "main" of its scope, with its author and stamps."""
+    thread = yield from find(at)
+    if thread is None or (spot := (yield from _head_of(thread.id))) is None:
+        return
+    author = yield from sealing.author_of(thread.id)
+    view = yield from view_of(*spot, now)
+    branch, head = yield from BranchAt(at.path, MAIN).locked(now)
+    yield from main_author(at.path)
+    folded = yield query.fold(**view.parameters(), teacher=author.id, branch=branch, position=head + 1)
+    ended = yield query.supersede_folded(branch=branch, position=head + 1, now=now)
+    yield query.unmark(author=author.id, branch=branch)
+    if folded and not (yield query.move_head(branch=branch, expected=head, position=head + 1, added=0)):
+        raise BranchMoved
+    yield from memory_rows.release([row["id"] for row in ended])
+
+
+def forget_authors(low: str, high: str, name: str) -> Steps[None]:
+    """Take away what the threads of an id ever wrote, and taught others; what it hid on lines of copies stays hidden.
+
+    Args:
+        low: The first namespace path.
+        high: Path after the last.
+        name: The threads' id.
+    """
+    rows = yield query.rows_of_authors(low=low, high=high, name=name)
+    taught = [row for row in rows if row["on_main"]]
+    yield from memory_rows.discard(taught)
+    gone = {row["id"] for row in taught}
+    gone.update((yield from memory_rows.release([row["origin"] for row in taught if row["origin"] is not None])))
+    yield from memory_rows.bury([row for row in rows if row["id"] not in gone], gone=True)
+
+
+def _head_of(thread: int) -> Steps[Spot | None]:
+    """Where the newest checkpoint of a thread stands."""
+    found = yield query.head_of(thread=thread)
+    return (found[0]["branch_id"], found[0]["position"]) if found and found[0]["branch_id"] is not None else None
+
+
+def delete_for_runs(runs: Sequence[str], low: str, high: str, *, now: int) -> Steps[int]:
     """Remove the checkpoints that some runs made, and what only they showed; what they wrote for others, too.
 
     Args:
         runs: The runs' ids.
         low: The first namespace path.
         high: Path after the last.
+        now: When.
 
     Returns:
         How many checkpoints were removed.
     """
     wanted = {"runs": json.dumps(sorted(set(runs))), "low": low, "high": high}
     threads = yield query.threads_of_runs(**wanted)
+    heads: dict[int, Spot | None] = {}
+    for row in threads:
+        heads[row["id"]] = yield from _head_of(row["id"])
     writes = yield query.writes_of_runs(**wanted)
     there = {row["id"]: row["shelf_id"] for row in threads} | {row["thread_id"]: row["shelf_id"] for row in writes}
     left = yield from _held_by(sorted(there.items()))
     removed = yield from thread_lines.delete_for_runs(runs, low, high)
+    for thread, before in heads.items():
+        yield from sealing.move_marks(thread, before, (yield from _head_of(thread)), now)
     forgotten: dict[int, set[int]] = {}
     for row in writes:
         groups = forgotten.setdefault(row["shelf_id"], set())

@@ -281,7 +281,7 @@ delete from memory where id = :id;
 -- A version says from now on that the thing is gone.
 update memory
 set deleted = 1, content_id = null, document_id = null, label = null, subject = null, object = null, importance = null,
-    expires_at = null, extra = null
+    expires_at = null, extra = null, source = null, actor = null, gone = case when cast(:gone as bigint) = 1 then 0 else gone end
 where id = :id;
 
 -- name: expired_memory
@@ -333,6 +333,14 @@ left join place p on p.line_id = c.line_id and p.checkpoint = c.name
 where c.line_id = :line and c.name <> :checkpoint
 order by c.name desc
 limit 1;
+
+-- name: head_of
+-- The place of the newest checkpoint of a thread.
+select p.branch_id, p.position
+from checkpoint_line l
+join checkpoint c on c.line_id = l.id and c.name = (select max(o.name) from checkpoint o where o.line_id = l.id)
+left join place p on p.line_id = c.line_id and p.checkpoint = c.name
+where l.thread_id = :thread and l.ns = '';
 
 -- name: hold_thread
 -- SQLite's transaction holds the lock already.
@@ -472,6 +480,62 @@ select coalesce(seen, created_at) as stamp from checkpoint where line_id = :line
 
 -- name: see
 update checkpoint set seen = :stamp where line_id = :line and name = :name and coalesce(seen, created_at) < :stamp;
+
+-- name: fold
+-- What counts of an author on a line, once more on "main", but for keys of which "main" has something newer.
+with
+-- include: view
+, mine as (
+    select x.* from line cross join memory x
+    where x.branch_id = line.branch_id and x.position <= line.up_to and x.until > line.up_to and x.author_id = :teacher
+        and x.gone = 4611686018427387904
+        and not exists (
+-- include: newer
+        )
+)
+insert into memory (
+    branch_id, position, origin, kind, key, label, subject, object, content_id, deleted, importance, expires_at, extra,
+    created_at, written_at, scope_id, author_id, source, actor, stamp, gone
+)
+select cast(:branch as bigint), cast(:position as bigint), coalesce(origin, id), kind, key, label, subject, object,
+    content_id, deleted, importance, expires_at, extra, created_at, written_at, scope_id, author_id, source, actor, stamp,
+    gone
+from mine
+where not exists (
+    select 1 from memory n
+    where n.branch_id = :branch and n.kind = mine.kind and n.key = mine.key and n.until = 4611686018427387904
+        and (n.stamp, coalesce(n.origin, n.id)) >= (mine.stamp, coalesce(mine.origin, mine.id))
+)
+returning id;
+
+-- name: supersede_folded
+-- What lies on "main" ends where newer versions of it came from a thread.
+update memory
+set until = :position, gone = case when gone = 4611686018427387904 then cast(:now as bigint) else gone end
+where id in (
+    select older.id
+    from memory newer
+    join memory older on older.branch_id = newer.branch_id and older.kind = newer.kind and older.key = newer.key
+        and older.until = 4611686018427387904 and older.position < newer.position
+    where newer.branch_id = :branch and newer.position = :position
+)
+returning id;
+
+-- name: rows_of_authors
+-- What the threads of an id wrote in the namespaces of a range, that is still there, and whether it lies on "main".
+select m.id, m.origin, m.document_id, c.hash, c.body, m.extra,
+    case when b.kind = 'layers' then 1 else 0 end as on_main
+from author a
+join namespace n on n.id = a.namespace_id
+join memory m on m.author_id = a.id
+left join branch b on b.id = m.branch_id
+left join content c on c.id = m.content_id
+where n.path >= :low and n.path < :high and a.name = :name
+order by m.id;
+
+-- name: unmark
+-- What an author wrote does not count any more but where it was folded.
+update memory set gone = 0 where author_id = :author and gone > 0 and branch_id <> :branch;
 
 -- name: has_other_authors
 select 1 as found from author where namespace_id = :scope and name is not null limit 1;
