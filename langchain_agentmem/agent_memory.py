@@ -24,7 +24,15 @@ from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.events import Hook
 from langchain_agentmem.base.lifetime import Closing
-from langchain_agentmem.base.namespaces import Namespace, config_given, configurable_of, id_of, resolve, running_config
+from langchain_agentmem.base.namespaces import (
+    Namespace,
+    config_given,
+    configurable_of,
+    id_of,
+    resolve,
+    running_config,
+    scopes_given,
+)
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.persistence import checked_retention
@@ -74,6 +82,11 @@ class AgentMemory(Maintenance, Closing):
 
     Args:
         url: A path, ":memory:", or "postgresql://…" (extra `[postgres]`). Default: a database in memory.
+        namespace: Whose memory a run means: labels with keys of its config in braces, as `("users", "{user_id}")`. The
+            threads of one namespace share what they remember. `()` is one scope for all. Default: a run says itself,
+            with "agentmem_namespace", and without it sees its own thread only.
+        bare_threads: Whether a checkpointer's config that lacks the keys means the only thread of its id, as LangGraph
+            Studio and servers that name "thread_id" alone need it. Default: it is an error that names the keys.
         hooks: Functions that are called with every event. Exceptions they raise are logged and suppressed.
         trace_content: How traces, hooks' steps and streams show what was said and remembered: True as it is, False not
             at all, else as this function from text to text gives it. Ids, names, counts, scores and times are always
@@ -103,6 +116,8 @@ class AgentMemory(Maintenance, Closing):
         self,
         url: str | os.PathLike[str] = ":memory:",
         *,
+        namespace: Sequence[str] | None = None,
+        bare_threads: bool = False,
         hooks: Sequence[Hook] = (),
         trace_content: Content = True,
         trace_checkpoints: bool = False,
@@ -127,6 +142,7 @@ class AgentMemory(Maintenance, Closing):
             busy_timeout=busy_timeout,
             clock=clock,
             new_id=new_id,
+            scopes=scopes_given(namespace, bare_threads=bare_threads),
         )
         self._index: Any = index
         if index is not None:

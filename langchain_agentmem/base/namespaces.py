@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -30,6 +30,7 @@ LONGEST_LABEL = 200
 LONGEST_PATH = 2_000
 LONGEST_ID = 500
 
+_KEY = re.compile(r"\{(\w+)\}")
 _END = "\x1f"
 _AFTER_END = "\x20"
 _LAST = "\U0010ffff" * (LONGEST_LABEL + 1)  # behind every path, that of the last label of all included
@@ -109,6 +110,107 @@ def resolve(given: Any, config: Mapping[str, Any] | None = None) -> Namespace:
         config = config if config is not None else running_config()
         given = configurable_of(config).get(CONFIG_KEY, ())
     return namespace_of(path_of(given))
+
+
+class Scopes(NamedTuple):
+    """Who remembers for whom: how a call is led to the namespace whose threads share their memory.
+
+    Attributes:
+        template: Labels with keys of the config in braces, as `("users", "{user_id}")`; empty for one scope for all.
+            Default: none, and a config names its namespace itself.
+        bare_threads: Whether a config that lacks the keys means the only thread of its id. Default: no.
+    """
+
+    template: Namespace | None = None
+    bare_threads: bool = False
+
+    def shared(self, path: str) -> bool:
+        """Whether the threads of a namespace see each other: not in the root, unless the template says so."""
+        return bool(path) or self.template == ()
+
+    def resolve(self, given: Any, config: Any = None, *, bare: bool = False) -> Namespace:
+        """The namespace that a call means: the given one, else that of its run.
+
+        Args:
+            given: What the caller said; None or an empty tuple for nothing.
+            config: The run's config, where the caller has it. Default: that of the run this is called in.
+            bare: Whether nothing needs to be named: then every namespace is meant, as the root.
+
+        Raises:
+            InvalidInput: It is not a tuple of usable labels, the config lacks a key of the template, or names another
+                namespace than the template.
+        """
+        if self.template is None or (given is not None and given not in ((), [])):
+            return resolve(given, config)
+        config = config if config is not None else running_config()
+        configurable = configurable_of(config)
+        named = configurable.get(CONFIG_KEY)
+        keys = [key for label in self.template for key in _KEY.findall(label)]
+        values = {key: _value(key, configurable) for key in keys}
+        missing = [key for key, value in values.items() if value is None]
+        if missing:
+            if named is not None and self.bare_threads:
+                return resolve(None, config)
+            if bare or (self.bare_threads and "thread_id" in configurable):
+                return ()
+            example = ", ".join(f'"{key}": "…"' for key in missing)
+            raise InvalidInput(
+                f"The namespace {self.template!r} needs {', '.join(missing)}: say it in the config, "
+                f'{{"configurable": {{{example}}}}}, or with memory.within(...).'
+            )
+        filled = tuple(_KEY.sub(lambda key: values[key[1]] or "", label) for label in self.template)
+        path = path_of(filled)
+        if named is not None and path_of(named) != path:
+            raise InvalidInput(
+                f"The config names the namespace {safe_repr(named)}, and its keys lead to {safe_repr(filled)}."
+            )
+        return filled
+
+    def keys_of(self, path: str) -> dict[str, str]:
+        """The keys that lead to a stored namespace, for a config that names something in it.
+
+        Args:
+            path: The path of the namespace.
+        """
+        labels, found = namespace_of(path), {}
+        if self.template is None or len(labels) != len(self.template):
+            return {}
+        for label, form in zip(labels, self.template, strict=True):
+            parts = _KEY.split(form)  # text and keys by turns
+            pattern = "".join(f"(?P<{part}>.+)" if odd % 2 else re.escape(part) for odd, part in enumerate(parts))
+            match = re.fullmatch(pattern, label, re.DOTALL)
+            if match is None:
+                return {}
+            found.update(match.groupdict())
+        return found
+
+
+def scopes_given(template: Any, *, bare_threads: Any = False) -> Scopes:
+    """Check how namespaces are told.
+
+    Raises:
+        InvalidInput: The template is no tuple of labels, or has braces that hold no name.
+    """
+    if template is not None:
+        path_of(template)
+        for label in template:
+            if re.search(r"[{}]", _KEY.sub("", label)):
+                raise InvalidInput(f'The label {safe_repr(label)} has braces that hold no key, as "{{user_id}}" does.')
+    if not isinstance(bare_threads, bool):
+        raise InvalidInput(f"bare_threads must be True or False, not {safe_repr(bare_threads)}.")
+    return Scopes(None if template is None else tuple(template), bare_threads)
+
+
+def _value(key: str, configurable: Mapping[str, Any]) -> str | None:
+    """What a key of a template stands for: in the config, in the runtime's context, or who the server says it is."""
+    context = getattr(configurable.get("__pregel_runtime"), "context", None)
+    inside = context.get(key) if isinstance(context, Mapping) else getattr(context, key, None)
+    known = configurable.get("langgraph_auth_user_id") if key == "user_id" else None
+    found = [value for value in (configurable.get(key), inside, known) if value is not None]
+    values = [id_of(value, key) for value in found]
+    if len(set(values)) > 1:
+        raise InvalidInput(f"The config, its context and the server do not agree on {key}: {', '.join(values)}.")
+    return values[0] if values else None
 
 
 def config_given(config: C) -> C:

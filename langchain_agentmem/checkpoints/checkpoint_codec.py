@@ -31,12 +31,12 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.namespaces import (
     CONFIG_KEY,
+    Scopes,
     config_given,
     configurable_of,
     id_of,
     namespace_of,
     path_of,
-    resolve,
 )
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
@@ -145,11 +145,12 @@ def storable(at: ThreadAt, what: str, name: str | None = None) -> Iterator[None]
         ) from error
 
 
-def address(config: RunnableConfig, *, whole_thread: bool = False) -> tuple[ThreadAt, Any, str | None]:
+def address(config: RunnableConfig, scopes: Scopes, *, whole_thread: bool = False) -> tuple[ThreadAt, Any, str | None]:
     """The thread, line and checkpoint that a config names.
 
     Args:
         config: The config.
+        scopes: How it is led to its namespace.
         whole_thread: Where no line is named, none is meant; else the thread's own.
 
     Raises:
@@ -158,7 +159,7 @@ def address(config: RunnableConfig, *, whole_thread: bool = False) -> tuple[Thre
     configurable = configurable_of(config_given(config))
     if "thread_id" not in configurable:
         raise InvalidInput('A checkpointer needs config["configurable"]["thread_id"].')
-    at = ThreadAt(path_of(resolve(None, config)), id_of(configurable["thread_id"], "thread"))
+    at = ThreadAt(path_of(scopes.resolve(None, config)), id_of(configurable["thread_id"], "thread"))
     ns = configurable.get("checkpoint_ns")
     if ns is None and not whole_thread:
         ns = OWN_LINE
@@ -219,9 +220,9 @@ def pairs(writes: Any) -> list[tuple[Any, Any]]:
     return given
 
 
-def config_of(thread_id: Any, path: str, ns: str, name: str) -> RunnableConfig:
-    """The config that names a checkpoint, and the namespace of its thread."""
-    configurable = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": name}
+def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: Scopes) -> RunnableConfig:
+    """The config that names a checkpoint, and the namespace of its thread, with the keys that lead there."""
+    configurable = {**scopes.keys_of(path), "thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": name}
     if path:
         configurable[CONFIG_KEY] = namespace_of(path)
     return {"configurable": configurable}
@@ -242,9 +243,11 @@ class Coding:
 
     Args:
         measures: Is told how often that helped. Default: nobody is.
+        scopes: How configs are led to their namespace.
     """
 
-    def __init__(self, measures: Measures | None = None) -> None:
+    def __init__(self, measures: Measures | None = None, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
+        self.scopes = scopes
         self.prototypes = Prototypes(measures=measures)
         self._measures = measures
         self._stamps = Stamps()
@@ -372,8 +375,10 @@ class Coding:
             checkpoint: Any = unfold(head, saved.versions, saved.name, values)
             metadata = value_of(serde, saved.metadata)
             writes = in_order(saved.writes, reading)
-        parent = None if saved.parent is None else config_of(thread_id, saved.path, ns, saved.parent)
-        return CheckpointTuple(config_of(thread_id, saved.path, ns, saved.name), checkpoint, metadata, parent, writes)
+        parent = None if saved.parent is None else config_of(thread_id, saved.path, ns, saved.parent, self.scopes)
+        return CheckpointTuple(
+            config_of(thread_id, saved.path, ns, saved.name, self.scopes), checkpoint, metadata, parent, writes
+        )
 
 
 def value_of(serde: SerializerProtocol, blob: bytes, beside: str = "") -> Any:
@@ -430,7 +435,7 @@ class Adoption:
     """
 
     def __init__(self, coding: Coding, serde: SerializerProtocol, found: CheckpointTuple) -> None:
-        self.at, self._ns, name = address(found.config)
+        self.at, self._ns, name = address(found.config, Scopes())  # another saver knows no template
         self.name = str(name)
         self.metadata: dict[str, Any] = dict(found.metadata)
         self.checkpoint = with_texts(dict(found.checkpoint), partial(_digest_of, serde))

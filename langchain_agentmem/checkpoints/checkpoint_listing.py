@@ -18,7 +18,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_agentmem.base.argument_checks import ALL
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import under
-from langchain_agentmem.base.namespaces import config_given, configurable_of, range_of, resolve
+from langchain_agentmem.base.namespaces import Scopes, config_given, configurable_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, value_of
 from langchain_agentmem.checkpoints.rewind_follower import CheckpointStep
@@ -72,10 +72,10 @@ class Listing:
     def __post_init__(self) -> None:
         at: tuple[ThreadAt | None, str | None, str | None] = (None, None, None)
         if self.config is not None:
-            at = address(self.config, whole_thread=True)
+            at = address(self.config, self.database.scopes, whole_thread=True)
         self._at, self._ns, self._name = at
         self._given = None if self.config is None else self.config["configurable"]["thread_id"]
-        self._low, self._high = range_of(resolve(None, self.config))
+        self._low, self._high = range_of(self.database.scopes.resolve(None, self.config, bare=True))
         self._before = configurable_of(config_given(self.before)).get("checkpoint_id")
         if not isinstance(self.wanted, Mapping):
             raise InvalidInput(f"filter must be a dictionary, not {safe_repr(self.wanted)}.")
@@ -180,13 +180,16 @@ class CheckpointHistory:
     total: int
 
 
-def history_work(config: RunnableConfig, limit: int | None, serde: SerializerProtocol) -> Work[CheckpointHistory]:
+def history_work(
+    config: RunnableConfig, limit: int | None, serde: SerializerProtocol, scopes: Scopes
+) -> Work[CheckpointHistory]:
     """The checkpoints of a line without their values.
 
     Args:
         config: Which thread, and maybe which of its lines.
         limit: Most; None for all.
         serde: What their metadata is written with.
+        scopes: How the config is led to its namespace.
 
     Raises:
         InvalidInput: The config names no thread, its thread is in several namespaces, or the limit is no number.
@@ -194,7 +197,7 @@ def history_work(config: RunnableConfig, limit: int | None, serde: SerializerPro
     """
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise InvalidInput(f"limit must be a whole number, 0 or more, not {safe_repr(limit)}.")
-    at, ns, _ = address(config)
+    at, ns, _ = address(config, scopes)
 
     def look() -> Steps[tuple[list[Row], int]]:
         thread = yield from find(at, ns)

@@ -67,7 +67,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_agentmem.base.lifetime import Closing, Ready
-from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve, running_config
+from langchain_agentmem.base.namespaces import Namespace, id_of, path_of, range_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints import checkpoint_listing, rewind_follower
 from langchain_agentmem.checkpoints.checkpoint_codec import (
@@ -188,7 +188,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         if not isinstance(self.retention, Retention | None):
             raise InvalidInput(f"retention must be a Retention, not {safe_repr(self.retention)}.")
         self._followers = tuple(followers)
-        self._coding = Coding(self.database.measures)
+        self._coding = Coding(self.database.measures, self.database.scopes)
         self.database.remembering.add(self._coding)
         self._rewinding = Rewinding(self.database)
         self._steps = CheckpointSteps(self.database.tracing)
@@ -258,7 +258,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         return found
 
     def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
-        at, ns, name = address(config)
+        at, ns, name = address(config, self.database.scopes)
 
         def steps() -> Steps[Saved | None]:
             saved = yield from checkpoint_log.get(at, ns, name, self._coding.prototypes.take)
@@ -323,7 +323,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or the limit is no number.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        return checkpoint_listing.history_work(config, limit, self.serde)
+        return checkpoint_listing.history_work(config, limit, self.serde, self.database.scopes)
 
     history, ahistory = both(history_work)
 
@@ -336,7 +336,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             config: The checkpoint.
             channels: The names of the channels.
         """
-        at, ns, name = address(config)
+        at, ns, name = address(config, self.database.scopes)
         wanted = tuple(
             dict.fromkeys(text_of(channel, "channel", empty=True) for channel in listed(channels, "channel"))
         )
@@ -499,7 +499,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread, in every namespace; inside a run with a namespace, only there."""
-        name, (low, high) = id_of(thread_id, "thread"), range_of(resolve(None))
+        name, (low, high) = id_of(thread_id, "thread"), range_of(self._namespace())
         with self._steps.step("delete", None, lambda: {"thread_id": name}) as step:
             deleted = self._change(
                 lambda: memories.delete(low, high, name, now=self.database.now()), "delete_thread", thread_id=thread_id
@@ -518,7 +518,10 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: They are no list of ids.
         """
-        runs, (low, high) = [id_of(run, "run") for run in listed(run_ids, "run")], range_of(resolve(None))
+        runs, (low, high) = (
+            [id_of(run, "run") for run in listed(run_ids, "run")],
+            range_of(self._namespace()),
+        )
         with self._steps.step("delete", None, lambda: {"run_ids": runs}) as step:
             removed = self._change(
                 lambda: memories.delete_for_runs(runs, low, high, now=self.database.now()),
@@ -536,7 +539,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             source_thread_id: The thread.
             target_thread_id: The copy. If there is such a thread, what it has stays.
         """
-        source = ThreadAt(path_of(resolve(None)), id_of(source_thread_id, "thread"))
+        source = ThreadAt(path_of(self._namespace()), id_of(source_thread_id, "thread"))
         target, now = id_of(target_thread_id, "thread"), self.database.now()
 
         def steps() -> Steps[int]:
@@ -583,11 +586,15 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         del channel
         return next_version(current)
 
+    def _namespace(self) -> Namespace:
+        """That of the run, where it names one; else the root, which means all."""
+        return self.database.scopes.resolve(None, bare=True)
+
     def _pruning(self, thread_ids: Sequence[str], strategy: str, removed: Removed) -> Sequence[Callable[[], bool]]:
         """What a pruning does, in functions that say whether they must be called again."""
         if not isinstance(strategy, str) or strategy not in ("keep_latest", "delete"):
             raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
-        low, high = range_of(resolve(None))
+        low, high = range_of(self._namespace())
         jobs: Jobs = []
         for name in [id_of(thread_id, "thread") for thread_id in listed(thread_ids, "thread")]:
             if strategy == "delete":
@@ -628,7 +635,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         LangGraph goes on while a checkpoint is being stored, and the next node may change what is in it.
         """
-        at, ns, parent = address(config)
+        at, ns, parent = address(config, self.database.scopes)
         check_checkpoint(checkpoint, metadata, new_versions)
         try:
             told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
@@ -662,7 +669,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             thread, written = self._write(steps, at)
             step.finish(lambda: {"checkpoint_id": stored.name, "bytes": len(stored.head) + written()})
             remember[0]()
-            return config_of(config["configurable"]["thread_id"], thread.path, ns, stored.name)
+            return config_of(config["configurable"]["thread_id"], thread.path, ns, stored.name, self.database.scopes)
 
         return store
 
@@ -675,7 +682,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         step: CheckpointStep,
     ) -> Callable[[], None]:
         """The same for what a task wrote."""
-        at, ns, name = address(config)
+        at, ns, name = address(config, self.database.scopes)
         if name is None:
             raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
         writes = pairs(writes)

@@ -149,7 +149,8 @@ class Rewinding:
             pregel: LangGraph's loop, if one is calling.
             addressed: Whether a certain checkpoint was asked for.
         """
-        at, ns, _ = address(config)
+        scopes = self._database.scopes
+        at, ns, _ = address(config, scopes)
         begun = runs_of(self._database).loaded(
             config["configurable"],
             at,
@@ -158,7 +159,7 @@ class Rewinding:
             {} if found is None else found.metadata,
             {} if found is None else found.checkpoint["channel_versions"],
             addressed=addressed,
-            home=at if found is None else address(found.config)[0],
+            home=at if found is None else address(found.config, scopes)[0],
             results=_results(found),
             pregel=pregel,
         )

@@ -27,7 +27,7 @@ from pydantic import Field
 from langchain_agentmem import tracing
 from langchain_agentmem.base.argument_checks import texts_given
 from langchain_agentmem.base.clock import micros, moment
-from langchain_agentmem.base.namespaces import config_given, id_of, path_of, resolve
+from langchain_agentmem.base.namespaces import config_given, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_commands
@@ -360,7 +360,9 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
 
     def _point(self, config: RunnableConfig) -> Standpoint:
         if self._branch is not None:
-            return BranchAt(path_of(resolve(self._namespace, config)), self._branch)
+            return BranchAt(
+                path_of(self._database.scopes.resolve(self._namespace, config)), self._branch, self._database.scopes
+            )
         return thread_point(runs_of(self._database), config)
 
     def _messages(self, given: Any) -> list[BaseMessage]:

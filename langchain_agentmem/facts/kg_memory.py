@@ -54,7 +54,7 @@ from langchain_agentmem.base.argument_checks import check_whole, limit_given, te
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.base.lifetime import Attendant, Looked
-from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import message_of
 from langchain_agentmem.conversations.persistence import (
@@ -72,7 +72,7 @@ from langchain_agentmem.language_models.model_calls import Do, Work, aperform, b
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.rewinding import branch_merge, memory_rows
-from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
+from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
 from langchain_agentmem.rewinding.memory_access import as_step, listed, looking, whose
 from langchain_agentmem.rewinding.memory_rows import TEXT, View
 from langchain_agentmem.storage import Steps, jobs
@@ -167,7 +167,7 @@ class KGMemory(EventSource):
         self._teacher = None if self._model is None else Teacher(self._model)
         self._attendant = Attendant(self._look, "agentmem-facts")
         self._asking: list[None] = []  # one for each caller who is having a text extracted just now
-        point = BranchAt(path_of(resolve(namespace)), id_of(branch, "branch")) if isinstance(branch, str) else branch
+        point = branch_at(branch, namespace, self._database.scopes)
         self.settings = settings or FactsConfig()
         self._ground = FactsGround(
             database=self._database, point=point, settings=self.settings, description=description
@@ -542,7 +542,7 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: This cannot be the name of a branch.
         """
-        return self._on(BranchAt(self._ground.point.path, id_of(name, "branch")))
+        return self._on(BranchAt(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
 
     def fork(self, name: str) -> Self:
         """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.

@@ -62,7 +62,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from langchain_agentmem.base.argument_checks import ALL, texts_given
-from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, resolve
+from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import FactsConfig
@@ -89,7 +89,7 @@ from langchain_agentmem.layers.recall_memory import RecallMemory, events
 from langchain_agentmem.layers.resource_memory import ResourceMemory
 from langchain_agentmem.rewinding import branch_merge, memory_rows
 from langchain_agentmem.rewinding.branch_merge import BranchDiff, BranchTree, Prefer
-from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
+from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
 from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, looking
 from langchain_agentmem.rewinding.memory_rows import RECORD, RowDraft, View
 from langchain_agentmem.storage import Steps
@@ -403,7 +403,7 @@ class LayeredMemory:
             raise InvalidInput(f"A layered memory is that of a branch; give its name, not {safe_repr(branch)}.")
         database = database_of(memory)
         settings = settings or LayersConfig()
-        point = BranchAt(path_of(resolve(namespace)), id_of(branch, "branch")) if isinstance(branch, str) else branch
+        point = branch_at(branch, namespace, database.scopes)
         compressor = Compressor(
             model, database=database, attempts=settings.max_compression_iterations, answers=answers_of(database)
         )
@@ -490,7 +490,7 @@ class LayeredMemory:
         Raises:
             InvalidInput: This cannot be the name of a branch.
         """
-        return self._on(BranchAt(self._ground.point.path, id_of(name, "branch")))
+        return self._on(BranchAt(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
 
     def fork(self, name: str) -> Self:
         """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
@@ -686,7 +686,7 @@ class LayeredMemory:
             if theirs.database is not self._ground.database or theirs.point.path != self._ground.point.path:
                 raise InvalidInput("Only branches of one namespace in one database can be compared or merged.")
             return theirs.point
-        return BranchAt(self._ground.point.path, id_of(other, "branch"))
+        return BranchAt(self._ground.point.path, id_of(other, "branch"), self._ground.database.scopes)
 
     def _on(self, point: Standpoint) -> Self:
         other = type(self).__new__(type(self))

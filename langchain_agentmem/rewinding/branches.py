@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from langchain_agentmem.base.namespaces import Scopes, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, OnBranch, Place, View
@@ -68,10 +69,17 @@ class Standpoint(Protocol):
 
 
 class BranchAt(NamedTuple):
-    """Which branch: the path of its namespace and its name."""
+    """Which branch.
+
+    Attributes:
+        path: The path of its namespace.
+        name: Its name.
+        scopes: Which namespaces share their memory.
+    """
 
     path: str
     name: str
+    scopes: Scopes = Scopes()
 
     def view(self, now: int, near: int = FOREVER) -> Steps[View]:
         """What the branch shows at its end; nothing where there is none."""
@@ -83,7 +91,7 @@ class BranchAt(NamedTuple):
 
     def _in_scope(self, view: View) -> Steps[View]:
         """The same with what counts of the threads of its namespace, where it is "main"."""
-        if self.name != MAIN or not self.path:
+        if self.name != MAIN or not self.scopes.shared(self.path):
             return view
         found = yield query.author_of_main(path=self.path)
         return view._replace(scope=found[0]["scope"], author=found[0]["id"] or 0) if found else view
@@ -116,6 +124,22 @@ class BranchAt(NamedTuple):
             if not rows:
                 raise BranchMoved  # created and deleted by others in between: begin again
         return rows[0]["id"], rows[0]["head"]
+
+
+def branch_at(given: str | Standpoint, namespace: Any, scopes: Scopes) -> Standpoint:
+    """The branch that is meant by a name, or a standpoint as it is.
+
+    Args:
+        given: The name, or the standpoint.
+        namespace: Whose branch it is; None for the running config's, else the root.
+        scopes: How calls are led to their namespace.
+
+    Raises:
+        InvalidInput: It cannot be the name of a branch, or no namespace is told.
+    """
+    if not isinstance(given, str):
+        return given
+    return BranchAt(path_of(scopes.resolve(namespace)), id_of(given, "branch"), scopes)
 
 
 def main_author(path: str) -> Steps[Author]:

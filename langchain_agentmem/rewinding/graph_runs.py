@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from langchain_agentmem.base import concurrency
-from langchain_agentmem.base.namespaces import id_of, path_of, resolve
+from langchain_agentmem.base.namespaces import Scopes, id_of, path_of
 from langchain_agentmem.errors import InvalidInput, StepIsOver
 from langchain_agentmem.rewinding.memory_rows import FOREVER
 from langchain_agentmem.storage.database import Database
@@ -312,7 +312,7 @@ def runs_of(database: Database) -> Runs:
     """The graph runs of this process, whose memory follows their threads, that use a database."""
 
     def make() -> Runs:
-        runs = Runs()
+        runs = Runs(database.scopes)
         database.remembering.add(runs)
         return runs
 
@@ -320,9 +320,14 @@ def runs_of(database: Database) -> Runs:
 
 
 class Runs:
-    """The runs of this process that use one database."""
+    """The runs of this process that use one database.
 
-    def __init__(self) -> None:
+    Args:
+        scopes: How calls are led to the namespace whose threads share their memory.
+    """
+
+    def __init__(self, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
+        self.scopes = scopes
         self.lock = concurrency.rlock()
         self._runs: dict[tuple[int, ThreadAt], GraphRun] = {}
         self._newest: dict[str, GraphRun] = {}
@@ -784,8 +789,12 @@ def _is_before(key: ExecutionKey, other: ExecutionKey) -> bool:
     return key[0] == other[0] and None not in (*key, *other) and key[1] < other[1]
 
 
-def thread_of(config: Mapping[str, Any]) -> ThreadAt:
+def thread_of(config: Mapping[str, Any], scopes: Scopes) -> ThreadAt:
     """The thread that a config names.
+
+    Args:
+        config: The config.
+        scopes: How it is led to its namespace.
 
     Raises:
         InvalidInput: It names none.
@@ -793,4 +802,4 @@ def thread_of(config: Mapping[str, Any]) -> ThreadAt:
     name = (config.get("configurable") or {}).get("thread_id")
     if name is None:
         raise InvalidInput('The memory of a thread needs config["configurable"]["thread_id"].')
-    return ThreadAt(path_of(resolve(None, config)), id_of(name, "thread"))
+    return ThreadAt(path_of(scopes.resolve(None, config)), id_of(name, "thread"))

@@ -90,7 +90,7 @@ class ThreadPoint(NamedTuple):
 
     def _in_scope(self, view: View, before: int | None = None) -> Steps[View]:
         """The same with what counts of others in its scope, now or up to a stamp."""
-        if self.alone or not self.at.path:
+        if self.alone or not self.runs.scopes.shared(self.at.path):
             return view
         found = yield query.scope_of_thread(path=self.at.path, name=self.at.name)
         if not found:
@@ -141,14 +141,14 @@ def thread_point(runs: Runs, given: Any, *, alone: bool = False) -> ThreadPoint:
             f"A thread is named by the config of a node, or by its runtime, not by {safe_repr(given)}. Outside "
             "of a run, and in threads that do not carry its context, give the config, or the name of a branch."
         )
-    at = thread_of(config)
+    at = thread_of(config, runs.scopes)
     configurable: Mapping[str, Any] = config["configurable"]
     for key in ("checkpoint_id", "checkpoint_ns"):
         if not isinstance(configurable.get(key), str | UUID | None):
             raise InvalidInput(f"{key} is a text, not {safe_repr(configurable[key])}.")
     if _TASK not in configurable and not configurable.get("checkpoint_id") and running is not None:
         within = running.get("configurable") or {}
-        if _TASK in within and thread_of(running) == at:
+        if _TASK in within and thread_of(running, runs.scopes) == at:
             configurable = within
     return ThreadPoint(runs, runs.home(configurable, at), configurable, alone)
 

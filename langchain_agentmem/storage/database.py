@@ -22,6 +22,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
+from langchain_agentmem.base.namespaces import Scopes
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.storage import Engine, Operation, Steps, is_postgres, name_of, open_engine, query
@@ -204,6 +205,7 @@ class Database:
         busy_timeout: Seconds to wait for other writers.
         clock: Gives the time.
         new_id: Makes ids for messages that have none.
+        scopes: How calls are led to the namespace whose threads share their memory.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -221,6 +223,7 @@ class Database:
         busy_timeout: float = 60.0,
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
+        scopes: Scopes = Scopes(),  # noqa: B008 - a value
     ) -> None:
         if isinstance(busy_timeout, bool) or not isinstance(busy_timeout, int | float) or busy_timeout < 0:
             raise InvalidInput(f"busy_timeout must be a number of seconds, not {safe_repr(busy_timeout)}.")
@@ -232,6 +235,7 @@ class Database:
         self.hooks = Hooks(hooks)
         self.clock = clock
         self.new_id = new_id
+        self.scopes = scopes
         self.tracing = Tracing(
             self.hooks, measures=self.measures, content=trace_content, checkpoints=bool(trace_checkpoints)
         )
