@@ -87,6 +87,8 @@ class AgentMemory(Maintenance, Closing):
             with "agentmem_namespace", and without it sees its own thread only.
         bare_threads: Whether a checkpointer's config that lacks the keys means the only thread of its id, as LangGraph
             Studio and servers that name "thread_id" alone need it. Default: it is an error that names the keys.
+        on_thread_delete: What becomes of what a thread taught the others of its namespace, when it is deleted: "keep"
+            or "forget". Default: "keep"; erasing it forgets it in any case.
         hooks: Functions that are called with every event. Exceptions they raise are logged and suppressed.
         trace_content: How traces, hooks' steps and streams show what was said and remembered: True as it is, False not
             at all, else as this function from text to text gives it. Ids, names, counts, scores and times are always
@@ -118,6 +120,7 @@ class AgentMemory(Maintenance, Closing):
         *,
         namespace: Sequence[str] | None = None,
         bare_threads: bool = False,
+        on_thread_delete: Literal["keep", "forget"] = "keep",
         hooks: Sequence[Hook] = (),
         trace_content: Content = True,
         trace_checkpoints: bool = False,
@@ -142,7 +145,7 @@ class AgentMemory(Maintenance, Closing):
             busy_timeout=busy_timeout,
             clock=clock,
             new_id=new_id,
-            scopes=scopes_given(namespace, bare_threads=bare_threads),
+            scopes=scopes_given(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete),
         )
         self._index: Any = index
         if index is not None:

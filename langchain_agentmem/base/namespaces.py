@@ -119,10 +119,12 @@ class Scopes(NamedTuple):
         template: Labels with keys of the config in braces, as `("users", "{user_id}")`; empty for one scope for all.
             Default: none, and a config names its namespace itself.
         bare_threads: Whether a config that lacks the keys means the only thread of its id. Default: no.
+        keeps: Whether a scope keeps what a thread taught it when the thread is deleted. Default: yes.
     """
 
     template: Namespace | None = None
     bare_threads: bool = False
+    keeps: bool = True
 
     def shared(self, path: str) -> bool:
         """Whether the threads of a namespace see each other: not in the root, unless the template says so."""
@@ -185,7 +187,7 @@ class Scopes(NamedTuple):
         return found
 
 
-def scopes_given(template: Any, *, bare_threads: Any = False) -> Scopes:
+def scopes_given(template: Any, *, bare_threads: Any = False, on_thread_delete: Any = "keep") -> Scopes:
     """Check how namespaces are told.
 
     Raises:
@@ -198,7 +200,9 @@ def scopes_given(template: Any, *, bare_threads: Any = False) -> Scopes:
                 raise InvalidInput(f'The label {safe_repr(label)} has braces that hold no key, as "{{user_id}}" does.')
     if not isinstance(bare_threads, bool):
         raise InvalidInput(f"bare_threads must be True or False, not {safe_repr(bare_threads)}.")
-    return Scopes(None if template is None else tuple(template), bare_threads)
+    if on_thread_delete not in ("keep", "forget"):
+        raise InvalidInput(f'on_thread_delete is "keep" or "forget", not {safe_repr(on_thread_delete)}.')
+    return Scopes(None if template is None else tuple(template), bare_threads, on_thread_delete == "keep")
 
 
 def _value(key: str, configurable: Mapping[str, Any]) -> str | None:

@@ -502,7 +502,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         name, (low, high) = id_of(thread_id, "thread"), range_of(self._namespace())
         with self._steps.step("delete", None, lambda: {"thread_id": name}) as step:
             deleted = self._change(
-                lambda: memories.delete(low, high, name, now=self.database.now()), "delete_thread", thread_id=thread_id
+                lambda: memories.delete(low, high, name, now=self.database.now(), scopes=self.database.scopes),
+                "delete_thread",
+                thread_id=thread_id,
             )
             step.finish(lambda: {"threads": len(deleted)})
         self._coding.forget(deleted)
@@ -601,7 +603,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
                 jobs.append(
                     partial(
                         self._prune,
-                        partial(memories.delete, low, high, name, now=self.database.now()),
+                        partial(memories.delete, low, high, name, now=self.database.now(), scopes=self.database.scopes),
                         name,
                         strategy,
                         removed,

@@ -789,7 +789,7 @@ def _erase(erasure: Erasure) -> Steps[None]:
     if name is not None:
         yield from message_sources.forget(low, high, name)
     if erasure.threads:
-        erasure.removed["threads"] += len((yield from thread_memory.delete(low, high, name, keep=False)))
+        erasure.removed["threads"] += len((yield from thread_memory.delete(low, high, name)))
         if name is not None:
             yield from thread_memory.forget_authors(low, high, name)
     if name is None:

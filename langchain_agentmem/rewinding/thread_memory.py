@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from langchain_agentmem.base.namespaces import running_config
+from langchain_agentmem.base.namespaces import Scopes, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding import memory_rows, sealing
@@ -184,7 +184,7 @@ def copy(source: ThreadAt, target: str, *, now: int) -> Steps[None]:
 
 
 def delete(
-    low: str, high: str, name: str | None, *, now: int = 0, keep: bool = True
+    low: str, high: str, name: str | None, *, now: int = 0, scopes: Scopes | None = None
 ) -> Steps[list[thread_lines.Deleted]]:
     """Delete threads with everything that belongs to them, and what they remembered.
 
@@ -192,16 +192,16 @@ def delete(
         low: The first namespace path.
         high: Path after the last.
         name: The threads' id; None for all.
-        now: When. Needed only to keep something.
-        keep: Whether what they taught their scope stays, on its branch "main". Default: yes. What is in the root is in
-            no scope.
+        now: When. Needed only where something is kept.
+        scopes: Which namespaces share their memory, and keep on their branch "main" what a thread taught. Default:
+            nothing is kept.
 
     Returns:
         Which were deleted.
     """
     threads = yield query.threads_within(low=low, high=high, name=name)
-    for row in threads if keep else ():
-        if row["path"]:
+    for row in threads:
+        if scopes is not None and scopes.keeps and scopes.shared(row["path"]):
             yield from _fold(ThreadAt(row["path"], row["name"]), now)
     left = yield from _held_by([(row["id"], row["shelf_id"]) for row in threads])
     deleted = yield from thread_lines.delete(low, high, name)

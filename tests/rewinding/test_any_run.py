@@ -20,6 +20,7 @@ import pytest
 from .adapters import Ancestors, HighWaterMark, Real
 from .oracle import World, differences_of, followed, report
 from .processes import Processes
+from .scopes import Scope, Shared
 from .worlds import crowded_script, printed, random_script, wide_script
 
 EXAMPLES = {"sqlite": 320, "postgres": 40}
@@ -115,6 +116,23 @@ class TestAtOnce:
 def test_what_once_was_wrong_is_right(seed, new_database):
     world = followed(random_script(seed), lambda: World(Real(new_database("sqlite"))))
     assert world.differences == []
+
+
+SCOPED = {"sqlite": (12, 400), "postgres": (3, 60)}
+
+
+@pytest.mark.parametrize(("kind", "seeds"), [*portions(SCOPED)])
+@pytest.mark.parametrize("write", [random_script, wide_script])
+def test_a_scope_shows_what_the_heads_of_its_threads_show(kind, seeds, write, new_database):
+    numbers, url = itertools.count(), new_database(kind)
+
+    def make():
+        return Scope(Shared(url, f"scope {next(numbers)}"))
+
+    for seed in seeds:
+        script = write(seed)
+        if followed(script, make).differences:
+            pytest.fail(report(seed, script, make), pytrace=False)
 
 
 class TestTheOracle:

@@ -193,7 +193,7 @@ with
 -- include: counts
             and
 -- include: wanted_here
-        order by x.stamp desc, x.id desc
+        order by x.stamp desc, coalesce(x.origin, x.id) desc
         limit cast(:limit as bigint)
     ) now_counting
     union
