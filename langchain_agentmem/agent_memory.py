@@ -520,16 +520,17 @@ class AgentMemory(Maintenance, Closing):
         roles: Sequence[str] | None = None,
         before: datetime | None = None,
         after: datetime | None = None,
+        everything: bool = False,
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
     ) -> list[Recollection]:
         """Find what was said, without a model.
 
-        An empty namespace is the administrator's view: it reaches every namespace.
+        In a run it finds what that may see: in a namespace what its threads show each other, else its own thread alone.
 
         Args:
             query: Any text.
-            namespace: Where to look: this namespace and all below it. Default: the running config's, else the root.
+            namespace: Where to look: there and in all below it. Default: just the running config's, else the root.
             limit: Most results. Default: 10.
             kinds: Only these kinds: "message", "fact", "item", "event", "record", "audit". Default: all but "audit",
                 whose entries repeat what messages say.
@@ -537,6 +538,7 @@ class AgentMemory(Maintenance, Closing):
             roles: Only messages of these roles. Default: all.
             before: Only what was said before this time. Without a time zone it is taken as UTC.
             after: Only what was said at this time or later.
+            everything: Whether to look in every namespace, as an administrator does. Default: not.
             config: The run on whose behalf to look. Default: the one this is called in. Of its thread's own memory it
                 finds what is remembered there now, and not what was rewound.
             weights: How much each signal counts. Default: those of this memory.
@@ -547,7 +549,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        asked = SearchRequest(query, namespace, limit, kinds, conversation_id, roles, before, after)
+        asked = SearchRequest(query, namespace, limit, kinds, conversation_id, roles, before, after, everything)
         with self._searching(asked, config) as step:
             given = sought(self.database, asked, config, self.weights if weights is None else weights)
             found = given.find(self.database)
@@ -565,11 +567,12 @@ class AgentMemory(Maintenance, Closing):
         roles: Sequence[str] | None = None,
         before: datetime | None = None,
         after: datetime | None = None,
+        everything: bool = False,
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
     ) -> list[Recollection]:
         """`search`, awaited."""
-        asked = SearchRequest(query, namespace, limit, kinds, conversation_id, roles, before, after)
+        asked = SearchRequest(query, namespace, limit, kinds, conversation_id, roles, before, after, everything)
         async with self._searching(asked, config) as step:
             weighed = self.weights if weights is None else weights
             given = await aside(sought, self.database, asked, config, weighed)

@@ -180,13 +180,17 @@ def family(point: Standpoint, view: View) -> Steps[str]:
     return name
 
 
-def families(point: Standpoint, view: View) -> Steps[tuple[str, ...]]:
+def families(point: Standpoint, view: View) -> Steps[tuple[str, ...] | None]:
     """All names under which a search may find what a standpoint shows: a copy of a thread shows what the thread wrote.
+
+    None where that is all that its scope has.
 
     Args:
         point: The standpoint.
         view: What it shows.
     """
+    if view.scope is not None:
+        return None
     if isinstance(point, BranchAt):
         return ((yield from family(point, view)),)
     rows = yield query.threads_seen(**view.parameters())

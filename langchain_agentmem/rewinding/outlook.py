@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from langchain_agentmem.base.namespaces import configurable_of, running_config
+from langchain_agentmem.base.namespaces import Scopes, configurable_of, running_config
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branches import Standpoint, families
+from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, families
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.memory_access import Footing, looking
 from langchain_agentmem.rewinding.memory_rows import Kept, View
@@ -35,11 +35,26 @@ class Outlook(NamedTuple):
         point: Whose memory counts as it is seen from there.
         alone: Whether nobody else's is looked for.
         view: What the point shows, once that is known.
+        scopes: Which namespaces share their memory.
     """
 
     point: Standpoint | None = None
     alone: bool = False
     view: View | None = None
+    scopes: Scopes = Scopes()
+
+    def within(self, walls: Walls) -> Steps[Walls]:
+        """The same walls, for a thread of no scope those of its own line.
+
+        Args:
+            walls: Where to look.
+        """
+        if self.alone or self.point is None or self.view is None or self.view.scope is not None:
+            return walls
+        if walls.conversations is None and not isinstance(self.point, BranchAt):
+            names = yield from families(self.point, self.view)
+            return walls._replace(conversations=names)
+        return walls
 
     def looked(self, now: int) -> Steps[Outlook]:
         """The same with its view, which must be known before anything is read.
@@ -92,42 +107,48 @@ def sighted(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[tup
 
 def _seen(there: Mapping[int, Row], now: int, outlook: Outlook) -> Steps[list[Sight]]:
     sights: list[Sight] = []
-    own: int | None = None
     if outlook.point is not None and outlook.view is not None:
-        sights.append(Sight(outlook.view, (yield from memory_rows.shown(outlook.view, there))))
-        own = yield from outlook.point.thread_row()
-    if outlook.alone:
-        return sights
+        return [Sight(outlook.view, (yield from memory_rows.shown(outlook.view, there)))]
+    scopes = {row["scope_id"] for row in there.values() if outlook.scopes.shared(row["path"])} - {None}
+    for scope in sorted(scopes):
+        view = View((), (), now, scope=scope)
+        sights.append(Sight(view, (yield from memory_rows.shown(view, there))))
     lasting: set[int] = set()
     for number, row in there.items():
         lasts = row["until"] == memory_rows.FOREVER and not row["deleted"]
         if row["branch_kind"] == branches.KIND and lasts and (row["expires_at"] is None or row["expires_at"] > now):
             lasting.add(number)
     sights.append(Sight(None, lasting))
-    of_threads = {row["branch_id"] for row in there.values() if row["branch_kind"] == "thread"}
+    apart = {
+        number: row
+        for number, row in there.items()
+        if row["kind"] not in memory_rows.SHARED or not outlook.scopes.shared(row["path"])
+    }
+    of_threads = {row["branch_id"] for row in apart.values() if row["branch_kind"] == "thread"}
     if of_threads:
         # What a subgraph remembered lies on its caller's branch too, as a copy.
-        copies = yield query.branches_of_copies(ids=json.dumps(list(there)))
+        copies = yield query.branches_of_copies(ids=json.dumps(list(apart)))
         of_threads.update(row["id"] for row in copies)
         for place in (yield query.newest_places(ids=json.dumps(sorted(of_threads)))):
-            if place["thread_id"] != own:
-                view = yield from branches.view_of(place["branch_id"], place["position"], now)
-                sights.append(Sight(view, (yield from memory_rows.shown(view, there))))
+            view = yield from branches.view_of(place["branch_id"], place["position"], now)
+            sights.append(Sight(view, (yield from memory_rows.shown(view, apart))))
     return sights
 
 
-def outlook_of(database: Database, config: Mapping[str, Any] | None) -> Outlook | None:
+def outlook_of(database: Database, config: Mapping[str, Any] | None, path: str | None = None) -> Outlook:
     """From where a search looks: from the thread of the run, if there is one whose memory follows it.
 
     Args:
         database: Where.
         config: The run on whose behalf to look. Default: the one this is called in.
+        path: The namespace that was asked for, if one was: from a thread of another nothing is seen there.
     """
+    outside = Outlook(scopes=database.scopes)
     config = config if config is not None else running_config()
     if configurable_of(config).get("thread_id") is None:
-        return None
+        return outside
     thread = thread_point(runs_of(database), config)
-    return Outlook(thread) if thread.follows else None
+    return outside._replace(point=thread) if thread.follows and path in (None, thread.path) else outside
 
 
 MORE = 4
@@ -169,7 +190,7 @@ def found(
     """
     if not limit:
         return []
-    names: tuple[str, ...] = yield from looking(
+    names: tuple[str, ...] | None = yield from looking(
         ground, f"{kinds[0]}.family", lambda view: families(ground.point, view), shown=False
     )
     walls = Walls(ground.point.path, ground.point.path + "\x1f", kinds=tuple(kinds), conversations=names)

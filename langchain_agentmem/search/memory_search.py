@@ -431,6 +431,10 @@ class Viewpoint(Protocol):
         """The same, knowing by now what is seen from there; it must be asked before anything is read."""
         ...
 
+    def within(self, walls: Walls) -> Steps[Walls]:
+        """The walls within which something can be seen from there."""
+        ...
+
 
 def recollect(
     asked: Inquiry,
@@ -454,6 +458,7 @@ def recollect(
     if limit == 0 or (walls.kinds is not None and not walls.kinds):
         return []
     looked = None if outlook is None else (yield from outlook.looked(asked.now))
+    walls = walls if looked is None else (yield from looked.within(walls))
     phrases = asked.question.phrases
     many = limit * MORE if phrases or weights.diversity else limit
     while True:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.clock import time_given
-from langchain_agentmem.base.namespaces import id_of, range_of, resolve
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import column_role
-from langchain_agentmem.rewinding.outlook import outlook_of
+from langchain_agentmem.rewinding.outlook import Outlook, outlook_of
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Walls, inquiry
 from langchain_agentmem.search.ranking import Weights
@@ -32,6 +33,7 @@ class SearchRequest(NamedTuple):
     roles: Sequence[str] | None = None
     before: datetime | None = None
     after: datetime | None = None
+    everything: bool = False
 
 
 def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] | None, weights: Weights) -> Search:
@@ -46,22 +48,28 @@ def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] |
     Raises:
         InvalidInput: An argument is wrong.
     """
-    query, namespace, limit, kinds, conversation_id, roles, before, after = asked
+    query, namespace, limit, kinds, conversation_id, roles, before, after, everything = asked
     if not isinstance(query, str):
         raise InvalidInput(f"A query is text, not {type(query).__name__}.")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
         raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {safe_repr(limit)}.")
     if unknown := [kind for kind in _texts_given("kinds", kinds) or () if kind not in all_parts().kinds]:
         raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
+    check_flag("everything", everything)
+    path = path_of(() if everything else database.scopes.resolve(namespace, config))
+    named = namespace is not None and len(namespace) > 0
     walls = Walls(
-        *range_of(resolve(namespace, config)),
+        *(range_of(namespace_of(path)) if everything or named else (path, path + "\x1f")),
         kinds=all_parts().stored_as(_texts_given("kinds", kinds)),
         conversations=None if conversation_id is None else (id_of(conversation_id, "conversation"),),
         roles=None if roles is None else tuple(str(column_role(role)) for role in _texts_given("roles", roles) or ()),
         before=_micros("before", before),
         after=_micros("after", after),
     )
-    return Search(inquiry(query, database.now()), walls, limit, checked_weights(weights), outlook_of(database, config))
+    outlook = Outlook(scopes=database.scopes)
+    if not everything:
+        outlook = outlook_of(database, config, path if named else None)
+    return Search(inquiry(query, database.now()), walls, limit, checked_weights(weights), outlook)
 
 
 def checked_weights(weights: Any) -> Weights:

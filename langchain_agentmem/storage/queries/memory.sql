@@ -811,7 +811,7 @@ select distinct branch_id as id from memory where origin in (
 -- name: remembered
 -- Rows as a search finds them, with where they stand.
 select m.id, m.branch_id, m.until, m.deleted, m.key, m.kind, m.label, m.importance, m.expires_at, m.extra, m.created_at,
-    m.written_at, c.body, b.kind as branch_kind, s.name, n.path
+    m.written_at, m.scope_id, c.body, b.kind as branch_kind, s.name, n.path
 from memory m
 join content c on c.id = m.content_id
 left join branch b on b.id = m.branch_id
