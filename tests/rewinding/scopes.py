@@ -106,6 +106,9 @@ class Scope(World):
         if rng.random() < 0.15:
             self.delete(rng.choice(self.threads))
 
+    def forget(self, thread: str, action: dict[str, Any]) -> None:
+        self.delete(thread)
+
     def delete(self, thread: str) -> None:
         """Delete a thread: what it taught is main's."""
         self.where += f", then {thread} is deleted"
