@@ -816,6 +816,7 @@ def _finish(into: Import) -> Steps[None]:
 PART = Part(
     tables={
         "layers": (
+            "author",
             "memory",
             "memory_source",
             "memory_group",

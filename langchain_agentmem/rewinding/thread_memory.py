@@ -242,6 +242,11 @@ def forget_authors(low: str, high: str, name: str) -> Steps[None]:
     gone = {row["id"] for row in taught}
     gone.update((yield from memory_rows.release([row["origin"] for row in taught if row["origin"] is not None])))
     yield from memory_rows.bury([row for row in rows if row["id"] not in gone], gone=True)
+    authors = yield query.authors_named(low=low, high=high, name=name)
+    if authors:
+        yield query.anonymize.many([{"id": row["id"]} for row in authors])
+    for path in sorted({row["path"] for row in authors}):
+        yield from memory_rows.close(path)
 
 
 def _head_of(thread: int) -> Steps[Spot | None]:

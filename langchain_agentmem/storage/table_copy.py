@@ -71,6 +71,7 @@ TABLES = (
     Table("token_count", ("content_id", "counter")),
     Table("shelf"),
     Table("thread"),
+    Table("author"),
     Table("checkpoint_line"),
     Table("part", ("shelf_id", "number")),
     Table("checkpoint", ("line_id", "name")),

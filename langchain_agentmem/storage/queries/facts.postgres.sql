@@ -90,7 +90,7 @@ select level.id from line cross join lateral (
 ) as level
 
 -- fragment: named_here
-select m.id, m.kind, m.key, m.origin, m.deleted, m.name
+select m.id, m.kind, m.key, m.origin, m.stamp, m.deleted, m.name
 from line cross join lateral (
     select x.*, x.subject as name from memory x
     where x.branch_id = line.branch_id and x.subject >= :low and x.subject < :high and x.kind = :kind

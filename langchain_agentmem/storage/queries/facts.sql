@@ -96,12 +96,12 @@ with
 , seen as (
 -- include: named_here
     union all
-    select m.id, m.kind, m.key, m.origin, m.deleted, m.subject
+    select m.id, m.kind, m.key, m.origin, m.stamp, m.deleted, m.subject
     from live cross join memory m
     where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
         and m.subject >= :low and m.subject < :high
     union all
-    select m.id, m.kind, m.key, m.origin, m.deleted, m.object
+    select m.id, m.kind, m.key, m.origin, m.stamp, m.deleted, m.object
     from live cross join memory m
     where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
         and m.object >= :low and m.object < :high

@@ -68,12 +68,12 @@ where m.id in (
 
 -- fragment: named_here
 -- Facts by the beginning of their names, by the index of these.
-select m.id, m.kind, m.key, m.origin, m.deleted, m.subject as name
+select m.id, m.kind, m.key, m.origin, m.stamp, m.deleted, m.subject as name
 from line cross join memory m
 where m.branch_id = line.branch_id and m.subject >= :low and m.subject < :high and +m.kind = :kind
     and +m.until > line.up_to and +m.position <= line.up_to
 union all
-select m.id, m.kind, m.key, m.origin, m.deleted, m.object
+select m.id, m.kind, m.key, m.origin, m.stamp, m.deleted, m.object
 from line cross join memory m
 where m.branch_id = line.branch_id and m.object >= :low and m.object < :high and +m.kind = :kind
     and +m.until > line.up_to and +m.position <= line.up_to

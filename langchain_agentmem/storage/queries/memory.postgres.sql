@@ -82,7 +82,7 @@ union all
 select 1 from live g cross join lateral (
     select 1 from memory n
     where n.group_id = g.group_id and n.kind = x.kind and n.key = x.key and n.origin is null and n.id <= g.up_to
-        and (4611686018427387904, n.id) > (
+        and (coalesce(n.stamp, 4611686018427387904), n.id) > (
 -- include: order
         )
     offset 0

@@ -63,7 +63,7 @@ where n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.posi
 union all
 select 1 from live g cross join memory n
 where n.group_id = g.group_id and n.kind = x.kind and n.key = x.key and n.origin is null and n.id <= g.up_to
-    and (4611686018427387904, n.id) > (
+    and (coalesce(n.stamp, 4611686018427387904), n.id) > (
 -- include: order
     )
 union all
@@ -532,6 +532,14 @@ left join branch b on b.id = m.branch_id
 left join content c on c.id = m.content_id
 where n.path >= :low and n.path < :high and a.name = :name
 order by m.id;
+
+-- name: authors_named
+select a.id, n.path from author a join namespace n on n.id = a.namespace_id
+where n.path >= :low and n.path < :high and a.name = :name and a.thread_id is null;
+
+-- name: anonymize
+-- Nothing tells any more who an author was, of whom something is left on the lines of others.
+update author set name = '' where id = :id;
 
 -- name: unmark
 -- What an author wrote does not count any more but where it was folded.
