@@ -28,11 +28,12 @@ from langchain_agentmem.base.clock import is_time
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.rewinding import memory_rows, message_sources, thread_memory
-from langchain_agentmem.rewinding.branches import KIND
+from langchain_agentmem.rewinding import memory_rows, message_sources, sealing, thread_memory
+from langchain_agentmem.rewinding.branches import KIND, MAIN, main_author
 from langchain_agentmem.rewinding.memory_rows import (
     FINDABLE,
     FOREVER,
+    Author,
     are_whole,
     bounds_of,
     groups_of,
@@ -246,6 +247,12 @@ def _told(row: Row) -> dict[str, Any]:
         "found": None if row["series"] is None else {"namespace": namespace_of(row["path"]), "series": row["series"]},
         "created_at": row["created_at"],
         "written_at": row["written_at"],
+        "stamp": row["stamp"],
+        "author": None
+        if row["author_id"] is None
+        else {"name": row["author"], "living": row["author"] is not None and row["living"] is not None},
+        "source": row["source"],
+        "actor": row["actor"],
     }
 
 
@@ -315,6 +322,10 @@ class _Version(NamedTuple):
     series: Series | None
     created_at: int
     written_at: int
+    stamp: int | None
+    author: tuple[str | None, bool] | None
+    source: str | None
+    actor: str | None
 
 
 class _Landing(NamedTuple):
@@ -361,6 +372,8 @@ class Arrival:
         self._made: dict[int, _Made] | None = None
         # What versions were numbered, ascending, and what their numbers are here.
         self._numbers, self._rows = array("q"), array("q")
+        self._authors: dict[tuple[str, str, bool], Author] = {}
+        self._heads: dict[int, Author] = {}
         self._branches = self._memories = 0
 
     def take(self, head: Record, records: Sequence[Record]) -> Steps[None]:
@@ -409,6 +422,12 @@ class Arrival:
                 yield query.insert_base_group.many([{"group": group, "branch": made.id} for group, _ in groups])
         for line, checkpoint, branch, position in self._places:
             yield query.insert_place(line=line, checkpoint=checkpoint, branch=self._made[branch].id, position=position)
+        for number, made in self._made.items():
+            if not made.was_here and (self._told[number].kind, self._told[number].name) == (KIND, MAIN):
+                yield query.mark_end(branch=made.id)
+        for thread, author in self._heads.items():
+            yield query.unmark(author=author.id, branch=0)
+            yield from sealing.move_marks(thread, None, (yield from thread_memory.head_of(thread)), 0)
         return Moved(self._branches, self._memories)
 
     # -- threads ---------------------------------------------------------------------------------------------------
@@ -666,12 +685,49 @@ class Arrival:
             document=None if document is None else document[0].numbers[document[1]],
             created_at=version.created_at,
             written_at=version.written_at,
+            **(yield from self._committed(version, landing)),
         )
         if first:
             yield from rest(row["id"], version.extra)
             self._numbers.append(version.number)
             self._rows.append(row["id"])
         return int(row["id"])
+
+    def _committed(self, version: _Version, landing: _Landing) -> Steps[dict[str, Any]]:
+        """Whose a version is and when it was first committed; an export of before says neither."""
+        found = {
+            "scope": None,
+            "author": None,
+            "stamp": version.stamp,
+            "source": version.source,
+            "actor": version.actor,
+        }
+        branch = None if version.branch is None else self._told[version.branch]
+        if branch is None or landing.branch is None or (branch.kind == KIND and branch.name != MAIN):
+            return found
+        if branch.kind == KIND and (version.author is None or version.author[0] is None):
+            author = yield from main_author(branch.path)
+        else:
+            sealed = {group: thread for group, _, thread in branch.seals}
+            name, living = version.author or (sealed.get(version.group or 0) or branch.thread, True)
+            author = yield from self._author(branch.path, str(name), living=living)
+        if version.stamp is None and branch.base is None:
+            found["stamp"] = version.written_at
+        return found | {"scope": author.scope, "author": author.id}
+
+    def _author(self, path: str, name: str, *, living: bool) -> Steps[Author]:
+        if (path, name, living) not in self._authors:
+            thread = (yield from find(ThreadAt(path, name), exact=True)) if living else None
+            if thread is not None:
+                found = yield from sealing.author_of(thread.id)
+                self._heads[thread.id] = found
+            else:
+                [row] = yield query.former_author(path=path, name=name)
+                if row["id"] is None:
+                    [made] = yield query.create_former_author(scope=row["scope"], name=name)
+                found = Author(made["id"] if row["id"] is None else row["id"], row["scope"])
+            self._authors[path, name, living] = found
+        return self._authors[path, name, living]
 
     def _number(self, number: int) -> int:
         """What the number of a version is here; of one that did not come, that of the last before it."""
@@ -756,7 +812,17 @@ def _version(record: Record) -> _Version:
         series=None if found is None else Series(path_of(found["namespace"]), kind, _text(found["series"])),
         created_at=_time(record["created_at"]),
         written_at=_time(record["written_at"]),
+        stamp=_maybe(_time, record.get("stamp")),
+        author=_maybe(_author, record.get("author")),
+        source=_maybe(_text, record.get("source")),
+        actor=_maybe(_text, record.get("actor")),
     )
+
+
+def _author(record: Record) -> tuple[str | None, bool]:
+    if not isinstance(record["living"], bool):
+        raise TypeError(record["living"])
+    return _maybe(_text, record["name"]), record["living"]
 
 
 def _maybe(read: Any, value: Any) -> Any:

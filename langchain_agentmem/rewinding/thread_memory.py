@@ -177,10 +177,10 @@ def copy(source: ThreadAt, target: str, *, now: int) -> Steps[None]:
         other = yield from find(ThreadAt(thread.path, target), exact=True)
         if other is not None:
             yield from sealing.author_of(thread.id)  # what it wrote stays its own where the copy seals it
-            before = yield from _head_of(other.id)
+            before = yield from head_of(other.id)
             yield query.copy_places(source=thread.id, target=other.id)
             yield query.copy_finished(source=thread.id, target=other.id)
-            yield from sealing.move_marks(other.id, before, (yield from _head_of(other.id)), now)
+            yield from sealing.move_marks(other.id, before, (yield from head_of(other.id)), now)
 
 
 def delete(
@@ -214,7 +214,7 @@ def delete(
 def _fold(at: ThreadAt, now: int) -> Steps[None]:
     """Give what counts of a thread to the branch "main" of its scope, with its author and stamps."""
     thread = yield from find(at)
-    if thread is None or (spot := (yield from _head_of(thread.id))) is None:
+    if thread is None or (spot := (yield from head_of(thread.id))) is None:
         return
     author = yield from sealing.author_of(thread.id)
     view = yield from view_of(*spot, now)
@@ -249,7 +249,7 @@ def forget_authors(low: str, high: str, name: str) -> Steps[None]:
         yield from memory_rows.close(path)
 
 
-def _head_of(thread: int) -> Steps[Spot | None]:
+def head_of(thread: int) -> Steps[Spot | None]:
     """Where the newest checkpoint of a thread stands."""
     found = yield query.head_of(thread=thread)
     return (found[0]["branch_id"], found[0]["position"]) if found and found[0]["branch_id"] is not None else None
@@ -271,13 +271,13 @@ def delete_for_runs(runs: Sequence[str], low: str, high: str, *, now: int) -> St
     threads = yield query.threads_of_runs(**wanted)
     heads: dict[int, Spot | None] = {}
     for row in threads:
-        heads[row["id"]] = yield from _head_of(row["id"])
+        heads[row["id"]] = yield from head_of(row["id"])
     writes = yield query.writes_of_runs(**wanted)
     there = {row["id"]: row["shelf_id"] for row in threads} | {row["thread_id"]: row["shelf_id"] for row in writes}
     left = yield from _held_by(sorted(there.items()))
     removed = yield from thread_lines.delete_for_runs(runs, low, high)
     for thread, before in heads.items():
-        yield from sealing.move_marks(thread, before, (yield from _head_of(thread)), now)
+        yield from sealing.move_marks(thread, before, (yield from head_of(thread)), now)
     forgotten: dict[int, set[int]] = {}
     for row in writes:
         groups = forgotten.setdefault(row["shelf_id"], set())

@@ -200,8 +200,8 @@ with page (number) as (
     select page.number, x.* from page join memory x on x.origin = page.number
 )
 select page.number, m.id, m.branch_id, m.position, m.until, m.group_id, m.kind, m.key, m.label, m.subject,
-    m.object, m.deleted, m.importance, m.expires_at, m.extra, m.created_at, m.written_at, c.hash, c.body, s.name as series,
-    n.path
+    m.object, m.deleted, m.importance, m.expires_at, m.extra, m.created_at, m.written_at, m.stamp, m.source, m.actor,
+    c.hash, c.body, s.name as series, n.path, m.author_id, a.name as author, a.thread_id as living
 from page
 left join found m on m.number = page.number and (
     (m.branch_id is null and m.group_id in (
@@ -213,6 +213,7 @@ left join found m on m.number = page.number and (
     )
 )
 left join content c on c.id = m.content_id
+left join author a on a.id = m.author_id
 left join memory o on o.id = m.origin
 left join search_series s on s.id = coalesce(m.document_id, o.document_id) >> 22
 left join search_scope e on e.id = s.scope_id
@@ -275,11 +276,29 @@ where m.branch_id = :branch and m.kind = :kind and m.key = :key and m.position =
 -- is then 0, which breaks the foreign key, and the operation begins again.
 insert into memory (
     branch_id, position, until, group_id, origin, kind, key, label, subject, object, content_id, deleted, importance,
-    expires_at, extra, document_id, created_at, written_at
+    expires_at, extra, document_id, created_at, written_at, scope_id, author_id, stamp, source, actor
 )
 values (
     :branch, :position, :until, :group, :origin, :kind, :key, :label, :subject, :object,
     case cast(:deleted as bigint) when 0 then coalesce((select id from content where hash = :hash), 0) end,
-    cast(:deleted as bigint), :importance, :expires_at, :extra, :document, :created_at, :written_at
+    cast(:deleted as bigint), :importance, :expires_at, :extra, :document, :created_at, :written_at, :scope, :author,
+    :stamp, :source, :actor
 )
 returning id;
+
+-- name: former_author
+-- An author of a namespace whose thread is gone.
+select min(a.id) as id, n.id as scope
+from namespace n left join author a on a.namespace_id = n.id and a.name = :name and a.thread_id is null
+where n.path = :path
+group by n.id;
+
+-- name: create_former_author
+insert into author (namespace_id, name) values (:scope, cast(:name as text)) returning id;
+
+-- name: mark_end
+-- What lies at the end of "main" counts.
+update memory set gone = 4611686018427387904
+where branch_id = :branch and until = 4611686018427387904 and kind in (
+-- include: shared
+);

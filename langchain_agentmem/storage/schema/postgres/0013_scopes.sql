@@ -84,3 +84,7 @@ create index memory_counts on memory (scope_id, kind, key, stamp) where gone = 4
 create index memory_newest on memory (scope_id, kind, stamp) where gone = 4611686018427387904;
 create index memory_counted on memory (scope_id, kind, stamp) where gone > 0 and gone < 4611686018427387904;
 create index memory_author on memory (author_id) where author_id is not null;
+
+-- Nothing of what is remembered is sampled for the planner.
+alter table author alter column name set statistics 0;
+alter table memory alter column source set statistics 0, alter column actor set statistics 0;
