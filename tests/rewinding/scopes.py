@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_agentmem import AgentMemory
 
 from .adapters import WHOLE, Real
-from .oracle import World, address, state_of
+from .oracle import NEVER, World, address, state_of
 
 
 class Shared(Real):
@@ -74,6 +74,8 @@ class Scope(World):
         return self.main.union(*(self.taught(each) for each in self.threads if each != thread))
 
     def looked(self, config: Any, moment: str, expected: list[str], got: list[str]) -> None:
+        if "(together)" in self.where:  # what another thread commits meanwhile is seen, or not yet
+            return
         thread = config["configurable"]["thread_id"]
         super().looked(config, moment, [*expected, *sorted(self.others(thread))], got)
 
@@ -121,3 +123,129 @@ class Scope(World):
                 now = self.adapter.remembered({"configurable": {"thread_id": each}})
                 self.compare(f"{each} after {thread} was deleted", "", "", seen[each], now)
         self.check([])
+
+
+class SharedCore(Shared):
+    """Values of core memory under few keys, set, overwritten and deleted: `memory.layers(config).core`.
+
+    What is remembered under a name is the same each time: a value under one of four keys, or that the key is gone.
+    """
+
+    KEYS = "abcd"
+
+    def __init__(self, url: str, scope: str = "") -> None:
+        self.void: set[str] = set()
+        """What was to be deleted, and was not there: nothing was written."""
+        super().__init__(url, scope)
+
+    def wish(self, name: str) -> tuple[str, bool]:
+        """The key that a name stands for, and whether it is deleted."""
+        rng = Random(name.rpartition("#")[2])
+        return rng.choice(self.KEYS), rng.random() < 0.25
+
+    def remember(self, config: RunnableConfig, name: str) -> None:
+        core = self.memory.layers(config, settings=WHOLE).core
+        key, deleted = self.wish(name)
+        if not deleted:
+            core.set(key, name)
+        elif not core.delete(key):
+            self.void.add(name)
+
+    async def aremember(self, config: RunnableConfig, name: str) -> None:
+        core = self.memory.layers(config, settings=WHOLE).core
+        key, deleted = self.wish(name)
+        if not deleted:
+            await core.aset(key, name)
+        elif not await core.adelete(key):
+            self.void.add(name)
+
+    def remembered(self, config: RunnableConfig) -> list[str]:
+        return sorted(self.memory.layers(config, settings=WHOLE).core.get().values())
+
+    async def aremembered(self, config: RunnableConfig) -> list[str]:
+        return sorted((await self.memory.layers(config, settings=WHOLE).core.aget()).values())
+
+    def outside(self) -> list[str]:
+        return sorted(self.memory.layers(settings=WHOLE).core.get().values())
+
+    def alone(self, config: RunnableConfig) -> list[str]:
+        return sorted(self.memory.layers(config, scope="thread", settings=WHOLE).core.get().values())
+
+
+class CoreScope(Scope):
+    """What is seen of values that many write under one key: the newest by when it was first committed.
+
+    A write is committed by the put that first shows it on the own line of a thread. Of two that were committed at once
+    either may be the newer.
+    """
+
+    adapter: SharedCore
+
+    def __init__(self, adapter: SharedCore, label: str = "") -> None:
+        self.stamps: dict[str, int] = {}
+        super().__init__(adapter, label)
+
+    def open(self) -> None:
+        super().open()
+        saver = self.adapter.saver
+        put, aput = saver.put, saver.aput
+
+        def noted(config: Any, checkpoint: Any) -> None:
+            if not config["configurable"].get("checkpoint_ns"):
+                with self.lock:
+                    self.moments += 1
+                    for name in state_of(_Holding(checkpoint)):
+                        self.stamps.setdefault(name, self.moments)
+
+        def putting(config: Any, checkpoint: Any, *rest: Any) -> Any:
+            stored = put(config, checkpoint, *rest)
+            noted(config, checkpoint)
+            return stored
+
+        async def aputting(config: Any, checkpoint: Any, *rest: Any) -> Any:
+            stored = await aput(config, checkpoint, *rest)
+            noted(config, checkpoint)
+            return stored
+
+        saver.put, saver.aput = putting, aputting
+
+    def winners(self, names: Iterable[str]) -> dict[str, set[str]]:
+        """By key the newest writes: several, where they were committed at once or not at all."""
+        best: dict[str, tuple[int, set[str]]] = {}
+        for name in {*names} - self.adapter.void:
+            key, stamp = self.adapter.wish(name)[0], self.stamps.get(name, NEVER)
+            if key not in best or stamp > best[key][0]:
+                best[key] = stamp, {name}
+            elif stamp == best[key][0]:
+                best[key][1].add(name)
+        return {key: found for key, (_, found) in best.items()}
+
+    def taught(self, thread: str) -> set[str]:
+        found = self.here(thread, 1)
+        won = self.winners(state_of(found[0]) if found else ()).values()
+        return {each for several in won for each in several if self.author[each] == self.me(thread)}
+
+    def compare(self, view: str, space: str, loop: str, expected: Iterable[str], got: list[str]) -> None:
+        """Compare what a view shows with the winners of what state and others say."""
+        with self.lock:
+            self.checks += 1
+            if space and self.failed_calls:  # a called graph keeps the state that its caller passed in, see `World`
+                self.excused += 1
+                return
+            won = self.winners(expected)
+            shown = {self.adapter.wish(name)[0]: name for name in got}
+            for key, several in won.items():
+                gone = [self.adapter.wish(name)[1] for name in several]
+                fits = shown.get(key) in several if key in shown else any(gone)
+                if not fits:
+                    said = f"{self.where}: {view}\n    key {key}: state {sorted(several)} gone {gone}, memory {shown}"
+                    self.differences.append(said)
+            if more := shown.keys() - won.keys():
+                self.differences.append(f"{self.where}: {view}\n    memory has {more} of {shown}, and state has none")
+
+
+class _Holding:
+    """A checkpoint as the saver finds one."""
+
+    def __init__(self, checkpoint: Any) -> None:
+        self.checkpoint = checkpoint

@@ -18,9 +18,10 @@ from collections import Counter
 import pytest
 
 from .adapters import Ancestors, HighWaterMark, Real
+from .diary import without_tasks
 from .oracle import World, differences_of, followed, report
 from .processes import Processes
-from .scopes import Scope, Shared
+from .scopes import CoreScope, Scope, Shared, SharedCore
 from .worlds import crowded_script, printed, random_script, wide_script
 
 EXAMPLES = {"sqlite": 320, "postgres": 40}
@@ -131,6 +132,20 @@ def test_a_scope_shows_what_the_heads_of_its_threads_show(kind, seeds, write, ne
 
     for seed in seeds:
         script = write(seed)
+        if followed(script, make).differences:
+            pytest.fail(report(seed, script, make), pytrace=False)
+
+
+@pytest.mark.parametrize(("kind", "seeds"), [*portions(SCOPED)])
+@pytest.mark.parametrize("write", [random_script, wide_script])
+def test_of_what_many_write_under_one_key_the_newest_commit_counts(kind, seeds, write, new_database):
+    numbers, url = itertools.count(), new_database(kind)
+
+    def make():
+        return CoreScope(SharedCore(url, f"scope {next(numbers)}"))
+
+    for seed in seeds:
+        script = without_tasks(write(seed))
         if followed(script, make).differences:
             pytest.fail(report(seed, script, make), pytrace=False)
 
