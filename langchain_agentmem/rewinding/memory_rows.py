@@ -490,6 +490,10 @@ def problems() -> Steps[list[str]]:
     found += [f"memory {row['id']} lacks a place or a body, or ends before it begins" for row in rows]
     rows = yield query.unsealed_memory()
     found += [f"memory {row['id']} lies where its group was not sealed" for row in rows]
+    rows = yield query.wrong_marks()
+    found += [
+        f"memory {row['id']} counts, and no head shows it, or the reverse" for row in rows
+    ]
     rows = yield query.unfindable_memory()
     found += [f"memory {row['id']} is not in the index" for row in rows]
     after = 0

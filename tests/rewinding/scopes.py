@@ -14,6 +14,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.rewinding import memory_rows
 
 from .adapters import WHOLE, Real
 from .oracle import NEVER, World, address, state_of
@@ -96,6 +97,12 @@ class Scope(World):
                 at = address(each)
                 space = at["checkpoint_ns"]
                 self.compare(f"line of {at}", space, space, state_of(each), self.adapter.alone({"configurable": at}))
+
+    def do(self, number: int, action: dict[str, Any]) -> list[str]:
+        threads = super().do(number, action)
+        if problems := self.adapter.memory.database.engine.read(memory_rows.problems):
+            self.differences.append(f"{self.where}: verify says {problems}")
+        return threads
 
     def follow(self, script: dict[str, Any]) -> None:
         super().follow(script)

@@ -58,6 +58,35 @@ where m.branch_id is not null and m.group_id is not null
 order by m.id
 limit 10;
 
+-- name: wrong_marks
+-- Versions that count, and no head shows them, or the other way round; and such as count since nobody knows when.
+with recursive chain (author_id, branch_id, up_to) as (
+    select a.id, p.branch_id, p.position
+    from checkpoint_line l
+    join author a on a.thread_id = l.thread_id
+    join place p on p.line_id = l.id and p.checkpoint = (select max(c.name) from checkpoint c where c.line_id = l.id)
+    where l.ns = ''
+    union all
+    select chain.author_id, b.parent_id, b.parent_position
+    from chain join branch b on b.id = chain.branch_id
+    where b.parent_id is not null
+), shown (id) as (
+    select m.id from chain
+    join memory m on m.branch_id = chain.branch_id and m.author_id = chain.author_id and m.position <= chain.up_to
+        and m.until > chain.up_to and m.stamp is not null
+    union
+    select m.id from branch b
+    join memory m on m.branch_id = b.id and m.until = 4611686018427387904
+    where b.kind = 'layers' and b.name = 'main'
+)
+select m.id from memory m
+left join shown s on s.id = m.id
+where m.kind in (
+-- include: shared
+    ) and ((m.gone = 4611686018427387904) <> (s.id is not null) or (m.gone = 4611686018427387904 and m.stamp is null))
+order by m.id
+limit 10;
+
 -- name: unfindable_memory
 -- Versions whose documents are not there, or stand for something else.
 select m.id from memory m
