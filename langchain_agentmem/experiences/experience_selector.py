@@ -35,12 +35,18 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, with_section
-from langchain_agentmem.experiences.experience_selection import PromptLog, Selecting, SelectionRequest, Session, shown
+from langchain_agentmem.experiences.experience_selection import (
+    PromptLog,
+    Selecting,
+    SelectionRequest,
+    Session,
+    beside,
+    shown,
+)
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD
 from langchain_agentmem.experiences.model_choice import (
     DEFAULT,
     STRATEGIES,
-    Chooser,
     Selection,
     SelectionTemplate,
     Strategy,
@@ -281,17 +287,15 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         self.strategy = strategy_of(strategy, asked)
         self.enabled = is_on(enabled, self.role)
         self._selecting = Selecting(
-            library.folders,
+            folders=library.folders,
             namespace=library.namespace,
             role=self.role,
-            chooser=Chooser(
-                self.strategy,
-                asked,
-                template_of(template),
-                max_selected=max_selected,
-                threshold=threshold,
-                timeout=timeout,
-            ),
+            strategy=self.strategy,
+            model=asked,
+            template=template_of(template),
+            max_selected=max_selected,
+            threshold=threshold,
+            timeout=timeout,
             session=session,
             rounds=rounds,
             prompt_log=log,
@@ -478,7 +482,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             raise InvalidInput(f"The context of a query is a text, not {type(context).__name__}.")
         messages = form_of(query, {}, self._keys, self._messages_key).messages
         return self._request(query, messages, ensure_config(config_given(config)))._replace(
-            context=context, main_log=None if main_log is None else path_of_file(main_log)
+            context=context, log=None if main_log is None else beside(path_of_file(main_log))
         )
 
     def _request(self, given: Any, messages: list[BaseMessage], config: RunnableConfig) -> SelectionRequest:

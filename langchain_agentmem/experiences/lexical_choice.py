@@ -541,6 +541,12 @@ class Judged(NamedTuple):
     score: float
     terms: Mapping[str, float]
 
+    @property
+    def reason(self) -> str:
+        """What of a query led to it, the most telling first."""
+        terms = sorted(self.terms.items(), key=lambda each: -each[1])
+        return ", ".join(f"{term} {worth:.2f}" for term, worth in terms if worth > 0)
+
 
 _NOTHING = Judged(0.0, MappingProxyType({}))
 

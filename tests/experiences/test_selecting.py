@@ -15,8 +15,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langchain_agentmem import AgentMemory, Experience, ExperienceSelector, SelectionTemplate
 from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.experiences.experience_selection import _REMEMBERED
 from langchain_agentmem.experiences.lexical_choice import UNSURE
-from langchain_agentmem.experiences.model_choice import _REMEMBERED
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
@@ -34,7 +34,9 @@ def fell_back(events):
 @pytest.fixture
 def unsure(monkeypatch):
     """Makes scores between these two unsure for "auto"."""
-    return lambda low, high: monkeypatch.setattr("langchain_agentmem.experiences.model_choice.UNSURE", (low, high))
+    return lambda low, high: monkeypatch.setattr(
+        "langchain_agentmem.experiences.experience_selection.UNSURE", (low, high)
+    )
 
 
 class TestByWords:

@@ -56,7 +56,7 @@ class TestChecking:
             ("{experiences} {context:>9}", "context:>9"),
             ("{experiences} { context }", "no place"),
             ("{experiences} {Context}", "no place"),
-            ("{experiences}\n\n{ and so on", "line 3.*stands alone"),
+            ("{experiences}\n\n{ and so on", "stands alone"),
             ("{experiences} }", "stands alone"),
             ('{experiences} {"id": true}', "double the braces"),
             ("{{experiences}}", "needs {experiences}"),
