@@ -203,11 +203,12 @@ class TestAuto:
         assert (selection.ids, selection.asked, picky.asked) == (("charts",), (), [])
 
     def test_only_what_is_unsure_is_asked_about(self, library, unsure):
-        score = library.selector().select(f"{PLOT} {LOAD}").scores["charts"]
+        both = f"A chart. {LOAD}"
+        score = library.selector().select(both).scores["charts"]
         unsure(score, score + 1e-9)
         for said, chosen in ((["charts"], {"charts", "files"}), ([], {"files"}), (["files", "refunds"], {"files"})):
             picky = Picky(said)
-            selection = library.selector(model=picky, strategy="auto").select(f"{PLOT} {LOAD}")
+            selection = library.selector(model=picky, strategy="auto").select(both)
             assert set(selection.ids) == chosen
             assert (selection.asked, picky.shown) == (("charts",), ["charts"])
 
