@@ -1,4 +1,4 @@
-"""`ExperienceSelector`: of a library's experiences, those that apply to a query are put into its prompt (document 000).
+"""`ExperienceSelector`: of a library's experiences, those that apply to a query are put into its prompt.
 
     selector = memory.experiences("experience").selector(role="Planner", model=model)
 
@@ -6,21 +6,17 @@
     builder.add_node("experience", selector)       # a state with the key "experiences" or "llm_input_messages"
 
 It is also one of LangChain's example selectors, for few-shot prompts.
-
-What a selector is told when it is made, checked; and the configuration of document 000.
 """
 
 from __future__ import annotations
 
 import inspect
-import math
 import os
 import re
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.messages import BaseMessage
@@ -28,7 +24,6 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.argument_checks import check_whole
-from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import config_given, id_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -36,7 +31,6 @@ from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, with_section
 from langchain_agentmem.experiences.experience_selection import (
-    PromptLog,
     Selecting,
     SelectionRequest,
     Session,
@@ -51,76 +45,32 @@ from langchain_agentmem.experiences.model_choice import (
     SelectionTemplate,
     Strategy,
 )
-from langchain_agentmem.language_models.model_calls import aperform, perform, usable_model
-from langchain_agentmem.messages.prompt_forms import Form, Insertion, Keys, check_keys, form_of, last_said
-from langchain_agentmem.tracing import Step, brief, within
+from langchain_agentmem.language_models.model_calls import Shown, Work, aperform, both, perform, usable_model
+from langchain_agentmem.messages.prompt_forms import Insertion, Keys, check_keys, form_of, last_said
+from langchain_agentmem.tracing import brief, within
 
 if TYPE_CHECKING:
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 
+T = TypeVar("T")
 SELECTION_PROMPT, ALIAS, SWITCH = "experience.selection_prompt_path", "experience.llm_alias", "use_experience"
 _CALLED = {"code_interpreter": "code_generator"}
-"""Roles whose switch is not called after them (document 000)."""
+"""Roles whose switch is not called after them in the original system."""
 
 
-def check_number(name: str, value: Any, most: float = math.inf) -> None:
-    """Check an option that is a number from 0 up.
-
-    Raises:
-        InvalidInput: It is something else, or more than the most that it may be.
-    """
+def _check_number(name: str, value: Any, most: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         raise InvalidInput(f"{name} must be a number from 0 to {most:g}, not {safe_repr(value)}.")
 
 
-def check_session(session: Any) -> None:
-    """Check what tells the situation.
-
-    Raises:
-        InvalidInput: It is no session, and does not name or give one.
-    """
-    if session is None or isinstance(session, SessionMemory) or callable(session):
-        return
-    if not isinstance(session, str):
-        raise InvalidInput(
-            f"session must be a SessionMemory, the id of one, or a function, not {type(session).__name__}."
-        )
-    id_of(session, "session")
-
-
-def role_of(role: Any) -> str | None:
-    """The role that asks; None for nobody in particular.
-
-    Raises:
-        InvalidInput: It is no text.
-    """
+def _role_of(role: Any) -> str | None:
     if role is not None and not isinstance(role, str):
         raise InvalidInput(f"A role is named by a text, not by {safe_repr(role)}.")
     return (role or "").strip() or None
 
 
-def is_on(enabled: Any, role: str | None) -> bool:
-    """Whether a role is given experiences.
-
-    Args:
-        enabled: Whether all roles are, or that by role, where True is the default.
-        role: Which role.
-
-    Raises:
-        InvalidInput: It is something else.
-    """
-    on = enabled.get(role, True) if isinstance(enabled, Mapping) else enabled
-    if not isinstance(on, bool):
-        raise InvalidInput(f"enabled must be True or False, or that by role, not {safe_repr(enabled)}.")
-    return on
-
-
-def model_of(model: Any, models: Mapping[str, Any] | None, alias: Any) -> Any:
-    """The model that is asked: the one that has the alias, if there is one.
-
-    Raises:
-        InvalidInput: No model has it, or the model cannot be asked.
-    """
+def _model_of(model: Any, models: Any, alias: Any) -> Any:
+    """The model that is asked: the one that has the alias, if there is one."""
     if models is not None and not isinstance(models, Mapping):
         raise InvalidInput(f"models must be a mapping of aliases to models, not {type(models).__name__}.")
     if not alias:
@@ -131,12 +81,8 @@ def model_of(model: Any, models: Mapping[str, Any] | None, alias: Any) -> Any:
     return usable_model((models or {})[alias])
 
 
-def strategy_of(strategy: Any, model: Any) -> Strategy:
-    """How to select, where nobody says so: with a model if there is one.
-
-    Raises:
-        InvalidInput: There is no such strategy, or it needs a model.
-    """
+def _strategy_of(strategy: Any, model: Any) -> Strategy:
+    """How to select, where nobody says so: with a model if there is one."""
     chosen: Strategy = strategy or ("lexical" if model is None else "model")
     if chosen not in STRATEGIES:
         raise InvalidInput(f"strategy must be one of {', '.join(STRATEGIES)}, not {safe_repr(strategy)}.")
@@ -145,52 +91,28 @@ def strategy_of(strategy: Any, model: Any) -> Strategy:
     return chosen
 
 
-def template_of(template: Any) -> SelectionTemplate:
-    """What a model is asked. Default: our own words."""
-    if template is None:
-        return DEFAULT
-    return template if isinstance(template, SelectionTemplate) else SelectionTemplate(template)
-
-
-def configured(config: Any, role: Any) -> dict[str, Any]:
-    """The options of a selector that a configuration of document 000 names.
-
-    Args:
-        config: Keys and values.
-        role: Whose selector it is.
-
-    Raises:
-        InvalidInput: A value is wrong, or the template cannot be used.
-    """
+def _configured(config: Any, role: str | None) -> dict[str, Any]:
+    """The options of a selector that a configuration names."""
     if not isinstance(config, Mapping):
         raise InvalidInput(f"A configuration is a mapping of keys to values, not {type(config).__name__}.")
-    name = role_of(role)
-    if name is None:
+    if role is None:
         raise InvalidInput('from_config needs a role, such as "Planner", to know which switch counts.')
-    switch = f"{_called(name)}.{SWITCH}"
-    path, alias = config.get(SELECTION_PROMPT) or None, config.get(ALIAS) or ""
-    if not isinstance(config.get(switch, False), bool):
-        raise InvalidInput(f"{safe_repr(switch)} must be true or false, not {safe_repr(config[switch])}.")
+    name = re.sub(r"\W+|(?<=[a-z0-9])(?=[A-Z])", "_", role).lower()
+    switch = f"{_CALLED.get(name, name)}.{SWITCH}"
+    enabled, path, alias = config.get(switch, False), config.get(SELECTION_PROMPT) or None, config.get(ALIAS) or ""
+    if not isinstance(enabled, bool):
+        raise InvalidInput(f"{safe_repr(switch)} must be true or false, not {safe_repr(enabled)}.")
     if not isinstance(alias, str):
         raise InvalidInput(f"{safe_repr(ALIAS)} must be the alias of a model, not {safe_repr(alias)}.")
     if path is not None and not isinstance(path, str | os.PathLike):
         raise InvalidInput(f"{safe_repr(SELECTION_PROMPT)} must be the path of a file, not {safe_repr(path)}.")
-    return {
-        "enabled": config.get(switch, False),
-        "llm_alias": alias,
-        "template": None if path is None else SelectionTemplate.from_file(path),
-    }
+    template = None if path is None else SelectionTemplate.from_file(path)
+    return {"enabled": enabled, "llm_alias": alias, "template": template}
 
 
-def _called(role: str) -> str:
-    """The name of a role as keys of a configuration begin: "code_generator" for "CodeGenerator"."""
-    name = re.sub(r"\W+|(?<=[a-z0-9])(?=[A-Z])", "_", role).lower()
-    return _CALLED.get(name, name)
-
-
-STEP = "memory.experience.select"
+STEP = "experience.select"
 ROUNDS = 3
-"""How many rounds a selection looks back on (document 000)."""
+"""How many rounds a selection looks back on, as in the original system."""
 
 
 class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
@@ -271,34 +193,42 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
     ) -> None:
         if not hasattr(library, "folders"):
             raise InvalidInput(f"Experiences are selected from an ExperienceLibrary, not from {safe_repr(library)}.")
-        asked = model_of(model, models, llm_alias)
+        self.library = library
+        self.role = _role_of(role)
+        asked = _model_of(model, models, llm_alias)
+        self.strategy = _strategy_of(strategy, asked)
+        self.enabled = enabled.get(self.role or "", True) if isinstance(enabled, Mapping) else enabled
+        if not isinstance(self.enabled, bool):
+            raise InvalidInput(f"enabled must be True or False, or that by role, not {safe_repr(enabled)}.")
         if max_selected is not None:
             check_whole("max_selected", max_selected, 1)
         check_whole("rounds", rounds)
-        check_number("threshold", threshold, most=1)
+        _check_number("threshold", threshold, 1)
         if timeout is not None:
-            check_number("timeout", timeout, most=threading.TIMEOUT_MAX)
-        check_session(session)
+            _check_number("timeout", timeout, threading.TIMEOUT_MAX)
+        if isinstance(session, str):
+            id_of(session, "session")
+        elif session is not None and not isinstance(session, SessionMemory) and not callable(session):
+            raise InvalidInput(
+                f"session must be a SessionMemory, the id of one, or a function, not {type(session).__name__}."
+            )
         if query is not None and not callable(query):
             raise InvalidInput(f"query must be a function, not {type(query).__name__}.")
-        log: PromptLog | None = prompt_log if prompt_log is None or callable(prompt_log) else path_of_file(prompt_log)
-        self.library = library
-        self.role = role_of(role)
-        self.strategy = strategy_of(strategy, asked)
-        self.enabled = is_on(enabled, self.role)
+        if not isinstance(template, SelectionTemplate):
+            template = DEFAULT if template is None else SelectionTemplate(template)
         self._selecting = Selecting(
             folders=library.folders,
             namespace=library.namespace,
             role=self.role,
             strategy=self.strategy,
             model=asked,
-            template=template_of(template),
+            template=template,
             max_selected=max_selected,
             threshold=threshold,
             timeout=timeout,
             session=session,
             rounds=rounds,
-            prompt_log=log,
+            prompt_log=prompt_log if prompt_log is None or callable(prompt_log) else path_of_file(prompt_log),
         )
         self._query = query
         self._alone = alone
@@ -317,7 +247,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         models: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> ExperienceSelector:
-        """Make a selector as a configuration of document 000 says.
+        """Make a selector as a configuration of the original system says.
 
         Args:
             config: Of its keys four are read: "planner.use_experience" or "code_generator.use_experience", by the role,
@@ -333,7 +263,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         Raises:
             InvalidInput: A value is wrong, the template cannot be used, or no model has the alias.
         """
-        given = {"model": model, "models": models, **configured(config, role), **options, "role": role}
+        given = {"model": model, "models": models, **_configured(config, _role_of(role)), **options, "role": role}
         try:
             inspect.signature(cls).bind(library, **given)
         except TypeError as error:
@@ -372,26 +302,23 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
 
     def _inject(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         del run_manager, kwargs
-        form = self._form(given, config)
-        return self._closed(form, self._selected(self._request(given, form.messages, config)))
+        return self._do(self._put(given, config))
 
     async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         del run_manager, kwargs
-        form = await aside(self._form, given, config)
-        request = await aside(self._request, given, form.messages, config)
-        return await aside(self._closed, form, await self._aselected(request))
+        return await self._ado(self._put(given, config))
 
-    # -- as what document 000 calls retrieve_experience ---------------------------------------------------------
+    # -- as the original system's retrieve_experience -----------------------------------------------------------
 
-    def select(
+    def select_work(
         self,
         query: Any,
         *,
         context: str | None = None,
         config: RunnableConfig | None = None,
         prompt_log_path: str | os.PathLike[str] | None = None,
-    ) -> Selection:
-        """Say which experiences apply, with reasons (`retrieve_experience` of document 000).
+    ) -> Work[Selection]:
+        """Say which experiences apply, with reasons (the original's `retrieve_experience`).
 
         Args:
             query: A text, or anything that `invoke` takes.
@@ -403,32 +330,27 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._selected(self._asked(query, context, config, prompt_log_path))
+        if context is not None and not isinstance(context, str):
+            raise InvalidInput(f"The context of a query is a text, not {type(context).__name__}.")
+        messages = form_of(query, {}, self._keys, self._messages_key).messages
+        request = self._request(query, messages, ensure_config(config_given(config)))
+        log = None if prompt_log_path is None else beside(path_of_file(prompt_log_path))
+        return (yield from self._selected(request._replace(context=context, log=log)))
 
-    async def aselect(
-        self,
-        query: Any,
-        *,
-        context: str | None = None,
-        config: RunnableConfig | None = None,
-        prompt_log_path: str | os.PathLike[str] | None = None,
-    ) -> Selection:
-        """`select`, awaited."""
-        return await self._aselected(await aside(self._asked, query, context, config, prompt_log_path))
+    select, aselect = both(select_work)
 
     # -- as an example selector ---------------------------------------------------------------------------------
 
-    def select_examples(self, input_variables: dict[str, str]) -> list[dict[str, Any]]:
+    def select_examples_work(self, input_variables: dict[str, str]) -> Work[list[dict[str, Any]]]:
         """The experiences that apply, as examples for a few-shot prompt: "exp_id", "who", "when" and "what".
 
         Args:
             input_variables: The variables of the prompt.
         """
-        return [each.to_dict() for each in self.select(input_variables).experiences]
+        selection = yield from self.select_work(input_variables)
+        return [each.to_dict() for each in selection.experiences]
 
-    async def aselect_examples(self, input_variables: dict[str, str]) -> list[dict[str, Any]]:
-        """`select_examples`, awaited."""
-        return [each.to_dict() for each in (await self.aselect(input_variables)).experiences]
+    select_examples, aselect_examples = both(select_examples_work)
 
     def add_example(self, example: dict[str, str]) -> Path:
         """Add an experience to the library, see `ExperienceLibrary.add`.
@@ -444,46 +366,22 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
-    def _selected(self, request: SelectionRequest) -> Selection:
+    def _selected(self, request: SelectionRequest) -> Work[Selection]:
         if not self.enabled:
-            return self._nothing(request)
-        with self._step(request) as step:
-            selection = perform(self._selecting.selecting(request), self._selecting.database)
-            step.finish(partial(shown, selection))
-        return selection
-
-    async def _aselected(self, request: SelectionRequest) -> Selection:
-        if not self.enabled:
-            return self._nothing(request)
-        async with self._step(request) as step:
-            selection = await aperform(self._selecting.selecting(request), self._selecting.database)
-            step.finish(partial(shown, selection))
-        return selection
-
-    def _nothing(self, request: SelectionRequest) -> Selection:
-        return Selection(query=request.query, role=self.role, strategy=self.strategy)
-
-    def _step(self, request: SelectionRequest) -> Step:
-        return self._selecting.database.tracing.step(
+            return Selection(query=request.query, role=self.role, strategy=self.strategy)
+        selection: Selection = yield Shown(
             STEP,
+            self._selecting.selecting(request),
             inputs=lambda: {
                 "query": brief(request.query),
                 "role": self.role,
                 "strategy": self.strategy,
                 "namespace": resolve(self.library.namespace, request.config),
             },
+            outputs=shown,
             config=request.config,
         )
-
-    def _asked(
-        self, query: Any, context: Any, config: RunnableConfig | None, main_log: str | os.PathLike[str] | None
-    ) -> SelectionRequest:
-        if context is not None and not isinstance(context, str):
-            raise InvalidInput(f"The context of a query is a text, not {type(context).__name__}.")
-        messages = form_of(query, {}, self._keys, self._messages_key).messages
-        return self._request(query, messages, ensure_config(config_given(config)))._replace(
-            context=context, log=None if main_log is None else beside(path_of_file(main_log))
-        )
+        return selection
 
     def _request(self, given: Any, messages: list[BaseMessage], config: RunnableConfig) -> SelectionRequest:
         if self._query is None:
@@ -494,10 +392,16 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             raise InvalidInput(f"query must give a text, not {type(asked).__name__}.")
         return SelectionRequest(asked, messages, config)
 
-    def _form(self, given: Any, config: RunnableConfig) -> Form:
+    def _put(self, given: Any, config: RunnableConfig) -> Work[Any]:
+        """Put what applies into what is given."""
+        form = form_of(given, {} if self._alone else config, self._keys, self._messages_key)
+        selection = yield from self._selected(self._request(given, form.messages, config))
         if self._alone:
-            return form_of(given, {}, self._keys, self._messages_key)._replace(close=lambda put: put.text)
-        return form_of(given, config, self._keys, self._messages_key)
-
-    def _closed(self, form: Form, selection: Selection) -> Any:
+            return selection.section
         return form.close(Insertion(lambda messages: with_section(messages, selection.experiences), selection.section))
+
+    def _do(self, work: Work[T]) -> T:
+        return perform(work, self._selecting.database)
+
+    async def _ado(self, work: Work[T]) -> T:
+        return await aperform(work, self._selecting.database)

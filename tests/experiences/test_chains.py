@@ -18,13 +18,13 @@ from langchain_core.tracers.base import BaseTracer
 from langchain_agentmem import AgentMemory, Experience, InvalidInput
 from langchain_agentmem.base.events import StepFinished
 from langchain_agentmem.experiences.experience import section
-from langchain_agentmem.experiences.experience_selector import STEP
 from langchain_agentmem.messages.message_marks import is_injected
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
 
 pytestmark = pytest.mark.sqlite_suffices
 
+STEP = "memory.experience.select"
 PROMPT = ChatPromptTemplate([("system", "Be kind.\n{experiences}"), ("user", "{input}")])
 QUERIES = [PLOT, LOAD, WEATHER]
 EXPECTED = [section([CHARTS]), section([FILES]), ""]
