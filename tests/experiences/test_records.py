@@ -217,7 +217,7 @@ class TestFeedback:
         say(memory, said("9"), said("1"), said("5"))
         assert [each.feedback_id for each in heard(memory)] == ["5", "1", "9"]
 
-    def test_it_is_asked_for_by_experience_by_namespace_and_in_numbers(self, memory):
+    def test_it_is_asked_for_by_namespace_and_in_numbers(self, memory):
         for number, namespace in enumerate([(), ("a",), ("a", "b"), ("ab",)]):
             for exp_id in ("x", "y", ODD[2]):
                 say(memory, said(f"{exp_id}{number}", exp_id, minutes=number), namespace=namespace)
@@ -225,10 +225,8 @@ class TestFeedback:
         def ids(*namespace, **more):
             return {each.feedback_id for each in heard(memory, namespace, **more)}
 
-        assert ids("a", exp_ids=["x"]) == {"x1", "x2"}
-        assert ids(exp_ids=[ODD[2], "y", "unknown"], limit=4) == {f"{ODD[2]}3", "y3", f"{ODD[2]}2", "y2"}
-        assert ids(exp_ids=[]) == set()
         assert len(ids()) == 12
+        assert len(ids("a")) == 6
         assert ids("ab", limit=1) == {f"{ODD[2]}3"}
 
     def test_the_same_once_more_changes_nothing(self, memory, raw):
@@ -522,25 +520,25 @@ class TestCare:
     @pytest.mark.parametrize(
         ("change", "problem"),
         [
-            ("experience_tally set chosen = 9 where exp_id = 'a'", "chosen 9 times of 2"),
-            ("experience_tally set considered = -1 where exp_id = 'b'", "chosen 0 times of -1"),
-            ("experience_tally set considered = 1, chosen = -1 where exp_id = 'b'", "chosen -1 times of 1"),
-            ("experience_tally set exp_id = '' where exp_id = 'b'", "an empty id"),
-            ("experience_tally set last_chosen_at = 5 where exp_id = 'a'", "'a' cannot have been chosen when"),
-            ("experience_tally set last_chosen_at = 5 where exp_id = 'b'", "'b' cannot have been chosen when"),
-            ("experience_tally set first_chosen_at = null where exp_id = 'a'", "'a' cannot have been chosen when"),
-            ("experience_feedback set helped = 2 where exp_id = 'b'", "'1' says neither that"),
-            ("experience_feedback set helped = -1 where exp_id = 'b'", "'1' says neither that"),
-            ("experience_feedback set exp_id = '' where exp_id = 'b'", "'1' has an empty id"),
-            ("experience_feedback set feedback_id = '' where exp_id = 'b'", "'' has an empty id"),
-            ("experience_feedback set conversation_id = '' where exp_id = 'b'", "'1' has an empty id"),
-            ("experience_feedback set created_at = 4611686018427387904 where exp_id = 'b'", "at no time that there is"),
-            ("experience_feedback set note = :bytes where exp_id = 'b'", "the note of the feedback '1' is not what"),
+            ("tally set chosen = 9 where exp_id = 'a'", "chosen 9 times of 2"),
+            ("tally set considered = -1 where exp_id = 'b'", "chosen 0 times of -1"),
+            ("tally set considered = 1, chosen = -1 where exp_id = 'b'", "chosen -1 times of 1"),
+            ("tally set exp_id = '' where exp_id = 'b'", "'' cannot be the id of an experience"),
+            ("tally set last_chosen_at = 5 where exp_id = 'a'", "'a' is damaged: It cannot have been chosen when"),
+            ("tally set last_chosen_at = 5 where exp_id = 'b'", "'b' is damaged: It cannot have been chosen when"),
+            ("tally set first_chosen_at = null where exp_id = 'a'", "'a' is damaged: It cannot have been chosen when"),
+            ("feedback set helped = 2 where exp_id = 'b'", "In the feedback '1': An experience helped or not"),
+            ("feedback set helped = -1 where exp_id = 'b'", "In the feedback '1': An experience helped or not"),
+            ("feedback set exp_id = '' where exp_id = 'b'", "In the feedback '1': '' cannot be the id of an exp"),
+            ("feedback set feedback_id = '' where exp_id = 'b'", "'' cannot be the id of a feedback"),
+            ("feedback set conversation_id = '' where exp_id = 'b'", "'' cannot be the id of a conversation"),
+            ("feedback set created_at = 4611686018427387904 where exp_id = 'b'", "is not a time"),
+            ("feedback set note = :bytes where exp_id = 'b'", "In the feedback '1': 'utf-8' codec can't decode"),
         ],
-    )  # fmt: skip
+    )
     def test_what_is_damaged_is_found_and_leaves_in_no_export(self, memory, raw, tmp_path, change, problem):
         fill(memory)
-        raw(memory, f"update {change}", **({"bytes": b"\xff\xfe"} if ":bytes" in change else {}))
+        raw(memory, f"update experience_{change}", **({"bytes": b"\xff\xfe"} if ":bytes" in change else {}))
         problems = memory.verify().problems
         assert [problem in each for each in problems] == [True]
         with pytest.raises(DatabaseUnreadable, match="damaged"):
@@ -550,9 +548,8 @@ class TestCare:
     def test_damaged_feedback_is_not_given_for_true(self, memory, raw):
         fill(memory)
         raw(memory, "update experience_feedback set helped = 2 where exp_id = 'b'")
-        with pytest.raises(StorageError, match="'1' says neither"):
+        with pytest.raises(StorageError, match="In the feedback '1'"):
             heard(memory)
-        assert len(heard(memory, exp_ids=[ODD[0]])) == 1
 
 
 IDS = st.sampled_from(["a", "b", "B", "ä", *ODD])
