@@ -15,7 +15,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langchain_agentmem import AgentMemory, Experience, ExperienceSelector, SelectionTemplate
 from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.experience_selection import _REMEMBERED
+from langchain_agentmem.experiences.experience_selector import _REMEMBERED
 from langchain_agentmem.experiences.lexical_choice import UNSURE
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
 
@@ -35,7 +35,7 @@ def fell_back(events):
 def unsure(monkeypatch):
     """Makes scores between these two unsure for "auto"."""
     return lambda low, high: monkeypatch.setattr(
-        "langchain_agentmem.experiences.experience_selection.UNSURE", (low, high)
+        "langchain_agentmem.experiences.experience_selector.UNSURE", (low, high)
     )
 
 
