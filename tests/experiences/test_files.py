@@ -72,10 +72,6 @@ class TestAnExperience:
         assert not experience.is_for("CodeInterpreter")
         assert not experience.is_for("planner")
 
-    @pytest.mark.parametrize(("given", "text"), [(1, "1"), (-7, "-7"), (1.5, "1.5"), (" a ", "a")])
-    def test_numbers_are_ids(self, given, text):
-        assert Experience(given, (), "b", "c").exp_id == text
-
     def test_the_older_form_stands_for_both_parts(self):
         old = Experience.from_dict({"exp_id": 1, "experience_text": "Label the axes.", "raw_experience_path": ["x"]})
         assert (old.exp_id, old.when, old.what) == ("1", "Label the axes.", "Label the axes.")
@@ -127,16 +123,6 @@ class TestWhatCounts:
             "handcrafted_exp_2", "a.handcrafted_exp_2", "b.handcrafted_exp_1", "a.z.handcrafted_exp_1"
         ]  # fmt: skip
 
-    def test_of_two_with_one_id_the_first_counts_and_the_other_is_reported(self, shelf):
-        # Written in the reverse order, so that the order of a listing does not decide.
-        for name, what in (("x/handcrafted_exp_0", "third"), ("handcrafted_exp_b", "second")):
-            shelf.put(f"{name}.yaml", written("same", what))
-        shelf.put("handcrafted_exp_a.yaml", written("same", "first"))
-        folder = Folder(shelf.path, subfolders=True)
-        assert [each.what for each in folder.look().experiences] == ["first"]
-        assert list(problems(folder)) == ["handcrafted_exp_b.yaml", "x/handcrafted_exp_0.yaml"]
-        assert all("'handcrafted_exp_a.yaml'" in reason for reason in problems(folder).values())
-
     def test_links_to_folders_are_no_way_round_in_circles(self, shelf):
         shelf.write(FILES)
         (shelf.path / "again").symlink_to(shelf.path, target_is_directory=True)
@@ -149,12 +135,6 @@ class TestWhatCounts:
     def test_ids_are_what_is_written(self, shelf, written_id, text):
         shelf.put("handcrafted_exp_a.yaml", written(written_id))
         assert ids(Folder(shelf.path)) == [text]
-
-    @pytest.mark.parametrize(("who", "roles"), [("null", ()), ("", ()), ("~", ()), ("Planner", ("Planner",))])
-    def test_roles_in_every_way_of_writing(self, shelf, who, roles):
-        shelf.put("handcrafted_exp_a.yaml", written("a", more=f"who: {who}\n"))
-        [experience] = Folder(shelf.path).look().experiences
-        assert experience.who == roles
 
     def test_older_files_load(self, shelf):
         shelf.put("handcrafted_exp_a.yaml", "exp_id: 3\nexperience_text: |-\n  Label: axes\n")

@@ -62,11 +62,6 @@ def test_there_is_one_score_for_each_condition_in_their_order():
     ]
 
 
-def test_a_single_condition_can_be_judged():
-    assert chosen("draw a chart", conditions=(CHART,)) == [CHART]
-    assert chosen("what is the capital of Peru?", conditions=(CHART,)) == []
-
-
 def test_a_needle_is_found_among_a_thousand():
     conditions = [f"Use when appliance number {number} of the kitchen leaks." for number in range(999)]
     assert chosen("please draw a chart", conditions=[*conditions[:500], CHART, *conditions[500:]]) == [CHART]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.base.namespaces import path_of, range_of
-from langchain_agentmem.errors import BranchMoved, DatabaseUnreadable, InvalidInput, StorageError
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.experiences.experience_part import PAGE, Feedback, Tally
 
@@ -97,11 +97,6 @@ class TestTallies:
                 count(memory, considered, chosen)
         assert held(memory, raw) == (0, 0, 0)
 
-    def test_no_candidates_leave_nothing(self, memory, raw):
-        count(memory, [], [])
-        assert held(memory, raw) == (0, 0, 0)
-        assert counts(memory) == {}
-
     def test_hundreds_of_candidates_are_one_statement(self):
         steps = experience_part.count("a\x1f", [f"e{n}" for n in range(300)], {"e7"}, now=5)
         assert next(steps).query == "find_namespace"
@@ -114,16 +109,6 @@ class TestTallies:
         assert len(json.loads(statement.parameters["seen"])) == 300
         with pytest.raises(StopIteration):
             steps.send(())
-
-    def test_a_namespace_that_goes_meanwhile_begins_it_again(self):
-        steps = experience_part.count("a\x1f", ["a"], [], now=5)
-        assert [next(steps).query, steps.send([]).query, steps.send(()).query] == [
-            "find_namespace",
-            "create_namespace",
-            "find_namespace",
-        ]
-        with pytest.raises(BranchMoved):
-            steps.send([])
 
     def test_they_are_sums_over_a_namespace_and_those_below(self, memory):
         for namespace in ((), ("a",), ("a", "b"), ("ab",), ("\U0010ffff" * 100,)):
@@ -139,10 +124,6 @@ class TestTallies:
         }
         assert counts(memory, ("a", "b"))["x"] == Tally(1, 1, 0, 1, at(2))
         assert counts(memory, ("nobody",)) == {}
-
-    async def test_awaited_it_is_the_same(self, memory):
-        await memory.database.awrite("count", lambda: experience_part.count("", ["a"], ["a"], now=micros(START)))
-        assert await memory.database.aread("counts", lambda: experience_part.counts(*EVERYWHERE)) == counts(memory)
 
 
 class TestWritersAtOnce:
@@ -496,16 +477,6 @@ class TestTransfer:
                 memory.import_(tmp_path / "damaged.jsonl")
         assert held(memory, raw) == (0, 0, 0)
         assert memory.import_(tmp_path / "all.jsonl").experiences == 3
-
-    def test_its_namespace_is_checked_too(self, memory, raw, tmp_path):
-        count(memory, ["a"])
-        memory.export(tmp_path / "all.jsonl")
-        memory.erase(namespace=())
-        damaged = (tmp_path / "all.jsonl").read_text().replace('"namespace": []', '"namespace": "text"')
-        (tmp_path / "damaged.jsonl").write_text(damaged)
-        with pytest.raises(InvalidInput):
-            memory.import_(tmp_path / "damaged.jsonl")
-        assert held(memory, raw) == (0, 0, 0)
 
 
 @pytest.mark.sqlite_suffices

@@ -12,11 +12,10 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_agentmem import AgentMemory, Experience, ExperienceSelector, SelectionTemplate
+from langchain_agentmem import Experience, ExperienceSelector, SelectionTemplate
 from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience_selector import _REMEMBERED
-from langchain_agentmem.experiences.lexical_choice import UNSURE
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
@@ -100,11 +99,6 @@ class TestByAModel:
         assert library.selector(model=Picky(["refunds"])).select(PLOT).ids == ("refunds",)
         assert library.selector(model=Picky([])).select(PLOT).ids == ()
 
-    def test_its_reason_is_kept(self, library):
-        said = json.dumps({"files": {"relevant": True, "reason": "it reads"}, "charts": False})
-        selection = library.selector(model=lambda messages: said).select(LOAD)
-        assert selection.reasons == {"files": "it reads"}
-
     @pytest.mark.parametrize("asynchronous", [False, True])
     async def test_models_of_every_kind_can_be_asked(self, library, asynchronous):
         async def awaited(messages):
@@ -131,13 +125,6 @@ class TestByAModel:
         assert text.endswith(" | a {b} {{c}} | \n\nConversation Context:\n{d}\n\nConversation Context:\n{d}")
         library.selector(model=picky, template=SelectionTemplate("{experiences}")).select("x")
         assert picky.asked[1][0].text.startswith("--- Experience 1")
-
-    @pytest.mark.parametrize(
-        "template", ["", "no place", "{experiences", "{experiences} {nobody}", "{experiences!r}", 3]
-    )
-    def test_a_template_that_cannot_work_is_refused_when_built(self, library, template):
-        with pytest.raises(InvalidInput):
-            library.selector(model=Picky(), template=template)
 
     def test_at_most_so_many_are_chosen_the_best_by_words_first(self, library):
         assert library.selector(model=Picky(ALL), max_selected=1).select(LOAD).ids == ("files",)
@@ -225,10 +212,6 @@ class TestAuto:
         assert selector.select(PLOT).ids == ("charts",)
         assert len(fell_back(events)) == 1
 
-    def test_its_bounds_stand_around_the_threshold(self):
-        low, high = UNSURE
-        assert 0 < low < high < 1
-
 
 class TestFallingBack:
     @pytest.mark.parametrize(
@@ -287,14 +270,6 @@ class TestFallingBack:
     def test_ids_that_nobody_knows_are_an_answer(self, library, events):
         assert library.selector(model=Picky(lambda messages: '{"nobody": true}')).select(PLOT).ids == ()
         assert fell_back(events) == []
-
-    def test_a_hook_that_fails_changes_nothing(self, filled):
-        def hook(event):
-            raise RuntimeError("no")
-
-        with AgentMemory(":memory:", hooks=[hook]) as memory:
-            selector = memory.experiences(filled.path).selector(model=Picky(ValueError()))
-            assert selector.select(PLOT).ids == ("charts",)
 
 
 class TestOptions:
@@ -491,12 +466,6 @@ class TestTheSituationOfASession:
             picky = Picky([])
             library.selector(model=picky, session=session, rounds=rounds).select(PLOT)
             assert [text for text in ("one", "two") if f"User: {text}" in picky.asked[0][0].text] == seen
-
-    def test_an_error_of_the_session_selects(self, library, session):
-        selector = library.selector(role="CodeInterpreter", session=session)
-        assert selector.select("Go on.").ids == ()
-        told(session, ("Load it.", "CodeInterpreter", status("FAILURE"), error(NO_FILE)))
-        assert selector.select("Go on.").ids == ("files",)
 
     def test_its_last_question_is_the_query_where_there_is_none(self, library, session):
         told(session, (PLOT, "Planner"))
