@@ -59,7 +59,7 @@ from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, ran
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences import experience_part
-from langchain_agentmem.experiences.experience import PREFIX, Experience, Folders, Problem, write_new
+from langchain_agentmem.experiences.experience import PREFIX, Experience, Folder, Problem, write_new
 from langchain_agentmem.experiences.experience_part import Feedback, Tally
 from langchain_agentmem.experiences.experience_proposals import experience_tools, proposing
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector
@@ -147,8 +147,8 @@ class ExperienceLibrary:
     ) -> None:
         if namespace is not None:
             path_of(namespace)
-        self._database = database_of(memory)
-        self.folders = Folders(self._database, directory, subfolders=subfolders)
+        self.database = database_of(memory)
+        self.folders = Folder(directory, subfolders=subfolders, measures=self.database.measures)
         self.namespace = namespace
 
     def __repr__(self) -> str:
@@ -255,7 +255,7 @@ class ExperienceLibrary:
             InvalidInput: Nothing can be learned from this, the library has this `exp_id`, or an argument is wrong.
             MissingExtra: The model is a name, and langchain is not installed.
         """
-        return (yield from proposing(self.folders, source, exp_id=exp_id, who=who, model=usable_model(model)))
+        return (yield from proposing(self, source, exp_id, who, usable_model(model)))
 
     propose, apropose = both(propose_work)
 
@@ -300,12 +300,12 @@ class ExperienceLibrary:
             conversation_id = ((running_config() or {}).get("configurable") or {}).get("thread_id")
         path = path_of(resolve(self.namespace))
         said = Feedback(
-            feedback_id=self._database.new_id(),
+            feedback_id=self.database.new_id(),
             exp_id=id_of(exp_id, "experience"),
             helped=helped,
             note=note,
             conversation_id=conversation_id,
-            created_at=moment(self._database.now()),
+            created_at=moment(self.database.now()),
         )
         experience_part.stored(said)  # before the files are looked at
         yield Do(partial(self._check_known, said.exp_id))
@@ -382,7 +382,7 @@ class ExperienceLibrary:
         ]
 
     def _do(self, work: Work[T]) -> T:
-        return perform(work, self._database)
+        return perform(work, self.database)
 
     async def _ado(self, work: Work[T]) -> T:
-        return await aperform(work, self._database)
+        return await aperform(work, self.database)

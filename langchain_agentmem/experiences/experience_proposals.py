@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -33,7 +33,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.experience import PREFIX, SUFFIX, Experience, Folders, name_for, places, write_new
+from langchain_agentmem.experiences.experience import PREFIX, SUFFIX, Experience, name_for, places, write_new
 from langchain_agentmem.experiences.model_choice import prompt
 from langchain_agentmem.language_models.lenient_json import read_json
 from langchain_agentmem.language_models.model_calls import Ask, Do, Shown, Work
@@ -54,6 +54,9 @@ from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.messages.role_rounds import AttachmentType, Conversation
 from langchain_agentmem.search.analysis import STOP_WORDS
 from langchain_agentmem.tracing import brief
+
+if TYPE_CHECKING:
+    from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 
 FOLDER, PROPOSED = "proposed", "proposed_exp_"
 """Where proposals are, within the folder of a library, and how their files are called."""
@@ -148,27 +151,11 @@ class Proposal(NamedTuple):
     how: Sequence[str]
 
 
-def proposing(
-    folders: Folders, source: Any, *, exp_id: str | None = None, who: Any = (), model: Any = None
-) -> Work[Path]:
-    """Propose an experience.
-
-    Args:
-        folders: The library's.
-        source: See `ExperienceLibrary.propose`.
-        exp_id: What it is to be called. Default: a name made of its words.
-        who: The roles it is for.
-        model: Whatever `usable_model` gives.
-
-    Returns:
-        The file.
-
-    Raises:
-        InvalidInput: There is nothing to learn from, the library has this `exp_id`, or the file cannot be written.
-    """
+def proposing(library: ExperienceLibrary, source: Any, exp_id: str | None, who: Any, model: Any) -> Work[Path]:
+    """Propose an experience, see `ExperienceLibrary.propose`. Returns the file."""
     proposal: Proposal = yield Shown(
         "experience.propose",
-        _proposing(folders, source, exp_id, who, model),
+        _proposing(library, source, exp_id, who, model),
         inputs=lambda: {"source": type(source).__name__, "model": model is not None},
         outputs=lambda proposal: {
             "exp_id": proposal.experience.exp_id,
@@ -182,9 +169,9 @@ def proposing(
     return proposal.path
 
 
-def _proposing(folders: Folders, source: Any, exp_id: str | None, who: Any, model: Any) -> Work[Proposal]:
+def _proposing(library: ExperienceLibrary, source: Any, exp_id: str | None, who: Any, model: Any) -> Work[Proposal]:
     origin: Origin = yield from _origin(source)
-    shelf = yield Do(folders.look)
+    shelf = yield Do(library.folders.look)
     if exp_id is not None:
         exp_id = Experience(exp_id, who, "…", "…").exp_id
         if (file := shelf.files.get(exp_id)) is not None:
@@ -208,13 +195,13 @@ def _proposing(folders: Folders, source: Any, exp_id: str | None, who: Any, mode
     file = f"{PREFIX}{name_for(experience.exp_id)}{SUFFIX}"
     lines = [
         "A proposal for an experience. It is not in use: nothing reads a file that is called like this one.",
-        f"Made on {moment(folders.database.now()):%Y-%m-%d %H:%M} UTC.",
+        f"Made on {moment(library.database.now()):%Y-%m-%d %H:%M} UTC.",
         f"It comes from {origin.told}.",  # in which names are quoted as Python does, so that nothing ends a line
         *how,
         f"To put it to use: read it, correct it, rename it to {file}, and move it up into the folder above.",
     ]
     text = "".join(f"# {line}\n" for line in lines) + _yaml(experience)
-    path: Path = yield Do(partial(_write, folders.directory / FOLDER, experience.exp_id, text))
+    path: Path = yield Do(partial(_write, library.directory / FOLDER, experience.exp_id, text))
     return Proposal(path, experience, origin.told, how)
 
 
@@ -303,13 +290,14 @@ def of_messages(messages: Iterable[BaseMessage]) -> list[ProposalTurn]:
             given = json.dumps(call.get("args", call.get("input")) or {}, ensure_ascii=False, default=str)
             steps[call.get("id")] = f"{call.get('name') or 'a tool'} {given}"
         turn, step, failed = turn_of(message), "", False
+        name = cleaned(turn.name or "")[:_LONGEST_ID] or None
         text = cleaned(turn.text)
         if isinstance(message, ToolMessage):
             step = cleaned(steps.get(message.tool_call_id, turn.name or ""))
             failed = message.status == "error" or _FAILS.match(_plain(text)) is not None
         role = "record" if summary_in(message) is not None else turn.role
         if role != "user" or is_said_by_user(message):
-            said.append(ProposalTurn(role, text, turn.name, failed, step))
+            said.append(ProposalTurn(role, text, name, failed, step))
     return said
 
 

@@ -238,7 +238,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         self._session = session
         self._rounds = rounds
         self._prompt_log = prompt_log if prompt_log is None or callable(prompt_log) else path_of_file(prompt_log)
-        self._database = library.folders.database
+        self._database = library.database
         self._texts = itertools.count()
         self._failures = FirstFailures(logger)
         self._known: dict[bytes, AnswerReading] = {}
