@@ -142,43 +142,29 @@ class Origin(NamedTuple):
     draft: Draft | None = None
 
 
-class Proposal(NamedTuple):
-    """A proposal that is written: its file, what it says, where it comes from and how it was made."""
-
-    path: Path
-    experience: Experience
-    told: str
-    how: Sequence[str]
-
-
 def proposing(library: ExperienceLibrary, source: Any, exp_id: str | None, who: Any, model: Any) -> Work[Path]:
     """Propose an experience, see `ExperienceLibrary.propose`. Returns the file."""
-    proposal: Proposal = yield Shown(
+    path, _ = yield Shown(
         "experience.propose",
         _proposing(library, source, exp_id, who, model),
         inputs=lambda: {"source": type(source).__name__, "model": model is not None},
-        outputs=lambda proposal: {
-            "exp_id": proposal.experience.exp_id,
-            "file": proposal.path.name,
-            "from": proposal.told,
-            "how": " ".join(proposal.how),
-            "when": brief(proposal.experience.when),
-            "what": brief(proposal.experience.what),
-        },
+        outputs=lambda made: made[1],
     )
-    return proposal.path
+    return Path(path)
 
 
-def _proposing(library: ExperienceLibrary, source: Any, exp_id: str | None, who: Any, model: Any) -> Work[Proposal]:
+def _proposing(
+    library: ExperienceLibrary, source: Any, exp_id: str | None, who: Any, model: Any
+) -> Work[tuple[Path, dict[str, Any]]]:
+    """The file, and what a trace shows of it."""
     origin: Origin = yield from _origin(source)
-    shelf = yield Do(library.folders.look)
-    if exp_id is not None:
-        exp_id = Experience(exp_id, who, "…", "…").exp_id
-        if (file := shelf.files.get(exp_id)) is not None:
-            raise InvalidInput(
-                f"The library has {safe_repr(exp_id)} already, in {safe_repr(file)}. Propose it by another exp_id."
-            )
     draft, name, how = origin.draft or drafted(origin.said), "", ["It is as an agent wrote it."]
+    checked = Experience("proposal" if exp_id is None else exp_id, who, *origin.draft or ("-", "-"))
+    shelf = yield Do(library.folders.look)
+    if exp_id is not None and (file := shelf.files.get(checked.exp_id)) is not None:
+        raise InvalidInput(
+            f"The library has {safe_repr(checked.exp_id)} already, in {safe_repr(file)}. Propose it by another exp_id."
+        )
     if origin.draft is None:
         how = [_LISTED]
         if model is not None and origin.said:
@@ -189,20 +175,26 @@ def _proposing(library: ExperienceLibrary, source: Any, exp_id: str | None, who:
                 draft, name, how = *written, ["A model wrote it."]
     if draft is None:
         raise InvalidInput(f"Nothing can be learned from {origin.told}: no user said anything, and nothing failed.")
-    if exp_id is None:
-        exp_id = _name(name, draft.when, shelf.files)
+    exp_id = _name(name, draft.when, shelf.files) if exp_id is None else checked.exp_id
     experience = Experience(exp_id, who, *map(_clean, draft))
-    file = f"{PREFIX}{name_for(experience.exp_id)}{SUFFIX}"
+    renamed = f"{PREFIX}{name_for(exp_id)}{SUFFIX}"
     lines = [
         "A proposal for an experience. It is not in use: nothing reads a file that is called like this one.",
         f"Made on {moment(library.database.now()):%Y-%m-%d %H:%M} UTC.",
         f"It comes from {origin.told}.",  # in which names are quoted as Python does, so that nothing ends a line
         *how,
-        f"To put it to use: read it, correct it, rename it to {file}, and move it up into the folder above.",
+        f"To put it to use: read it, correct it, rename it to {renamed}, and move it up into the folder above.",
     ]
     text = "".join(f"# {line}\n" for line in lines) + _yaml(experience)
-    path: Path = yield Do(partial(_write, library.directory / FOLDER, experience.exp_id, text))
-    return Proposal(path, experience, origin.told, how)
+    path = yield Do(partial(_write, library.directory / FOLDER, exp_id, text))
+    return path, {
+        "exp_id": exp_id,
+        "file": path.name,
+        "from": origin.told,
+        "how": " ".join(how),
+        "when": brief(experience.when),
+        "what": brief(experience.what),
+    }
 
 
 # -- where it comes from ---------------------------------------------------------------------------------------------
@@ -212,7 +204,7 @@ def _origin(source: Any) -> Work[Origin]:
     if isinstance(source, Draft):
         thread = ((running_config() or {}).get("configurable") or {}).get("thread_id")
         where = "" if thread is None else f" in the thread {safe_repr(str(thread), 600)}"
-        return Origin(f"an agent{where}", draft=_checked(source))
+        return Origin(f"an agent{where}", draft=source)
     if isinstance(source, str):
         return Origin("a text", of_messages(_in_text(source)))
     if isinstance(source, SessionMemory):
@@ -236,15 +228,6 @@ def _origin(source: Any) -> Work[Origin]:
         )
     messages = converted(source)
     return Origin(f"{len(messages)} messages", of_messages(messages))
-
-
-def _checked(draft: Draft) -> Draft:
-    for name, text in draft._asdict().items():
-        if not isinstance(text, str) or not text.strip():
-            raise InvalidInput(f"A proposal needs {safe_repr(name)}: write it as a text.")
-        if len(text) > LONGEST:
-            raise InvalidInput(f"{safe_repr(name)} has {len(text):,} characters; {LONGEST:,} are allowed.")
-    return draft
 
 
 def _in_rounds(conversation: Conversation) -> Iterator[BaseMessage]:

@@ -24,6 +24,7 @@ import inspect
 import itertools
 import json
 import logging
+import math
 import os
 import re
 import threading
@@ -365,17 +366,15 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
 
     select_examples, aselect_examples = both(select_examples_work)
 
-    def add_example(self, example: dict[str, str]) -> Path:
+    def add_example_work(self, example: dict[str, str]) -> Work[Path]:
         """Add an experience to the library, see `ExperienceLibrary.add`.
 
         Args:
             example: "exp_id", "when" and "what", perhaps "who".
         """
-        return self.library.add(Experience.from_dict(example))
+        return (yield from self.library.add_work(Experience.from_dict(example)))
 
-    async def aadd_example(self, example: dict[str, str]) -> Path:
-        """`add_example`, awaited."""
-        return await self.library.aadd(Experience.from_dict(example))
+    add_example, aadd_example = both(add_example_work)
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
@@ -430,7 +429,11 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         if not query or not candidates:
             return nothing
         namespace = resolve(self.library.namespace, request.config)
-        tallies = yield from self._tallies(namespace)
+        known = yield from self._on_the_side(
+            Run("experience.tallies", partial(experience_part.counts, *range_of(namespace)), shown=False),
+            "Experiences are selected without feedback.",
+        )
+        tallies: Mapping[str, experience_part.Tally] = known or {}
         context = self._situation(request, rounds)
         found = judged(query, context, [each.when for each in candidates])
         scores = {
@@ -439,7 +442,8 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         }
         applies = {exp_id for exp_id, score in scores.items() if score >= self._threshold}
         reasons = {each.exp_id: said.reason for each, said in zip(candidates, found, strict=True)}
-        open_ones = [each for each in candidates if self._is_open(scores[each.exp_id])]
+        low, high = (0, math.inf) if self.strategy == "model" else UNSURE if self.strategy == "auto" else (0, 0)
+        open_ones = [each for each in candidates if low <= scores[each.exp_id] < high]
         fell_back = ""
         if open_ones:
             messages = self._messages(query, context, open_ones)
@@ -455,7 +459,11 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             key=lambda each: (scores[each.exp_id], help_of(tallies.get(each.exp_id))),
             reverse=True,  # sorted keeps the order of the library among equals, also in reverse
         )[: self._max_selected]
-        yield from self._counting(namespace, nothing.candidates, chosen)
+        ids = [each.exp_id for each in chosen]
+        make = partial(experience_part.count, path_of(namespace), nothing.candidates, ids, now=self._database.now())
+        yield from self._on_the_side(
+            Run("experience.count", make, write=True, shown=False), "Which experiences are chosen is not counted."
+        )
         return replace(
             nothing,
             experiences=tuple(chosen),
@@ -464,11 +472,6 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             asked=tuple(each.exp_id for each in open_ones),
             fell_back=fell_back,
         )
-
-    def _is_open(self, score: float) -> bool:
-        """Whether a model has to say if an experience applies."""
-        low, high = UNSURE
-        return self.strategy == "model" or (self.strategy == "auto" and low <= score < high)
 
     def _messages(self, query: str, context: str, candidates: Sequence[Experience]) -> list[BaseMessage]:
         """What a model is asked. Of the candidates it sees the conditions only."""
@@ -532,25 +535,12 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             seen = role_rounds(rounds, self.role, include_failures=False)
         return of_rounds(seen, self._rounds)
 
-    def _tallies(self, namespace: tuple[str, ...]) -> Work[Mapping[str, experience_part.Tally]]:
-        tallies: Mapping[str, experience_part.Tally] = {}
+    def _on_the_side(self, run: Run, without: str) -> Work[Any]:
+        """What an operation gives; None where it fails, which is logged."""
         try:
-            tallies = yield Run(
-                "experience.tallies", partial(experience_part.counts, *range_of(namespace)), shown=False
-            )
+            return (yield run)
         except AgentMemoryError as error:
-            self._failures.report("tallies", "Experiences are selected without feedback.", error=error)
-        return tallies
-
-    def _counting(
-        self, namespace: tuple[str, ...], candidates: Sequence[str], chosen: Sequence[Experience]
-    ) -> Work[None]:
-        ids = [each.exp_id for each in chosen]
-        make = partial(experience_part.count, path_of(namespace), candidates, ids, now=self._database.now())
-        try:
-            yield Run("experience.count", make, write=True, shown=False)
-        except AgentMemoryError as error:
-            self._failures.report("counting", "Which experiences are chosen is not counted.", error=error)
+            self._failures.report(run.name, without, error=error)
 
     def _log_of(self, request: SelectionRequest, rounds: Sequence[Round]) -> Path | None:
         """Where it is to be noted what a model is asked."""

@@ -19,7 +19,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import yaml
 
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, section
 from langchain_agentmem.language_models.lenient_json import read_json, read_row
@@ -30,22 +29,24 @@ _YAML = (".yaml", ".yml")
 _ADVICE = "Use {experiences}, {user_query} and {context}, and double the braces that are meant as such: {{ and }}."
 
 
+@dataclass(frozen=True)
 class SelectionTemplate:
     """A prompt with places: `{experiences}`, which is required, `{user_query}` and `{context}`.
 
-    Args:
+    Attributes:
         text: The prompt. Each place may stand in it several times. Doubled braces stand for single ones.
 
     Raises:
         InvalidInput: The text has other places, single braces, or no `{experiences}`.
     """
 
-    def __init__(self, text: str) -> None:
-        if not isinstance(text, str):
-            raise InvalidInput(f"A selection template is a text, not {type(text).__name__}.")
-        self._text = text
+    text: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise InvalidInput(f"A selection template is a text, not {type(self.text).__name__}.")
         try:
-            places = [(place, conversion, spec) for _, place, spec, conversion in Formatter().parse(text)]
+            places = [(place, conversion, spec) for _, place, spec, conversion in Formatter().parse(self.text)]
         except ValueError as error:
             raise InvalidInput(f"A brace stands alone in a selection template: {error}. {_ADVICE}") from error
         for place, conversion, spec in places:
@@ -54,20 +55,6 @@ class SelectionTemplate:
                 raise InvalidInput(f"In a selection template, {{{mark:.80}}} is no place. {_ADVICE}")
         if not any(place == "experiences" for place, _, _ in places):
             raise InvalidInput(f"A selection template needs {{experiences}}, where the conditions are shown. {_ADVICE}")
-
-    @property
-    def text(self) -> str:
-        """The template as it was given."""
-        return self._text
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SelectionTemplate) and other._text == self._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-    def __repr__(self) -> str:
-        return f"SelectionTemplate({safe_repr(self._text)})"
 
     def fill(self, *, experiences: str, user_query: str, context: str) -> str:
         """Write the prompt.
@@ -80,7 +67,7 @@ class SelectionTemplate:
         Returns:
             The prompt. What was filled in stands in it exactly as it was given, braces and all.
         """
-        return self._text.format(experiences=experiences, user_query=user_query, context=context)
+        return self.text.format(experiences=experiences, user_query=user_query, context=context)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> SelectionTemplate:
