@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import LARGEST, LONGEST, Experience, Folder
 
-from .conftest import CHARTS, FILES, REFUNDS
+from .conftest import CHARTS, FILES, REFUNDS, TEXTS
 
 GOOD = "exp_id: good\nwho: [Planner]\nwhen: Use when all is well.\nwhat: Go on.\n"
 
@@ -158,44 +158,19 @@ class TestWhatCounts:
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{to}: &{to} [{', '.join([f'*{of}'] * 9)}]\n" for of, to in zip("abcdefghijk", "bcdefghijkl", strict=True)
 )
-BAD = {
-    "empty": "",
-    "nothing": "# nothing\n",
-    "tab": "exp_id: a\n\twhen: b\n",
-    "unclosed": "exp_id: [a\n",
-    "text": "just a text",
-    "list": "- exp_id: a\n- exp_id: b\n",
+BAD: dict[str, str | bytes] = TEXTS["bad_files"] | {
     "two": f"{GOOD}---\n{GOOD}",
     "twice": f"{GOOD}when: Use never.\n",
-    "python": 'exp_id: !!python/object/apply:os.system ["touch /tmp/owned"]\nwhen: b\nwhat: c\n',
-    "own-tag": "!experience\nexp_id: a\nwhen: b\nwhat: c\n",
-    "bytes": "exp_id: !!binary aGk=\nwhen: b\nwhat: c\n",
-    "bool": "exp_id: a\nwhen: b\nwhat: !!bool maybe\n",
-    "int": 'exp_id: !!int ""\nwhen: b\nwhat: c\n',
-    "float": 'exp_id: !!float ""\nwhen: b\nwhat: c\n',
-    "long-int": f"exp_id: !!int {'9' * 5_000}\nwhen: b\nwhat: c\n",
-    "time": "exp_id: !!timestamp x\nwhen: b\nwhat: c\n",
-    "no-time": "exp_id: !!timestamp 2026-99-99\nwhen: b\nwhat: c\n",
-    "set": "exp_id: a\nwhen: !!set {b, c}\nwhat: c\n",
+    "long-int": f"exp_id: !!int {'9' * 5000}\nwhen: b\nwhat: c\n",
     "bomb": BOMB + "exp_id: bomb\nwhen: *l\nwhat: c\n",
     "bomb-who": BOMB + "exp_id: bomb\nwho: *l\nwhen: b\nwhat: c\n",
-    "round": "exp_id: a\nwho: &a [*a]\nwhen: b\nwhat: c\n",
-    "deep": "exp_id: " + "[" * 3_000,
-    "deep-map": "{a: " * 3_000,
-    "key": "? [a, b]\n: c\nexp_id: a\nwhen: b\nwhat: c\n",
-    "unknown-name": "exp_id: *nobody\n",
-    "control": "exp_id: a\x07\nwhen: b\nwhat: c\n",
-    "nul": "exp_id: a\nwhen: b\nwhat: \x00\n",
-    "latin": "exp_id: a\nwhen: caf\xe9\nwhat: c\n".encode("latin-1"),
+    "deep": "exp_id: " + "[" * 3000,
+    "deep-map": "{a: " * 3000,
+    "latin": "exp_id: a\nwhen: café\nwhat: c\n".encode("latin-1"),
     "utf16": GOOD.encode("utf-16"),
-    "no-when": "exp_id: a\nwhat: c\n",
-    "no-id": "when: b\nwhat: c\n",
-    "null-id": "exp_id: null\nwhen: b\nwhat: c\n",
-    "empty-what": 'exp_id: a\nwhen: b\nwhat: ""\n',
-    "list-what": "exp_id: a\nwhen: b\nwhat: [c]\n",
     "huge": "exp_id: a\nwhen: b\nwhat: " + "c" * LARGEST,
     "long": "exp_id: a\nwhen: b\nwhat: " + "c" * (LONGEST + 1),
-    "long-id": f"exp_id: {'a' * 2_000}\nwhen: b\nwhat: c\n",
+    "long-id": f"exp_id: {'a' * 2000}\nwhen: b\nwhat: c\n",
 }
 
 

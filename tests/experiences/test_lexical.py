@@ -6,6 +6,8 @@ import pytest
 
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged
 
+from .conftest import TEXTS
+
 FILES = "Use when user requests file operations (read, write, rename, delete) or FileNotFoundError occurred."
 REFUND = "Customer wants their money back, disputes a charge, or was billed twice."
 CHART = "Use when a chart or any other visualization is to be drawn."
@@ -111,20 +113,7 @@ def test_a_word_counts_for_the_condition_that_explains_it_better():
 # How words are spelled
 
 
-@pytest.mark.parametrize(
-    ("query", "condition"),
-    [
-        ("it says file not found error", "FileNotFoundError occurred."),
-        ("FileNotFoundError again", "Somebody got a file not found error."),
-        ("what is a crash loop back off", "A pod is in CrashLoopBackOff."),
-        ("cuda is out of memory, an error", "OutOfMemoryError occurred."),
-        ("pd.read_csv does nothing", "Use when pandas' read_csv is called."),
-        ("read csv does nothing", "Use when pandas' read_csv is called."),
-        ("total_price is off", "Something about the total price."),
-        ("I forgot", "The user has forgotten something."),
-        ("how naive are NaNs", "Use when NaN values are there."),
-    ],
-)
+@pytest.mark.parametrize(("query", "condition"), TEXTS["spellings"])
 def test_spellings_of_the_same_thing_meet(query, condition):
     assert score(query, condition, others=(REFUND, GIT)) >= UNSURE[0]
 
@@ -133,15 +122,7 @@ def test_the_name_of_an_error_says_more_than_the_words_it_is_made_of():
     assert score("FileNotFoundError", FILES) > score("the file", FILES)
 
 
-@pytest.mark.parametrize(
-    ("query", "condition"),
-    [
-        ("请帮我删除这个文件", "用户想删除文件时使用"),
-        ("Wo ist mein Paket geblieben?", "Der Kunde fragt, wo sein Paket ist."),
-        ("¿dónde está mi pedido?", "El cliente pregunta por un pedido."),
-        ("удали этот файл", "Пользователь хочет удалить файл."),
-    ],
-)
+@pytest.mark.parametrize(("query", "condition"), TEXTS["languages"])
 def test_other_languages_are_found_by_their_words(query, condition):
     first, *others = judged(query, "", (condition, *ALL))
     assert first.score > 0.3
@@ -156,19 +137,7 @@ def test_words_that_only_look_alike_do_not_meet():
 # What speaks against
 
 
-@pytest.mark.parametrize(
-    "denial",
-    [
-        "Not when the tests are A/B tests.",
-        "Do not use for A/B tests.",
-        "Don't use it for A/B tests.",
-        "Never use for A/B tests.",
-        "Must not be used for A/B tests.",
-        "Unless they are A/B tests.",
-        "Except for A/B tests.",
-        "Not for:\n- surveys\n- A/B tests",
-    ],
-)
+@pytest.mark.parametrize("denial", TEXTS["denials"])
 def test_what_a_condition_is_not_for_speaks_against_it(denial):
     condition, plain = f"Use when tests fail. {denial}", "Use when tests fail."
     for_it, against = "my tests fail", "our A/B tests"
