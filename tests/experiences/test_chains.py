@@ -1,4 +1,4 @@
-"""The selector in chains: it streams, batches, is awaited, keeps config and callbacks, and traces show what it did."""
+"""The selector in chains: it streams, batches and is awaited, at any place."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.runnables.history import RunnableWithMessageHistory
-from langchain_core.tracers.base import BaseTracer
 
-from langchain_agentmem import AgentMemory, InvalidInput
-from langchain_agentmem.base.events import StepFinished
+from langchain_agentmem import InvalidInput
 from langchain_agentmem.experiences.experience import section
 from langchain_agentmem.messages.message_marks import is_injected
 
@@ -23,35 +21,9 @@ from .conftest import CHARTS, FILES, LOAD, PLOT, WEATHER, Picky
 
 pytestmark = pytest.mark.sqlite_suffices
 
-STEP = "memory.experience.select"
 PROMPT = ChatPromptTemplate([("system", "Be kind.\n{experiences}"), ("user", "{input}")])
 QUERIES = [PLOT, LOAD, WEATHER]
 EXPECTED = [section([CHARTS]), section([FILES]), ""]
-
-
-class Recorder(BaseTracer):
-    """Keeps the trees of runs."""
-
-    def __init__(self):
-        super().__init__()
-        self.trees = []
-
-    def _persist_run(self, run):
-        self.trees.append(run)
-
-    def named(self, name):
-        return [run for tree in self.trees for run in below(tree) if run.name == name]
-
-
-def below(run):
-    return [run, *(each for child in run.child_runs for each in below(child))]
-
-
-def path_to(tree, run):
-    """The names from the root down to a run."""
-    if tree is run:
-        return [run.name]
-    return next(([tree.name, *path] for child in tree.child_runs if (path := path_to(child, run))), [])
 
 
 class Echo(GenericFakeChatModel):
@@ -150,46 +122,6 @@ class TestInOtherRunnables:
         assert chain.invoke({"input": PLOT, "n": 1}) == {"input": PLOT, "n": 1, "rules": EXPECTED[0]}
         assert await chain.ainvoke({"input": WEATHER}) == {"input": WEATHER, "rules": ""}
         assert (chain | (lambda given: given["rules"])).invoke({"input": PLOT}) == EXPECTED[0]
-
-
-class TestTraces:
-    def test_reasons_are_told_without_a_model_too(self, library):
-        tracer = Recorder()
-        library.selector().invoke(PLOT, {"callbacks": [tracer]})
-        [step] = tracer.named(STEP)
-        assert "chart" in step.outputs["chosen"][0]["reason"]
-        assert {"exp_id": "refunds", "score": 0} in step.outputs["candidates"]
-        assert "fell_back" not in step.outputs
-
-    def test_a_fallback_is_told(self, library):
-        tracer = Recorder()
-        library.selector(model=Picky(ValueError("no"))).invoke(PLOT, {"callbacks": [tracer]})
-        [step] = tracer.named(STEP)
-        assert step.outputs["fell_back"] == "The model failed: ValueError."
-        [asked] = tracer.named("memory.experience.choose")
-        assert "ValueError" in asked.error
-
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_the_config_given_to_select_counts(self, library, asynchronous):
-        tracer = Recorder()
-        selector = library.selector(model=Picky(["charts"]))
-        config = {"callbacks": [tracer], "tags": ["mine"], "metadata": {"who": "Ada"}}
-        await selector.aselect(PLOT, config=config) if asynchronous else selector.select(PLOT, config=config)
-        [tree] = tracer.trees
-        assert tree.name == STEP
-        assert [run.name for run in tree.child_runs] == ["memory.experience.choose"]
-
-    def test_hooks_are_told(self, filled):
-        events = []
-        with AgentMemory(":memory:", hooks=[events.append]) as memory:
-            memory.experiences(filled.path).selector().invoke(PLOT)
-        [step] = [event for event in events if isinstance(event, StepFinished) and event.name == STEP]
-        assert [each["exp_id"] for each in step.outputs["chosen"]] == ["charts"]
-
-    def test_one_that_is_off_shows_no_step(self, library):
-        tracer = Recorder()
-        library.selector(enabled=False).invoke(PLOT, {"callbacks": [tracer]})
-        assert tracer.named(STEP) == []
 
 
 class TestManyAtOnce:

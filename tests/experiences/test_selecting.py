@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from typing import ClassVar
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -76,7 +75,7 @@ class TestByWords:
 
 
 class TestByAModel:
-    def test_it_sees_the_conditions_only_as_document_000_has_it(self, library):
+    def test_it_sees_the_conditions_only_as_the_original_has_it(self, library):
         picky = Picky(["files"])
         selection = library.selector(model=picky).select(LOAD, context="User: Load it.\nExecution: SUCCESS")
         assert selection.ids == ("files",)
@@ -272,45 +271,36 @@ class TestFallingBack:
         assert fell_back(events) == []
 
 
+WRONG = {
+    "role": [3],
+    "model": [3],
+    "strategy": ["best", "model", "auto"],
+    "max_selected": [0, True, 1.5],
+    "threshold": [-0.1, 1.1, float("nan"), "high"],
+    "rounds": [-1],
+    "timeout": [-1, "soon", float("inf")],
+    "session": [3, ""],
+    "query": ["input"],
+    "enabled": ["yes", {"Planner": 1}],
+    "models": [[]],
+    "llm_alias": ["fast", ["fast"]],
+    "prompt_log": [3, ""],
+    "messages_key": [""],
+    "output_messages_key": ["messages", "experiences"],
+    "experiences_key": [3, "messages", "llm_input_messages"],
+}
+
+
 class TestOptions:
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"role": 3},
-            {"model": 3},
-            {"strategy": "best"},
-            {"strategy": "model"},
-            {"strategy": "auto"},
-            {"max_selected": 0},
-            {"max_selected": True},
-            {"max_selected": 1.5},
-            {"threshold": -0.1},
-            {"threshold": 1.1},
-            {"threshold": float("nan")},
-            {"threshold": "high"},
-            {"rounds": -1},
-            {"timeout": -1},
-            {"timeout": "soon"},
-            {"timeout": float("inf")},
-            {"session": 3},
-            {"session": ""},
-            {"query": "input"},
-            {"enabled": "yes"},
-            {"enabled": {"Planner": 1}, "role": "Planner"},
-            {"models": []},
-            {"llm_alias": "fast"},
-            {"llm_alias": "fast", "models": {"slow": Picky()}},
-            {"models": {"fast": 3}, "llm_alias": "fast"},
-            {"prompt_log": 3},
-            {"prompt_log": ""},
-            {"messages_key": ""},
-            {"output_messages_key": "messages"},
-            {"experiences_key": 3},
-        ],
-    )
-    def test_wrong_ones_are_refused_when_built(self, library, options):
+    @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+    def test_wrong_ones_are_refused_when_built(self, library, name, value):
         with pytest.raises(InvalidInput):
-            ExperienceSelector(library, **options)
+            ExperienceSelector(library, **{"role": "Planner", name: value})
+
+    def test_an_alias_must_name_a_model_that_can_be_asked(self, library):
+        for models in ({"slow": Picky()}, {"fast": 3}):
+            with pytest.raises(InvalidInput):
+                library.selector(models=models, llm_alias="fast")
 
     def test_the_strategy_follows_the_model(self, library):
         assert library.selector().strategy == "lexical"
@@ -340,9 +330,7 @@ class TestOptions:
         assert bool(picky.asked) is on
 
 
-class TestTheConfigurationOfDocument000:
-    CONFIG: ClassVar = {"planner.use_experience": True, "code_generator.use_experience": True, "other.key": 3}
-
+class TestTheConfigurationOfTheOriginal:
     def test_its_four_keys_count(self, library, tmp_path):
         (tmp_path / "prompt.yaml").write_text("content: 'MINE {experiences} {user_query} {context}'\n")
         config = {
@@ -360,24 +348,18 @@ class TestTheConfigurationOfDocument000:
             assert not selector.enabled
             assert selector.role == role
 
-    @pytest.mark.parametrize("role", ["CodeInterpreter", "CodeGenerator", "code_generator", "Code Interpreter"])
+    @pytest.mark.parametrize("role", ["CodeInterpreter", "CodeGenerator", "code_generator", "Code Interpreter", "Web"])
     def test_the_interpreter_goes_by_the_name_of_the_generator(self, library, role):
-        config = {"code_generator.use_experience": True}
-        assert ExperienceSelector.from_config(config, library, role=role).enabled
-
-    def test_without_a_key_nobody_is_given_any(self, library):
-        assert not ExperienceSelector.from_config({}, library, role="Planner").enabled
+        for config in ({"code_generator.use_experience": True}, {"web.use_experience": True}, {}):
+            on = ("web" if role == "Web" else "code_generator") + ".use_experience" in config
+            assert ExperienceSelector.from_config(config, library, role=role).enabled is on
 
     def test_an_empty_alias_and_path_stand_for_the_default(self, library):
-        config = {**self.CONFIG, "experience.llm_alias": "", "experience.selection_prompt_path": ""}
+        config = {"planner.use_experience": True, "experience.llm_alias": "", "experience.selection_prompt_path": ""}
         picky = Picky(["charts"])
         selector = ExperienceSelector.from_config(config, library, role="Planner", model=picky, max_selected=1)
         assert selector.strategy == "model"
         assert selector.select(PLOT).ids == ("charts",)
-
-    def test_other_roles_have_switches_of_their_own(self, library):
-        selector = ExperienceSelector.from_config({"web_explorer.use_experience": True}, library, role="WebExplorer")
-        assert selector.enabled
 
     @pytest.mark.parametrize(
         ("config", "options"),
@@ -472,17 +454,6 @@ class TestTheSituationOfASession:
         selector = library.selector(session=session)
         assert selector.select("").query == PLOT
         assert selector.invoke({"style": "a", "tone": "b"})["experiences"] == selector.select(PLOT).section != ""
-
-    async def test_a_shared_entry_names_the_folder(self, library, session, filled):
-        filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
-        selector = library.selector(session=session)
-        told(session, ("hello", "Planner"))
-        assert selector.select(PLOT).candidates == ALL
-        told(session, ("dig", "Planner", sub_path("mine")))
-        assert selector.select(PLOT).ids == ("deep",)
-        assert (await selector.aselect(PLOT)).candidates == ("deep",)
-        filled.write(Experience("deeper", (), "Use when a chart is wanted.", "Dig."), below="mine/")
-        assert selector.select(PLOT).candidates == ("deep", "deeper")
 
     @pytest.mark.parametrize(("path", "candidates"), [("", ALL), (" \n", ALL), (" mine\n", ("deep",))])
     def test_blanks_around_an_entry_mean_nothing(self, library, session, filled, path, candidates):
