@@ -142,6 +142,7 @@ _NONE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _PIECES = re.compile(r"\n|[.;!?](?=\s|\Z)|\bbut\b")
+_BECAUSE = re.compile(r"\b(?:because|since)\b[^\n.;!?]*", re.IGNORECASE)
 _LIST = re.compile(r"\[[^\]]*\]?")
 
 
@@ -270,7 +271,7 @@ class _Verdicts:
         names = "|".join(sorted(map(re.escape, self._ids), key=len, reverse=True))
         pattern = re.compile(rf"(?<![\w.-])(?:{names})(?![\w-])", re.IGNORECASE)
         said: dict[str, bool] = {}
-        for piece in _PIECES.split(text):
+        for piece in _PIECES.split(_BECAUSE.sub("", text)):
             found = {name for each in pattern.finditer(piece) if (name := self._named(piece, each)) is not None}
             denied = _NO.search(piece) is not None
             if denied and len(found) != 1:
