@@ -124,29 +124,23 @@ def counts(low: str, high: str) -> Steps[dict[str, Tally]]:
     }
 
 
-def erase(low: str, high: str, name: str | None = None) -> Steps[int]:
-    """Delete all that is known of experiences in the namespaces of a range of paths.
-
-    Args:
-        low: The first path.
-        high: The path behind the last.
-        name: A conversation or thread; then only the feedback that came from it goes, since a tally tells of nobody.
-
-    Returns:
-        How many rows there were, tallies and feedback.
-    """
-    if name is not None:
-        said = yield query.feedback_rows_from(low=low, high=high, name=name)
-        for row in said:
-            yield query.delete_feedback_from(path=row["path"], name=name)
-            yield query.delete_empty_namespaces(path=row["path"])
-        return sum(int(row["feedback"]) for row in said)
-    held = yield query.experience_rows(low=low, high=high)
+def _erase(erasure: Erasure) -> Steps[None]:
+    """Delete what is known of experiences: of a conversation or thread its feedback, since a tally tells of nobody."""
+    low, high, name = erasure.low, erasure.high, erasure.name
+    held = yield (
+        query.experience_rows(low=low, high=high)
+        if name is None
+        else query.feedback_rows_from(low=low, high=high, name=name)
+    )
     for row in held:
-        yield query.delete_tallies(path=row["path"])
-        yield query.delete_feedback(path=row["path"])
+        if name is None:
+            yield query.delete_tallies(path=row["path"])
+            yield query.delete_feedback(path=row["path"])
+            erasure.removed["experiences"] += int(row["tallies"])
+        else:
+            yield query.delete_feedback_from(path=row["path"], name=name)
         yield query.delete_empty_namespaces(path=row["path"])
-    return sum(int(row["tallies"]) + int(row["feedback"]) for row in held)
+        erasure.removed["experiences"] += int(row["feedback"])
 
 
 def stored(feedback: Feedback) -> dict[str, Any]:
@@ -319,10 +313,6 @@ def _time(given: Mapping[str, Any]) -> datetime:
     if not is_time(given["created_at"]):
         raise InvalidInput(f"{safe_repr(given['created_at'])} is not a time.")
     return moment(given["created_at"])
-
-
-def _erase(erasure: Erasure) -> Steps[None]:
-    erasure.removed["experiences"] += yield from erase(erasure.low, erasure.high, erasure.name)
 
 
 PART = Part(

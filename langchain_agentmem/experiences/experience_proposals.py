@@ -208,8 +208,7 @@ def _origin(source: Any) -> Work[Origin]:
     if isinstance(source, str):
         return Origin("a text", of_messages(_in_text(source)))
     if isinstance(source, SessionMemory):
-        conversation = yield Do(source.to_conversation, source.ato_conversation)
-        return Origin(f"the session {safe_repr(source.session_id, 600)}", of_messages(_in_rounds(conversation)))
+        source = yield Do(source.to_conversation, source.ato_conversation)
     if isinstance(source, Conversation):
         return Origin(f"the session {safe_repr(source.id, 600)}", of_messages(_in_rounds(source)))
     if isinstance(source, BaseChatMessageHistory):

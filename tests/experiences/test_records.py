@@ -170,10 +170,7 @@ class TestWritersAtOnce:
                     say(memory, said(str(turn)), namespace=("busy",))
 
             def erase():
-                return sum(
-                    memory.database.write("erase", lambda: experience_part.erase(*range_of(("busy",))))
-                    for _ in range(15)
-                )
+                return sum(memory.erase(namespace=("busy",)).experiences for _ in range(15))
 
             with ThreadPoolExecutor(2) as threads:
                 writing, erasing = threads.submit(write), threads.submit(erase)
