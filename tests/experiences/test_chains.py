@@ -123,6 +123,9 @@ class TestInOtherRunnables:
         assert await chain.ainvoke({"input": WEATHER}) == {"input": WEATHER, "rules": ""}
         assert (chain | (lambda given: given["rules"])).invoke({"input": PLOT}) == EXPECTED[0]
 
+    def test_keywords_that_are_not_for_it_do_no_harm(self, library):
+        assert library.selector().bind(stop=["x"]).invoke(WEATHER) == WEATHER
+
 
 class TestManyAtOnce:
     def test_threads(self, memory, filled):

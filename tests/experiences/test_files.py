@@ -72,6 +72,10 @@ class TestAnExperience:
         assert not experience.is_for("CodeInterpreter")
         assert not experience.is_for("planner")
 
+    @pytest.mark.parametrize(("given", "text"), [(1, "1"), (-7, "-7"), (1.5, "1.5"), (" a ", "a")])
+    def test_numbers_are_ids(self, given, text):
+        assert Experience(given, (), "b", "c").exp_id == text
+
     def test_the_older_form_stands_for_both_parts(self):
         old = Experience.from_dict({"exp_id": 1, "experience_text": "Label the axes.", "raw_experience_path": ["x"]})
         assert (old.exp_id, old.when, old.what) == ("1", "Label the axes.", "Label the axes.")

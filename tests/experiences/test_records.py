@@ -465,6 +465,10 @@ class TestTransfer:
             (tmp_path / "damaged.jsonl").write_text("\n".join(map(json.dumps, damaged)))
             with pytest.raises(InvalidInput, match="damaged"):
                 memory.import_(tmp_path / "damaged.jsonl")
+        text = (tmp_path / "all.jsonl").read_text().replace('"namespace": []', '"namespace": "text"')
+        (tmp_path / "damaged.jsonl").write_text(text)
+        with pytest.raises(InvalidInput, match="namespace"):
+            memory.import_(tmp_path / "damaged.jsonl")
         assert held(memory, raw) == (0, 0, 0)
         assert memory.import_(tmp_path / "all.jsonl").experiences == 3
 

@@ -275,6 +275,7 @@ WRONG = {
     "role": [3],
     "model": [3],
     "strategy": ["best", "model", "auto"],
+    "template": ["", "no place", 3],
     "max_selected": [0, True, 1.5],
     "threshold": [-0.1, 1.1, float("nan"), "high"],
     "rounds": [-1],
