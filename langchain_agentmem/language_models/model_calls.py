@@ -30,7 +30,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables.config import run_in_executor
+from langchain_core.runnables.config import RunnableConfig, run_in_executor
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import led
@@ -111,6 +111,7 @@ class Shown(NamedTuple):
         inputs: What a trace shows of it.
         outputs: What it shows of its value. Default: nothing.
         run_type: What LangChain takes it for; see `Tracing.step`.
+        config: The run that it belongs to. Default: the one that it is performed in.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Shown(NamedTuple):
     inputs: Thunk | None = None
     outputs: Outputs | None = None
     run_type: RunType = "chain"
+    config: RunnableConfig | None = None
 
 
 class Do(NamedTuple):
@@ -359,7 +361,7 @@ async def _awaited(reply: Any) -> Any:
 def _step(wish: Ask | Shown, database: Database | None) -> Step:
     tracing, name = _tracing(database), f"memory.{wish.name}"
     if isinstance(wish, Shown):
-        return tracing.step(name, run_type=wish.run_type, inputs=wish.inputs)
+        return tracing.step(name, run_type=wish.run_type, inputs=wish.inputs, config=wish.config)
     if not wish.shown:
         return tracing.unheard(name)
     return tracing.step(name, inputs=lambda: _asks(wish))
