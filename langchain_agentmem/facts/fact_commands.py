@@ -123,28 +123,20 @@ def keep(
 ) -> Work[list[str]]:
     """Keep messages as they are, and have them wait. Returns the ids of those that were not here.
 
-    Of messages that belong elsewhere most have been read before, so it is first looked whether there is news.
-
     Raises:
         MessageError: A message cannot be stored, or the id of one that belongs here is taken by other content.
     """
-    wanted = messages
-    if not own:
-        wanted = yield from looking(
-            ground, "facts.unread", lambda view: source_texts.unread(view, messages, conversation), shown=False
-        )
-        if not wanted:
-            return []
 
     def make(change: Change) -> Steps[list[str]]:
         book = yield from ground.book(change)
         yield from describe(change, ground.description)
-        return (yield from source_texts.keep(book, wanted, path=ground.point.path, conversation=conversation, own=own))
+        path = ground.point.path
+        return (yield from source_texts.keep(book, messages, path=path, conversation=conversation, own=own))
 
     work = changing(ground, "facts.keep", make, shown=False)
     if not shown:
         return (yield from work)
-    told = partial(fact_store.messages_shown, wanted)
+    told = partial(fact_store.messages_shown, messages)
     return (yield from as_step(ground, "facts.add", work, outputs=lambda new: {"message_ids": new}, messages=told))
 
 

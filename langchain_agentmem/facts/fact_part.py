@@ -15,16 +15,17 @@ import json
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.base.clock import NewId, is_time, moment
+from pydantic import Field, InstanceOf, TypeAdapter
+
+from langchain_agentmem.base.clock import EARLIEST, LATEST, NewId, moment
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.facts import fact_commands, fact_events, fact_store
-from langchain_agentmem.facts.fact import SINGLE_VALUED, Fact, predicate_key, sentence
+from langchain_agentmem.facts.fact import SINGLE_VALUED, Fact, data_file, predicate_key, sentence
 from langchain_agentmem.facts.fact_events import (
-    BESIDE,
     RULE,
     Event,
     Rules,
@@ -182,11 +183,18 @@ def load(ground: FactsGround, records: list[Any]) -> Work[None]:
 
 
 def _draft(record: Any) -> RowDraft:
-    _holds(record, _RECORD)
+    forms = data_file("fact_records.yaml")
+    _holds(record, forms["record"])
     kind, key, extra, label = record["kind"], record["id"], record["extra"], record["label"]
-    _holds(extra, _RULES[label] if kind == RULE else _EXTRAS[kind])
+    _holds(extra, forms[label if kind == RULE else kind])
     if kind != RULE or "told" in extra:
-        _check_events(extra["told"], of_fact=kind in (FACT, FORMER))
+        for event in extra["told"]:
+            _holds(event, forms["event"])
+            if kind in (FACT, FORMER):
+                _holds(event, forms[event["do"]])
+            if event["do"] == SET:
+                _holds(event["fields"], {name: forms["fields"][name] for name in event["fields"]})
+        next(event for event in extra["told"] if event["do"] == SAID)
     draft = RowDraft(kind, key, body_of(record["body"]), record["created_at"], label=label, extra=extra)
     if kind == TEXT:
         decode_body(draft.body or b"", extra["told"][0]["id"])
@@ -198,94 +206,30 @@ def _draft(record: Any) -> RowDraft:
     return draft
 
 
-def _holds(given: Any, checks: Mapping[str, _Check]) -> None:
-    """Check the fields of something; those that are left out count as None where they may be left out."""
-    for name, is_right in checks.items():
-        _check(is_right(given.get(name) if name in _OPTIONAL else given[name]))
+def _holds(given: Any, form: Mapping[str, str]) -> None:
+    """Check the fields of something.
+
+    Raises:
+        KeyError: One is missing.
+        ValueError: One is of another type.
+    """
+    for name, type_name in form.items():
+        optional = type_name.startswith("maybe ")
+        value = given.get(name) if optional else given[name]
+        if not (optional and value is None):
+            _TYPES[type_name.removeprefix("maybe ")].validate_python(value, strict=True)
 
 
-def _check_events(events: Any, *, of_fact: bool) -> None:
-    """Check what something rests on, or all that was told of a fact."""
-    _check(isinstance(events, list))
-    for event in events:
-        _holds(event, _EVENT)
-        _check(all(_is_text(event[name]) for name in ("id", "in") if name in event))
-        _holds(event, _FACT_EVENTS[event["do"]] if of_fact else {})
-    _check(any(event["do"] == SAID for event in events))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-
-
-def _is_sure(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1)
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(map(_is_text, value))
-
-
-def _maybe(is_right: _Check) -> _Check:
-    return lambda value: value is None or is_right(value)
-
-
-def _are_fields(value: Any) -> bool:
-    """Whether this is what can be corrected of a fact."""
-    return all(_FIELDS[name](each) for name, each in value.items())
-
-
-_Check: TypeAlias = Callable[[Any], bool]
-_NAMES: Mapping[str, _Check] = dict.fromkeys(("subject", "predicate", "object", "role"), _is_text)
-_FIELDS: Mapping[str, _Check] = {
-    **_NAMES,
-    "given": _is_flag,
-    "lasting": _is_flag,
-    "start": is_time,
-    "end": _maybe(is_time),
-    "sure": _is_sure,
+_Text: TypeAlias = InstanceOf[str]  # pydantic's own refuses halves of characters
+_TYPES: Mapping[str, TypeAdapter[Any]] = {
+    "flag": TypeAdapter(bool),
+    "object": TypeAdapter(dict[_Text, Any]),
+    "sure": TypeAdapter(Annotated[float, Field(ge=0, le=1)]),
+    "text": TypeAdapter(_Text),
+    "texts": TypeAdapter(list[_Text]),
+    "time": TypeAdapter(Annotated[int, Field(ge=EARLIEST, le=LATEST)]),
+    "whole": TypeAdapter(Annotated[int, Field(ge=-(2**63), lt=2**63)]),
 }
-_OPTIONAL = {"given", "sure", "speaker"}
-_RECORD: Mapping[str, _Check] = {
-    "kind": CHECKED.__contains__,
-    "id": lambda value: _is_text(value) and bool(value),
-    "label": _maybe(_is_text),
-    "body": _is_text,
-    "created_at": is_time,
-    "extra": lambda value: isinstance(value, dict),
-}
-_RULES: Mapping[str, Mapping[str, _Check]] = {
-    "alias": {**dict.fromkeys(("name", "into", "why"), _is_text), "merged": _is_flag},
-    "single": {"single": _is_flag},
-    "description": {},
-}
-_EXTRAS: Mapping[str, Mapping[str, _Check]] = {
-    TEXT: {"words": _is_text, "role": _is_text, "speaker": _maybe(_is_text)},
-    DUE: {"attempts": _is_whole},
-    FACT: _NAMES,
-    FORMER: {"fact": _is_text, "names": _is_texts},
-    FAILURE: {"error": _is_text, "answer": _is_text, "given_up": _is_flag},
-}
-_EVENT: Mapping[str, _Check] = {"n": _is_whole, "at": is_time, "do": {SAID, SET, BESIDE, UNDO}.__contains__}
-_FACT_EVENTS: Mapping[str, Mapping[str, _Check]] = {
-    SAID: {"role": _is_text, "from": is_time, "to": _maybe(is_time), "given": _maybe(_is_flag), "sure": _is_sure},
-    SET: {"fields": _are_fields},
-    BESIDE: {"of": _is_texts},
-    UNDO: {"of": _is_whole},
-}
-
-
-def _check(right: bool) -> None:  # noqa: FBT001
-    if not right:
-        raise ValueError(right)
 
 
 PAGE = 500

@@ -101,33 +101,16 @@ def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[st
     return {key: known for key, kept in found.items() if (known := fact_events.state(kept.extra, recorded)) is not None}
 
 
-class Standing(NamedTuple):
-    """A fact, and how it stands among others.
-
-    Attributes:
-        key: Its id.
-        known: What is known of it.
-        ending: When it ended.
-    """
-
-    key: str
-    known: State
-    ending: FactEnding
-
-    def holds_at(self, at: int) -> bool:
-        """Whether it held at a time, in microseconds since 1970."""
-        return self.known.start <= at and (self.ending.at is None or at < self.ending.at)
-
-
-def standing(
+def settled(
     view: View,
     agreed: Rules,
     found: Mapping[str, Kept],
     recorded: int | None = None,
     *,
     whole: bool | Collection[str] = False,
-) -> Steps[list[Standing]]:
-    """What rows say, with the ends that other facts gave them, in the order in which they came.
+    at: int | None = None,
+) -> Steps[list[Fact]]:
+    """What rows say as facts, with the ends that other facts gave them, in the order in which they came.
 
     Args:
         view: From where.
@@ -136,6 +119,7 @@ def standing(
         recorded: What was learned later does not count. Default: everything counts.
         whole: Whether all facts of the same subjects and predicates are among them; or the subjects, as they are
             compared, of which that is true.
+        at: Only what held then. Default: all.
     """
     states = every = states_of(found, recorded)
     if whole is not True:
@@ -148,30 +132,11 @@ def standing(
             others = yield from about(view, subjects=subjects, predicates=predicates, former=recorded is not None)
             every = {**states_of(others, recorded), **states}
     ends = fact_events.endings(every, agreed)
-    return [Standing(key, known, ends[key]) for key, known in states.items()]
-
-
-def settled(
-    view: View,
-    agreed: Rules,
-    found: Mapping[str, Kept],
-    recorded: int | None = None,
-    *,
-    whole: bool = False,
-    at: int | None = None,
-) -> Steps[list[Fact]]:
-    """The same as facts.
-
-    Args:
-        view: From where.
-        agreed: What is agreed on names.
-        found: The rows, by the ids of the facts.
-        recorded: What was learned later does not count. Default: everything counts.
-        whole: Whether all facts of the same subjects and predicates are among them.
-        at: Only what held then. Default: all.
-    """
-    every = yield from standing(view, agreed, found, recorded, whole=whole)
-    return [fact_of(*each, agreed) for each in every if at is None or each.holds_at(at)]
+    return [
+        fact_of(key, known, ends[key], agreed)
+        for key, known in states.items()
+        if at is None or fact_events.overlaps(known, ends[key].at, at, at + 1)
+    ]
 
 
 def fact_of(key: str, known: State, ending: FactEnding, agreed: Rules) -> Fact:

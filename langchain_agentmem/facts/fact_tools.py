@@ -32,7 +32,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_commands
 from langchain_agentmem.facts.fact import Fact, FactsConfig
-from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, Teacher, learning, times_in
+from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, learning, times_in
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
@@ -262,8 +262,8 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         messages_key: str = "messages",
         settings: FactsConfig | None = None,
     ) -> None:
-        usable = usable_model(model)
-        if usable is None:
+        self._model = usable_model(model)
+        if self._model is None:
             raise InvalidInput("To extract facts a model is needed: memory.remember_facts(model).")
         if branch is not None:
             id_of(branch, "branch")
@@ -274,7 +274,6 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         if not isinstance(messages_key, str) or not messages_key:
             raise InvalidInput(f"messages_key must be the name of a key, not {safe_repr(messages_key)}.")
         self._database = database_of(memory)
-        self._teacher = Teacher(usable)
         self._branch = branch
         self._namespace = namespace
         self._roles = frozenset(texts_given(roles, "Roles"))
@@ -356,7 +355,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             is_mine = due.conversation == conversation and due.message.message_id in mine
             return is_mine or due.listed or due.attempts > 0
 
-        return new, (yield from learning(ground, self._teacher, wanted=wanted, patient=True))
+        return new, (yield from learning(ground, self._model, wanted=wanted, patient=True))
 
     def _point(self, config: RunnableConfig) -> Standpoint:
         if self._branch is not None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.facts import fact_extraction
-from langchain_agentmem.facts.fact import entity_key
+from langchain_agentmem.facts.fact import FactsConfig, entity_key
 from langchain_agentmem.facts.fact_extraction import asked_for, question, read, reply_of, structured, time_in
 from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.messages.message import Message
@@ -35,11 +35,12 @@ ONE = TWO[:1]
 
 
 def asked(*some, predicates=(), single=(), instructions="", most=1000):
-    return question(some, predicates=predicates, single=single, instructions=instructions, most=most)
+    config = FactsConfig(predicates=tuple(predicates), instructions=instructions, batch_chars=most)
+    return question(some, config, single)
 
 
 def triples(answer):
-    return [(fact.message, fact.subject, fact.predicate, fact.object) for fact in answer.facts]
+    return [(place, fact.subject, fact.predicate, fact.object) for place, fact in answer.facts]
 
 
 def at(year, month=1, day=1, *rest):
@@ -122,7 +123,7 @@ class TestShapes:
             assert not answer.readable  # who knows of which of the messages it would have told more
         else:
             assert triples(answer) == [(0, "Maya", "likes", "tea"), (1, "Tom", "owns", "a")]
-            assert answer.facts[1].start == at(2024)
+            assert answer.facts[1][1].start == at(2024)
             assert answer.problems == ()
 
     @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ class TestCutOff:
         """No part of a value is taken for it."""
         for text in (self.WHOLE[:left], f"Here:\n```json\n{self.WHOLE[:left]}\n```"):
             answer = read(text, ONE)
-            assert [fact.object for fact in answer.facts] == objects
+            assert [fact.object for _, fact in answer.facts] == objects
             assert answer.problems[0] == "It is cut off."
             assert answer.readable is bool(objects)
 
@@ -293,7 +294,7 @@ class TestWhichMessage:
 
     @pytest.mark.parametrize("name", ["message", "message_number", "index", "source_message"])
     def test_under_other_names_too(self, name):
-        assert read([{"subject": "a", "predicate": "b", "object": "c", name: 2}], TWO).facts[0].message == 1
+        assert read([{"subject": "a", "predicate": "b", "object": "c", name: 2}], TWO).facts[0][0] == 1
 
     @pytest.mark.parametrize("value", [0, 3, -1, "", "two", None, 1.5, True, [], {}, "1, 2", 10**30])
     def test_is_not_guessed(self, value):
@@ -305,7 +306,7 @@ class TestWhichMessage:
     def test_of_one_it_can_only_be_that(self, value):
         answer = read([{**FACT, "message": value}], ONE)
         assert not answer.unplaced
-        assert answer.facts[0].message == 0
+        assert answer.facts[0][0] == 0
 
 
 class TestTimes:
@@ -336,7 +337,7 @@ class TestTimes:
     )
     def test_that_are_none_are_left_out(self, value):
         assert time_in(value, micros(NOW)) is None
-        [fact] = read([{**FACT, "valid_from": value, "valid_to": value}], ONE).facts
+        [(_, fact)] = read([{**FACT, "valid_from": value, "valid_to": value}], ONE).facts
         assert (fact.start, fact.end) == (None, None)
 
     def test_a_number_that_python_cannot_write_spoils_one_fact(self):
@@ -346,7 +347,7 @@ class TestTimes:
     def test_count_from_when_the_message_was_said(self):
         some = [due("one"), due("two", "m2", at=datetime(2023, 2, 2, tzinfo=UTC))]
         answer = read([{**FACT, "since": "yesterday"}, {**FACT, "message": 2, "from": "yesterday"}], some)
-        assert [fact.start for fact in answer.facts] == [at(2024, 5, 14), at(2023, 2, 1)]
+        assert [fact.start for _, fact in answer.facts] == [at(2024, 5, 14), at(2023, 2, 1)]
 
     @pytest.mark.parametrize(
         ("begun", "ended", "end"),
@@ -359,7 +360,7 @@ class TestTimes:
         ],
     )
     def test_an_end_is_where_its_day_or_year_begins_unless_that_is_all_there_was(self, begun, ended, end):
-        [fact] = read([{**FACT, "valid_from": begun, "valid_to": ended}], ONE).facts
+        [(_, fact)] = read([{**FACT, "valid_from": begun, "valid_to": ended}], ONE).facts
         assert fact.end == end
 
     @pytest.mark.parametrize(
@@ -367,7 +368,7 @@ class TestTimes:
     )
     def test_have_more_than_one_name(self, names):
         answer = read([{**FACT, names[0]: "2024-01-01", names[1]: "2024-01-01"}], ONE)
-        assert (answer.facts[0].start, answer.facts[0].end) == (at(2024), at(2024, 1, 2))
+        assert (answer.facts[0][1].start, answer.facts[0][1].end) == (at(2024), at(2024, 1, 2))
 
     @given(st.text() | st.integers() | st.dates().map(str) | st.datetimes().map(str), st.booleans())
     def test_any_value_is_one_or_none(self, value, last):
@@ -385,7 +386,7 @@ class TestConfidence:
     )  # fmt: skip
     def test_is_a_number_from_0_to_1_or_nothing(self, value, sure):
         for name in ("confidence", "score"):
-            assert read([{**FACT, name: value}], ONE).facts[0].sure == sure
+            assert read([{**FACT, name: value}], ONE).facts[0][1].sure == sure
 
 
 JUNK = st.recursive(
@@ -414,8 +415,8 @@ REPLIES = JUNK | OBJECTS | st.lists(OBJECTS, max_size=3) | st.fixed_dictionaries
 class TestAnything:
     def check(self, reply, some):
         answer = read(reply, some)
-        for fact in answer.facts:
-            assert 0 <= fact.message < len(some)
+        for place, fact in answer.facts:
+            assert 0 <= place < len(some)
             assert all(entity_key(name) and name == name.strip() for name in fact[1:4])
             assert fact.sure is None or 0 <= fact.sure <= 1
             assert fact.end is None or fact.start is None or fact.start < fact.end
@@ -440,7 +441,7 @@ class TestAnything:
         whole = STYLES[style](right)
         for some in (ONE, TWO):
             answer = read(whole[:length], some)
-            told_ = [fact.object for fact in answer.facts]
+            told_ = [fact.object for _, fact in answer.facts]
             assert told_ == [f"thing number {n}" for n in range(len(told_))]
             assert len(told_) in {0, 4} or (some is ONE and "It is cut off." in answer.problems)
 

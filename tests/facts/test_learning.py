@@ -98,16 +98,13 @@ class TestAnyModel:
         # Of a message that tells nothing, an answer that is cut off says nothing, so it is asked for once more.
         assert len(model.calls) == {"unnumbered": 4, "cut off": 5}.get(style, 1)
 
-    def test_that_names_no_messages_is_shown_one_at_a_time_from_then_on(self, here):
+    def test_that_names_no_messages_is_shown_one_at_a_time(self, here):
         model = Scripted(STYLES["unnumbered"])
         said(here.facts("b"), *likes(*"abc"))
         facts = here.facts("b", model=model)
         facts.drain()
         assert list(map(len, model.calls)) == [3, 1, 1, 1]
-        said(facts, *likes(*"de"), first=3)
-        facts.drain()
-        assert list(map(len, model.calls)) == [3, 1, 1, 1, 1, 1]
-        assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abcde")}
+        assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abc")}
 
     def test_that_errs_once_is_shown_several_again(self, here):
         """Only what it did not tell apart is shown one at a time."""
