@@ -13,7 +13,6 @@ from langchain_core.runnables import RunnableLambda
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.facts.source_texts import KEPT_FAILURES, LONGEST_ANSWER
 from langchain_agentmem.storage import jobs
 
@@ -211,13 +210,12 @@ class TestAdding:
         go_on.set()
         assert [fact.object for fact in await learning] == ["tea"]
 
-    def test_is_followed_by_extraction_with_nobody_asking(self, memory):
-        facts = memory.facts("b", model=Scripted())
-        said(facts, *likes("tea"))
-        until(lambda: known(facts))
-        until(lambda: facts.waiting() == 0)
-        said(facts, *likes("rain"), first=1)
-        until(lambda: len(known(facts)) == 2)
+    def test_without_a_model_is_extracted_when_one_comes(self, url):
+        with AgentMemory(url) as memory:
+            said(memory.facts("b"), *likes("tea"))
+        with AgentMemory(url) as memory:
+            facts = memory.facts("b", model=Scripted())
+            until(lambda: known(facts) == {("likes", "tea"): ("m0",)})
 
     def test_the_same_message_again_is_one(self, memory):
         model = Scripted()
@@ -236,13 +234,6 @@ class TestAdding:
         facts = here.facts("b", model=model)
         facts.add(role="user", content=content)
         assert (facts.waiting(), facts.drain(), model.calls) == (0, 0, [])
-
-    def test_without_a_model_is_extracted_when_one_comes(self, url):
-        with AgentMemory(url) as memory:
-            said(memory.facts("b"), *likes("tea"))
-        with AgentMemory(url) as memory:
-            facts = memory.facts("b", model=Scripted())
-            until(lambda: known(facts) == {("likes", "tea"): ("m0",)})
 
     def test_facts_are_those_of_the_speaker_and_of_the_time(self, memory):
         facts = memory.facts("b", model=Scripted())
@@ -278,11 +269,6 @@ class TestBatches:
     def test_a_long_message_is_alone_and_clipped(self, here):
         model = self.drained(here, ["short", "y" * 500, "also short"], batch_chars=100)
         assert model.texts == [["short"], ["y" * 100 + " […]"], ["also short"]]
-
-    def test_what_is_told_in_one_call_belongs_to_its_message(self, here):
-        model = self.drained(here, likes("tea", "rain", "tea"))
-        assert len(model.calls) == 1
-        assert known(here.facts("b")) == {("likes", "tea"): ("m0", "m2"), ("likes", "rain"): ("m1",)}
 
     @pytest.mark.parametrize(
         "settings",
@@ -358,19 +344,6 @@ class TestFailing:
         [failure] = await facts.afailures()
         assert "TimeoutError" in failure.error
 
-    def test_one_bad_message_spoils_it_for_no_other(self, here):
-        def choke(before, some):
-            return "Error" if any("poison" in each.text for each in some) else None
-
-        said(here.facts("b"), *likes("tea"), "poison", *likes("rain"))
-        model = Scripted(meanwhile=choke)
-        facts = here.facts("b", model=model)
-        assert facts.drain() == 3
-        assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m2",)}
-        assert [(f.message_ids, f.given_up) for f in facts.failures()] == [
-            (("m0", "m1", "m2"), False), (("m1",), False), (("m1",), True),
-        ]  # fmt: skip
-
     def test_what_failed_is_learned_before_what_was_said_after_it(self, here):
         """Else who moved away and came back would not have come back."""
         said(
@@ -382,20 +355,6 @@ class TestFailing:
         facts.drain()
         assert [fact.object for fact in facts.history("Maya")] == ["Oslo", "Rome", "Oslo"]
         assert [fact.sources for fact in facts.as_of(subject="Maya")] == [("m2",)]
-
-    def test_of_an_answer_that_is_partly_wrong_the_rest_counts(self, here):
-        def partly(before, some):
-            right = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
-            return {"facts": [right, {"message": 1, "subject": "Maya"}, "and so on"]}
-
-        said(here.facts("b"), *likes("tea"))
-        facts = here.facts("b", model=Scripted(meanwhile=partly))
-        assert facts.drain() == 1
-        assert known(facts) == {("likes", "tea"): ("m0",)}
-        [failure] = facts.failures()
-        assert "Fact 2: The predicate of a fact is text" in failure.error
-        assert "Fact 3: it is no object" in failure.error
-        assert not failure.given_up
 
     def test_any_answer_and_any_error_can_be_kept(self, memory, caplog):
         caplog.set_level("CRITICAL", "langchain_agentmem.facts.fact_extraction")  # a report cannot hold what is logged
@@ -520,11 +479,6 @@ class TestMeanwhile:
         assert known(facts) == {}
         assert facts.retrieve_all() == []
 
-    def test_more_is_said(self, memory):
-        facts, model = self.drained(memory, lambda plain: said(plain, *likes("rain"), first=1) and None, *likes("tea"))
-        assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
-        assert model.texts == [likes("tea"), likes("rain")]
-
     def test_everything_is_erased(self, memory):
         facts, _ = self.drained(memory, lambda plain: memory.erase(namespace=()) and None, *likes("tea"))
         assert known(facts) == {}
@@ -545,15 +499,6 @@ class TestUpdating:
             ("lives in", "Oslo"): ("m2",), ("owns", "a house in Rome"): ("m3",),
         }  # fmt: skip
         assert next(fact for fact in facts.history("Maya", "lives in")).valid_to is None  # nothing ended it
-
-    def test_to_the_same_words_changes_nothing_in_the_end(self, memory):
-        facts = memory.facts("b", model=Scripted())
-        said(facts, *likes("tea"))
-        facts.drain()
-        before = known(facts)
-        facts.update("m0", content=likes("tea")[0])
-        facts.drain()
-        assert known(facts) == before
 
 
 class TestAtOnce:
@@ -579,31 +524,11 @@ class TestAtOnce:
         assert model.texts == [likes("tea")]
         assert facts.waiting() == 3
 
-    def test_where_the_model_fails_the_text_waits(self, here, alone):
-        model = Scripted(meanwhile=lambda before, some: "no" if before == 0 else None)
-        facts = here.facts("b", model=model)
-        assert facts.extract_and_update_from_text("Maya | likes | tea") == []
-        assert facts.waiting() == 1
-        [failure] = facts.failures()
-        assert (failure.answer, failure.given_up) == ("no", False)
-        facts.drain()
-        assert len(known(facts)) == 1
-
     def test_and_is_tried_again_in_the_background(self, here, quick):
         model = Scripted(meanwhile=lambda before, some: "no" if before < 2 else None)
         facts = here.facts("b", model=model)
         facts.extract_and_update_from_text("Maya | likes | tea")
         until(lambda: known(facts))
-
-    @pytest.mark.parametrize(("text", "role"), [(None, "user"), (7, "user"), ("text", ""), ("text", None)])
-    def test_what_is_no_text_or_role_is_refused(self, here, text, role):
-        with pytest.raises(InvalidInput):
-            here.facts("b", model=Scripted()).extract_and_update_from_text(text, role)
-
-    def test_an_empty_text_tells_nothing(self, here):
-        model = Scripted()
-        assert here.facts("b", model=model).extract_and_update_from_text("  ") == []
-        assert model.calls == []
 
 
 @pytest.mark.usefixtures("alone")
@@ -632,16 +557,6 @@ class TestBranches:
         assert known(fork) == {("likes", "tea"): ("m0",), ("likes", "opera"): ("m2",)}
         assert plain.waiting() == fork.waiting() == 0
 
-    def test_what_was_extracted_before_a_fork_is_not_asked_for_again(self, memory):
-        facts = memory.facts("b", model=Scripted())
-        said(facts, *likes("tea"))
-        facts.drain()
-        model = Scripted()
-        fork = memory.facts("b").fork("f")
-        assert memory.facts("f", model=model).drain() == 0
-        assert known(fork) == {("likes", "tea"): ("m0",)}
-        assert model.calls == []
-
 
 @pytest.mark.usefixtures("alone")
 class TestSecrets:
@@ -669,13 +584,6 @@ def test_names_that_a_model_takes_for_one_are_proposed_and_never_merged(here):
     assert (alias.name, alias.into, alias.why, alias.merged) == ("Maya", "Maya Ortiz", "she signed", False)
     assert facts.aliases() == []
     assert facts.history("Maya Ortiz") == []
-
-
-def test_a_memory_of_a_path_learns_too(tmp_path):
-    facts = KGMemory(tmp_path / "a.db", model=Scripted())
-    said(facts, *likes("tea"))
-    facts.drain()
-    assert known(facts) == {("likes", "tea"): ("m0",)}
 
 
 def test_a_text_that_is_extracted_at_once_is_asked_about_once(here):

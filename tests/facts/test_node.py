@@ -17,7 +17,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, RetryPolicy, interrupt
 
-from langchain_agentmem import AgentMemory, FactsConfig, InvalidInput, fact_tools
+from langchain_agentmem import FactsConfig, InvalidInput, fact_tools
 from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
 
 SHOWN = re.compile(r'<message number="(\d+)"[^>]*>\n(.*?)\n</message>', re.DOTALL)
@@ -104,14 +104,6 @@ class TestTurns:
         assert facts.waiting() == 0
         assert memory.facts(at("u")).history("Maya") == []
 
-    def test_what_is_told_again_is_another_source_of_the_same_fact(self, light):
-        graph = chat(light, light.remember_facts(Reader()), answer="So Maya likes tea.")
-        for number in range(2):
-            graph.invoke(says("Maya likes tea", id=f"m{number}"), at())
-        [fact] = light.facts(at()).history("Maya")
-        assert fact.sources[0] == "m0"
-        assert [source.role for source in fact.told] == ["user", "assistant"] * 2
-
     def test_the_state_and_the_stream_are_left_alone(self, light):
         model = FakeListChatModel(responses=['{"facts": []}'])
         graph = chat(light, light.remember_facts(model))
@@ -153,14 +145,6 @@ class TestTurns:
         graph.invoke({"messages": given}, at())
         assert reader.read == [["Maya likes tea"]]
         assert known(light.facts(at())) == ["Maya likes tea"]
-
-    def test_after_a_restart_nothing_is_read_again(self, tmp_path):
-        reader = Reader()
-        for number in range(3):
-            with AgentMemory(tmp_path / "m.db") as memory:
-                graph = chat(memory, memory.remember_facts(reader))
-                graph.invoke(says(f"Maya likes thing{number}", id=f"m{number}"), at())
-        assert reader.read == [[f"Maya likes thing{number}", "I see."] for number in range(3)]
 
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     def test_however_the_thread_is_saved(self, light, durability):
@@ -224,15 +208,6 @@ class TestFailing:
         await graph.ainvoke(says("Bye", id="m1"), at())
         assert known(light.facts(at())) == ["Maya lives in Porto"]
 
-    def test_what_is_no_fact_in_an_answer_is_told_and_the_rest_counts(self, light):
-        good = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
-        reader = Reader(json.dumps({"facts": [good, {**good, "object": ""}, 5]}))
-        chat(light, light.remember_facts(reader)).invoke(says("Hi", id="m"), at())
-        facts = light.facts(at())
-        assert known(facts) == ["Maya likes tea"]
-        assert facts.waiting() == 0
-        assert len(facts.failures()) == 1
-
 
 @pytest.mark.sqlite_suffices
 class TestRewinding:
@@ -269,17 +244,6 @@ class TestRewinding:
         [porto, lisbon] = light.facts(at()).history("Maya")
         assert (lisbon.object, len(lisbon.told), porto.ended_by) == ("Lisbon", 1, lisbon.id)
         assert len(reader.read) == 3
-
-    def test_the_same_step_run_again_remembers_once(self, light):
-        reader = Reader()
-        graph = chat(light, light.remember_facts(reader))
-        graph.invoke(says("Maya lives in Porto", id="m0"), at())
-        [to_run] = [state.config for state in graph.get_state_history(at()) if state.next == ("facts0",)]
-        for _ in range(2):
-            graph.invoke(None, to_run)
-        [fact] = light.facts(at()).history("Maya")
-        assert len(fact.told) == 1
-        assert known(light.facts(to_run)) == []
 
     def test_a_past_checkpoint_shows_what_was_known_and_cannot_be_changed(self, memory):
         graph = chat(memory, memory.remember_facts(Reader()))
@@ -519,14 +483,6 @@ class TestElsewhere:
         memory.erase(thread_id="t")
         assert facts.history("Maya") == facts.history("Tom") == facts.search("*") == []
         assert memory.verify().problems == ()
-
-    def test_erasing_a_thread_takes_its_own_facts(self, memory):
-        graph = chat(memory, memory.remember_facts(Reader()))
-        for thread in ("t", "u"):
-            graph.invoke(says("Maya lives in Porto", id="m0"), at(thread))
-        memory.erase(thread_id="t")
-        assert memory.facts(at("t")).history("Maya") == []
-        assert known(memory.facts(at("u"))) == ["Maya lives in Porto"]
 
     def test_the_namespace_is_that_of_the_run_unless_one_is_given(self, light):
         for namespace, owner in ((None, ("alice",)), (("bob",), ("bob",))):

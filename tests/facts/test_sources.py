@@ -6,19 +6,16 @@ import json
 import operator
 import random
 from datetime import UTC, datetime
-from typing import Annotated, ClassVar, TypedDict
+from typing import Annotated, TypedDict
 
-import psycopg
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, Retention
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.messages.role_rounds import Post
-from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.storage.queries import load
 from tests.upkeep.test_integrity import stored_bytes
 
 MAYA = ("user", "Maya", "lives in")
@@ -173,13 +170,6 @@ class TestRemovingAMessage:
         memory.conversation("chat", ("ana",)).remove_by_id("a")
         assert (triples(mine), triples(theirs)) == (set(), {("Maya", "lives in", "Oslo")})
 
-    def test_that_was_not_there_takes_nothing(self, memory):
-        chat, facts = say(memory, "chat", "b"), memory.facts("user")
-        moved(facts)
-        assert not chat.remove_by_id("nobody")
-        assert not chat.remove_by_id("a")  # somebody named it, but it was never here
-        assert homes(facts) == [("Oslo", 1, 5), ("Rome", 5, 9), ("Lima", 9, None)]
-
     def test_takes_what_was_corrected_or_taken_back_since(self, memory):
         chat, facts = say(memory, "chat", "a"), memory.facts("user")
         corrected, undone, told_by_both = (
@@ -328,17 +318,6 @@ class TestRetention:
         chat.clear()
         assert facts.get(key) is None  # this is about all of the conversation, whenever it was said
 
-    def test_facts_of_a_thread_are_kept_as_long_as_a_checkpoint_shows_them(self, url):
-        with AgentMemory(url) as memory:
-            graph = remembering(memory)
-            for said in ("Maya lives in Oslo", "Maya lives in Rome", "Maya likes tea indeed", "nothing"):
-                graph.invoke({"messages": [HumanMessage(said, id=said)]}, at())
-            memory.checkpointer.prune(["t"], strategy="keep_latest")
-            assert [fact.object for fact in memory.facts(at()).as_of(subject="Maya")] == ["Rome", "tea"]
-            assert memory.verify().problems == ()
-            memory.checkpointer.delete_thread("t")
-            assert memory.stats()["memories"] == 0
-
 
 # -- threads ---------------------------------------------------------------------------------------------------------
 
@@ -456,19 +435,6 @@ class TestThreads:
         assert [[fact.object for fact in each.history("Maya")] for each in views] == [["Rome"], ["Rome"]]
         assert memory.verify().problems == ()
 
-    def test_erasing_a_thread_takes_what_others_learned_from_it(self, memory):
-        once = FactsConfig(max_attempts=1)
-        graph, shared = remembering(memory, branch="user", settings=once), memory.facts("user")
-        for thread, said in (("t", "Maya lives in Oslo"), ("t", "nonsense from Zyx"), ("u", "Maya lives in Rome")):
-            graph.invoke({"messages": [HumanMessage(said, id=said)]}, at(thread))
-        assert len(shared.failures()) == 1
-        assert [fact.object for fact in shared.history("Maya")] == ["Oslo", "Rome"]
-        memory.erase(thread_id="t")
-        assert [fact.object for fact in shared.history("Maya")] == ["Rome"]
-        assert shared.failures() == []
-        assert shared.waiting() == 0
-        assert memory.verify().problems == ()
-
     def test_erasing_a_thread_takes_what_its_copies_did_not_read_themselves(self, memory):
         """A copy has the messages too; until it has read them, it knows of them what it knows from the original."""
         graph = remembering(memory)
@@ -482,19 +448,6 @@ class TestThreads:
         assert objects(memory, at("read")) == {"Oslo", "tea"}
         [oslo] = memory.facts(at("read")).as_of(obj="Oslo")
         assert {each.conversation_id for each in oslo.told} == {"read"}
-
-    def test_a_message_that_says_something_else_now_takes_what_it_said(self, memory):
-        graph, shared = remembering(memory, branch="user"), memory.facts("user")
-        graph.invoke({"messages": [HumanMessage("Maya lives in Oslo", id="a")]}, at())
-        graph.invoke({"messages": [HumanMessage("Maya lives in Rome", id="a")]}, at())
-        assert [fact.object for fact in shared.history("Maya")] == ["Rome"]
-
-    def test_a_message_that_leaves_the_state_leaves_its_facts(self, memory):
-        """Context is trimmed all the time; what was learned from it is what memory is for."""
-        graph = remembering(memory)
-        graph.invoke({"messages": [HumanMessage("Maya lives in Oslo", id="a")]}, at())
-        graph.invoke({"messages": [RemoveMessage(id="a"), AIMessage("Fine.", id="b")]}, at())
-        assert objects(memory, at()) == {"Oslo"}
 
 
 def objects(memory, config):
@@ -662,35 +615,3 @@ class refusing:  # noqa: N801 - reads as a verb
             self._run("drop function refuse()")
         else:
             self._run("drop trigger refuse")
-
-
-@pytest.mark.sqlite_suffices
-class TestLookingUp:
-    """Whoever removes one message pays for what rests on it, not for all that was ever told."""
-
-    ASKED: ClassVar = {
-        "resting_on": {":keys": repr(json.dumps([memory_rows.message_source("m7")])), ":low": "''", ":high": "'x'"},
-        "delete_every_source": {":memory": "1"},
-        "delete_sources": {":memory": "1", ":source": "'x'"},
-        "retell": {":id": "1", ":extra": "'x'"},
-        "bury_memory": {":id": "1"},
-    }
-
-    @pytest.mark.parametrize("name", ASKED)
-    def test_everything_goes_by_indexes(self, memory, raw, name):
-        facts = memory.facts("user")
-        for number in range(20):
-            facts.add_fact("user", f"Maya {number % 7}", "likes", f"thing {number}", source=(f"m{number}", "chat"))
-        sql = load(memory.database.engine.dialect)[name]
-        for parameter, value in self.ASKED[name].items():
-            sql = sql.replace(parameter, value)
-        if memory.database.engine.dialect == "sqlite":
-            plan = [str(row["detail"]) for row in raw(memory, f"explain query plan {sql}")]
-            read_whole = [line for line in plan if line.startswith("SCAN") and line.split()[1] in ("memory", "m", "s")]
-        else:
-            options = "-c search_path=agentmem -c enable_seqscan=off"  # so small a table would be read whole
-            with psycopg.connect(memory.database.engine._url, autocommit=True, options=options) as connection:
-                plan = [line for (line,) in connection.execute(f"explain {sql}").fetchall()]
-            read_whole = [line for line in plan if "Seq Scan on memory" in line]
-        assert plan
-        assert read_whole == []

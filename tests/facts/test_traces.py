@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from itertools import count
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -304,34 +303,20 @@ class Awaited:
 
 class TestEachCall:
     @pytest.mark.parametrize("name", CALLS)
-    def test_is_one_step_that_says_what_came_of_it(self, facts, seen, name):
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_is_one_step_that_says_what_came_of_it(self, facts, seen, name, asynchronous):
         call, verb, outputs = CALLS[name]
         start = datetime(2024, 1, 1, tzinfo=UTC)
         facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1", valid_from=start)
-        under(seen, lambda: call(facts))
+        if asynchronous:
+            await aunder(seen, lambda: call(Awaited(facts)))
+        else:
+            under(seen, lambda: call(facts))
         run = only(seen)
         assert run.name == f"memory.facts.{verb}"
         assert run.outputs == outputs
         assert run.inputs.items() >= HERE.items()
         assert run.error is None
-
-    @pytest.mark.parametrize("name", CALLS)
-    async def test_awaited_is_the_same(self, name):
-        call, _, _ = CALLS[name]
-        answers = []
-        for awaited in (False, True):
-            seen, ids = Collector(), count(1)
-            with AgentMemory(":memory:", new_id=lambda ids=ids: f"id-{next(ids)}") as memory:
-                facts = memory.facts("b", namespace=("ada",))
-                facts.add_fact(
-                    "user", "Maya", "lives in", "Lisbon", source="m1", valid_from=datetime(2024, 1, 1, tzinfo=UTC)
-                )
-                if awaited:
-                    await aunder(seen, lambda facts=facts: call(Awaited(facts)))
-                else:
-                    under(seen, lambda facts=facts: call(facts))
-            answers.append((only(seen).name, only(seen).inputs, only(seen).outputs))
-        assert answers[0] == answers[1]
 
     async def test_one_that_is_refused_is_an_error(self, facts, seen):
         with pytest.raises(Exception, match="no fact or message"):
