@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.facts.fact_part import KINDS
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.messages.message import Message
 
@@ -410,19 +411,10 @@ class TestFiles:
             damaged(lambda d: d.update(version=99)),
             damaged(lambda d: d.update(memory_type="conversation_history")),
             damaged(lambda d: d.update(entries=None)),
-            damaged(lambda d: d["entries"].append(None)),
             damaged(lambda d: d["entries"].append({})),
             damaged(lambda d: d["entries"][0].update(kind="record")),
-            damaged(lambda d: d["entries"][0].pop("extra")),
-            damaged(lambda d: d["entries"][0].update(created_at="yesterday")),
             damaged(lambda d: d["entries"][0].update(created_at=10**30)),
-            damaged(lambda d: d["entries"][0].update(label=7)),
-            damaged(lambda d: of_kind(d, "fact").update(extra={})),
-            damaged(lambda d: of_kind(d, "fact")["extra"].update(told=[])),
-            damaged(lambda d: of_kind(d, "fact")["extra"].update(subject=None)),
-            damaged(lambda d: of_kind(d, "fact")["extra"]["told"][0].pop("from")),
-            damaged(lambda d: of_kind(d, "fact_former").update(extra={"names": []})),
-            damaged(lambda d: of_kind(d, "fact_text").update(extra={})),
+            *(damaged(lambda d, kind=kind: of_kind(d, kind).update(extra={})) for kind in KINDS if kind != "fact_rule"),
         ]
         for document in documents:
             path.write_text(json.dumps(document))

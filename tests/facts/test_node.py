@@ -146,15 +146,6 @@ class TestTurns:
         assert reader.read == [["Maya likes tea"]]
         assert known(light.facts(at())) == ["Maya likes tea"]
 
-    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-    def test_however_the_thread_is_saved(self, light, durability):
-        reader = Reader()
-        graph = chat(light, light.remember_facts(reader))
-        for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
-            graph.invoke(says(text), at(), durability=durability)
-        assert [fact.object for fact in light.facts(at()).history("Maya")] == ["Porto", "Lisbon"]
-        assert len(reader.read) == 2
-
 
 class TestFailing:
     @pytest.mark.parametrize("answer", [ConnectionError("no line"), "What a nice day!", "", '{"facts": [{"subject": 1'])
@@ -233,17 +224,6 @@ class TestRewinding:
         assert [texts[0] for texts in reader.read] == [
             "Maya works at Acme", "Maya lives in Porto", "Maya lives in Lisbon", "Maya lives in Rome"
         ]  # fmt: skip
-
-    def test_going_on_from_the_past_reads_what_is_new_there(self, light):
-        reader = Reader()
-        graph = chat(light, light.remember_facts(reader))
-        graph.invoke(says("Maya lives in Porto", id="m0"), at())
-        before = graph.get_state(at()).config
-        graph.invoke(says("Maya lives in Lisbon", id="m1"), at())
-        graph.invoke(says("Maya lives in Lisbon", id="m1"), before)
-        [porto, lisbon] = light.facts(at()).history("Maya")
-        assert (lisbon.object, len(lisbon.told), porto.ended_by) == ("Lisbon", 1, lisbon.id)
-        assert len(reader.read) == 3
 
     def test_a_past_checkpoint_shows_what_was_known_and_cannot_be_changed(self, memory):
         graph = chat(memory, memory.remember_facts(Reader()))
@@ -408,14 +388,6 @@ class TestMessagesThatChange:
         assert reader.read == [["Maya lives in Porto", "Maya lives in Lisbon"], ["Maya lives in Lisbon"], ["Bye"]]
         assert known(light.facts("x"))[-1] == "Maya lives in Lisbon"
 
-    def test_a_message_without_words_is_nothing_to_read(self, light):
-        graph = chat(light, light.remember_facts(reader := Reader()), answer="")
-        graph.invoke(
-            {"messages": [HumanMessage([{"type": "image_url", "image_url": {"url": "https://x/y.png"}}])]}, at()
-        )
-        assert reader.read == []
-        assert light.facts(at()).waiting() == 0
-
 
 class TestElsewhere:
     def test_a_branch_is_shared_by_threads_and_not_rewound(self, memory):
@@ -522,30 +494,6 @@ class TestElsewhere:
     def test_what_has_none_is_refused(self, light, given):
         with pytest.raises(InvalidInput, match="no messages in this"):
             light.remember_facts(Reader(), branch="x").invoke(given)
-
-    def test_without_a_thread_or_a_branch_it_is_refused(self, light):
-        with pytest.raises(InvalidInput):
-            light.remember_facts(Reader()).invoke([HumanMessage("a")])
-
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"branch": ""},
-            {"namespace": "x"},
-            {"roles": [5]},
-            {"messages_key": ""},
-            {"settings": {}},
-            {"unknown": 1},
-        ],
-    )
-    def test_what_cannot_be_is_refused_when_it_is_made(self, light, options):
-        with pytest.raises(InvalidInput):
-            light.remember_facts(Reader(), **options)
-
-    @pytest.mark.parametrize("model", [None, 5])
-    def test_it_needs_a_model(self, light, model):
-        with pytest.raises(InvalidInput):
-            light.remember_facts(model)
 
     def test_what_tools_keep_and_what_was_read_is_one_memory(self, light):
         def tell(_: Any, config: RunnableConfig) -> Any:

@@ -16,6 +16,7 @@ from langgraph.types import Command, interrupt
 from langchain_agentmem import AgentMemory, Retention
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.messages.role_rounds import Post
+from langchain_agentmem.rewinding import memory_rows
 from tests.upkeep.test_integrity import stored_bytes
 
 MAYA = ("user", "Maya", "lives in")
@@ -577,41 +578,20 @@ def traces_in_rows(memory):
     return [text for text in told if "zyxquorvex" in text]
 
 
-class TestHalfWay:
-    @pytest.mark.parametrize("step", ["delete_memory", "retell", "delete_sources"])
-    def test_a_removal_that_fails_changes_nothing(self, memory, raw, monkeypatch, step):
-        chat, facts = say(memory, "chat", "a", "b", "c"), memory.facts("user")
-        moved(facts)
-        before = homes(facts), facts.search("Lima"), chat.retrieve_all()
-        table = {"delete_memory": "memory", "retell": "memory", "delete_sources": "memory_source"}[step]
-        verb = "update" if step == "retell" else "delete"
-        with refusing(memory, raw, table, verb), pytest.raises(Exception, match="not now"):
+def test_a_removal_that_fails_half_way_changes_nothing(memory, monkeypatch):
+    chat, facts = say(memory, "chat", "a", "b", "c"), memory.facts("user")
+    moved(facts)
+    before = homes(facts), facts.search("Lima"), chat.retrieve_all()
+    discard = memory_rows.discard
+
+    def failing(rows):
+        yield from discard(rows)
+        raise RuntimeError("not now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(memory_rows, "discard", failing)
+        with pytest.raises(RuntimeError, match="not now"):
             chat.remove_by_id("c")
-        assert (homes(facts), facts.search("Lima"), chat.retrieve_all()) == before
-        assert memory.verify().problems == ()
-        assert chat.remove_by_id("c")
-        assert homes(facts) == [("Oslo", 1, 5), ("Rome", 5, None)]
-
-
-class refusing:  # noqa: N801 - reads as a verb
-    """While this lasts, the database refuses to update or delete in a table."""
-
-    def __init__(self, memory, raw, table, verb):
-        self._run, self._table, self._verb = (lambda sql: raw(memory, sql)), table, verb
-        self._postgres = memory.database.engine.dialect == "postgres"
-
-    def __enter__(self):
-        if self._postgres:
-            self._run("create function refuse() returns trigger language plpgsql as "
-                      "$$ begin raise exception 'not now'; end $$")  # fmt: skip
-            self._run(f"create trigger refuse before {self._verb} on {self._table} execute function refuse()")
-        else:
-            self._run(f"create trigger refuse before {self._verb} on {self._table} "
-                      "begin select raise(abort, 'not now'); end")  # fmt: skip
-
-    def __exit__(self, *_):
-        if self._postgres:
-            self._run(f"drop trigger refuse on {self._table}")
-            self._run("drop function refuse()")
-        else:
-            self._run("drop trigger refuse")
+    assert (homes(facts), facts.search("Lima"), chat.retrieve_all()) == before
+    assert chat.remove_by_id("c")
+    assert homes(facts) == [("Oslo", 1, 5), ("Rome", 5, None)]
