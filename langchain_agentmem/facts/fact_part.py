@@ -247,68 +247,32 @@ def fact_problems() -> Steps[list[str]]:
     while page := (yield query.facts_after(after=after, kinds=kinds, limit=PAGE)):
         after = page[-1]["id"]
         for row in page:
-            trouble = _trouble_of(row, _text_read(row["body"]), _extra_read(row["extra"]))
-            if trouble is None and row["origin"] is None and row["document_id"] is None and _is_found(row):
-                trouble = "is not in the index"
+            indexed = row["origin"] is not None or row["document_id"] is not None
+            try:
+                trouble = _trouble_of(row, bytes(row["body"]), json.loads(row["extra"] or "{}"), indexed=indexed)
+            except (TypeError, ValueError, RecursionError):
+                trouble = "cannot be read"
             if trouble is not None:
                 found.append(f"memory {row['id']}, a {row['kind'].replace('_', ' ')}, {trouble}")
     return found
 
 
-def refuse_damaged_facts(told: Iterable[Mapping[str, Any]]) -> None:
-    """Refuse records of an export that are facts, or belong to them, and that nobody could read here.
-
-    Args:
-        told: Records of versions, as `rewinding/transfer.py` writes them.
-
-    Raises:
-        InvalidInput: One of them is damaged.
-    """
-    for record in told:
-        if record["kind"] in CHECKED and record["body"] is not None:
-            trouble = _trouble_of(record, _text_read(b64decode(record["body"])), record["extra"])
-            if trouble is not None:
-                raise InvalidInput(f"A record of what is remembered is damaged: {safe_repr(record['key'])} {trouble}.")
-
-
-def _trouble_of(row: Any, body: str | None, extra: Any) -> str | None:
+def _trouble_of(row: Any, body: bytes, extra: Any, *, indexed: bool = True) -> str | None:
     """What is wrong with something, if anything is."""
-    record = {"kind": row["kind"], "id": row["key"], "label": row["label"], "body": body,
-              "created_at": row["created_at"], "extra": {} if extra is None else extra}  # fmt: skip
+    record = {name: row[name] for name in ("kind", "label", "created_at")}
     try:
-        draft = draft_of(record)
-    except InvalidInput:
+        draft = draft_of({**record, "id": row["key"], "body": text_of(body), "extra": extra or {}})
+    except (InvalidInput, UnicodeDecodeError):
         return "cannot be read"
-    if row["kind"] == FACT and fact_events.state(record["extra"]) is None:
+    if row["kind"] == FACT and state(extra) is None:
         return None  # what was taken back is looked up by nobody but who knows its id
     if row["kind"] in (FACT, FORMER):
         if (row["label"], row["subject"], row["object"]) != (draft.label, draft.subject, draft.object):
             return "is not looked up by what it says"
-        names = record["extra"]["names"] if row["kind"] == FORMER else fact_store.names_of(record["extra"])
-        if body != sentence(*names):
+        names = extra["names"] if row["kind"] == FORMER else fact_store.names_of(extra)
+        if body != body_of(sentence(*names)):
             return "does not say what was told of it"
-    return None
-
-
-def _is_found(row: Any) -> bool:
-    """Whether a search is to find something that is whole."""
-    if row["kind"] == FACT:
-        return fact_events.state(json.loads(row["extra"])) is not None
-    return row["kind"] == memory_rows.TEXT and row["label"] is None
-
-
-def _text_read(body: Any) -> str | None:
-    try:
-        return None if body is None else memory_rows.text_of(bytes(body))
-    except ValueError:
-        return None
-
-
-def _extra_read(text: Any) -> Any:
-    try:
-        return None if text is None else json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    return "is not in the index" if draft.findable and not indexed else None
 
 
 Name = tuple[str, int]
@@ -378,15 +342,13 @@ def _sides(change: Change, base: View, child: View, kind: str) -> Steps[_Sides]:
 
 
 def _promote(
-    change: Change, kind: str, sides: _Sides, prefer: Prefer, found: PromotedFacts, say: Callable[[Kept], str]
+    change: Change, kind: str, sides: _Sides, prefer: Prefer, say: Callable[[Kept], str] = lambda kept: kept.text
 ) -> Promoted:
     """Have the parent hold what only the child changed of a kind; what both changed is a conflict."""
     news = promoted("facts", *sides, prefer, say)
     change.drafts += map(_again, news.new)
     for key in news.gone:
         change.remove(kind, key)
-    found.removed.extend(news.gone)
-    found.conflicts.extend(news.conflicts)
     return news
 
 
@@ -396,36 +358,24 @@ def _again(kept: Kept) -> RowDraft:
 
 
 def _promote_rules(change: Change, base: View, child: View, prefer: Prefer, found: PromotedFacts) -> Steps[Rules]:
-    news = _promote(change, RULE, (yield from _sides(change, base, child, RULE)), prefer, found, in_words)
+    news = _promote(change, RULE, (yield from _sides(change, base, child, RULE)), prefer, in_words)
     found.rules.extend(kept.key for kept in news.new)
+    found.removed.extend(news.gone)
+    found.conflicts.extend(news.conflicts)
     there = {kept.key: kept for kept in (yield from memory_rows.current(change.view, RULE))}
     there.update({kept.key: kept for kept in news.new})
     return agreement((kept for key, kept in there.items() if key not in news.gone), SINGLE_VALUED)
 
 
 def _promote_texts(change: Change, base: View, child: View, prefer: Prefer, found: PromotedFacts) -> Steps[None]:
-    sides = yield from _sides(change, base, child, TEXT)
-    kept_twice = {  # the same message, added on both sides
-        key
-        for key, kept in sides.child.items()
-        if key in sides.parent and (kept.body, kept.label) == (sides.parent[key].body, sides.parent[key].label)
-    }
-    new_sides = _Sides(*({key: kept for key, kept in side.items() if key not in kept_twice} for side in sides))
-    news = _promote(change, TEXT, new_sides, prefer, found, lambda kept: fact_store.message_of(kept).text)
+    texts = yield from _sides(change, base, child, TEXT)
+    news = _promote(change, TEXT, texts, prefer, lambda kept: fact_store.message_of(kept).text)
     found.texts.extend(kept.key for kept in news.new)
-    dues = yield from _sides(change, base, child, DUE)
-    come = {kept.key for kept in news.new}
-    keys = list(dict.fromkeys([*dues.base, *dues.child, *come, *news.gone]))
-    said = yield from memory_rows.named(base, TEXT, keys)
-    says = yield from memory_rows.named(change.view, TEXT, keys)
-    for key in keys:
-        waits = dues.child.get(key)
-        if key in come and waits is not None:
-            change.drafts.append(_again(waits))
-        elif waits is None and (key in come or key in news.gone or same(said.get(key), says.get(key))):
-            change.remove(DUE, key)  # the child learned what there was to learn
-    failures = yield from _sides(change, base, child, FAILURE)
-    change.drafts += map(_again, promoted("facts", *failures, prefer).new)
+    found.removed.extend(news.gone)
+    # The same message that was added on both sides is none.
+    found.conflicts.extend(each for each in news.conflicts if each.parent != each.child)
+    for kind in (DUE, FAILURE):
+        _promote(change, kind, (yield from _sides(change, base, child, kind)), prefer)
 
 
 # -- facts -----------------------------------------------------------------------------------------------------------
@@ -598,7 +548,11 @@ def _promote_former(change: Change, kept: Kept, fact: str) -> Steps[None]:
 def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
     """Refuse damaged facts among the versions that `rewinding` takes."""
     del into, head
-    refuse_damaged_facts(records)
+    for record in records:
+        if record["kind"] in CHECKED and record["body"] is not None:
+            trouble = _trouble_of(record, b64decode(record["body"]), record["extra"])
+            if trouble is not None:
+                raise InvalidInput(f"A record of what is remembered is damaged: {safe_repr(record['key'])} {trouble}.")
     return
     yield
 
