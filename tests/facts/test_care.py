@@ -264,16 +264,6 @@ class TestMoving:
             another.import_(exported)
         assert {another.stats()[name] for name in FACTS} == {0}
 
-    def test_a_backup_holds_them(self, filled, tmp_path, another):
-        filled.backup(tmp_path / "copy")
-        if filled.database.engine.dialect == "postgres":
-            another.import_(tmp_path / "copy")
-            assert shown(another) == shown(filled)
-            return
-        with AgentMemory(tmp_path / "copy") as copy:
-            assert shown(copy) == shown(filled)
-            assert copy.verify().problems == ()
-
 
 class TestThreads:
     def test_a_copy_keeps_its_facts_when_the_original_is_deleted_or_pruned(self, filled):

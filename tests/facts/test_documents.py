@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from datetime import UTC, datetime
@@ -10,7 +9,6 @@ from datetime import UTC, datetime
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts.fact_part import KINDS
@@ -55,10 +53,6 @@ class TestMaking:
         assert facts.retrieve_all()[0] == DESCRIPTION
         assert contents(facts.retrieve_all())[-1] == "Fact (user): Paris is capital of France."
 
-    def test_a_model_may_come_by_position_as_in_the_documents(self, here):
-        facts = here.facts("b", None, Scripted())
-        assert len(facts.extract_and_update_from_text(PARIS)) == 1
-
     def test_only_with_what_it_takes(self, here):
         with pytest.raises(InvalidInput, match="'kg' memory"):
             here.create("kg", threshold=3)
@@ -92,11 +86,6 @@ class TestAdding:
             assert facts.retrieve_by_id(each) == {"role": "user", "content": "hello"}
             assert facts.retrieve_by_id(each, include_ids=True)["message_id"] == each
         assert facts.retrieve_by_id("nobody") is None
-
-    def test_a_fact_is_found_by_its_id_too(self, memory):
-        facts = memory.facts("b")
-        key = facts.add_fact("user", "Paris", "is capital of", "France")
-        assert facts.retrieve_by_id(key) == {"role": "user", "content": "Fact (user): Paris is capital of France."}
 
     def test_everything_of_a_message_comes_back(self, here):
         facts = here.facts("b")
@@ -227,19 +216,6 @@ class TestChanging:
             facts.update(key, **changes)
         assert contents(facts.retrieve_all()) == ORDER
 
-    def test_a_message_takes_its_facts_with_it(self, memory, alone):
-        facts = memory.facts("b", model=Scripted())
-        for number, text in enumerate([PARIS, f"{PARIS}\nOslo | is capital of | Norway"]):
-            facts.add({"role": "user", "content": text, "message_id": f"m{number}"})
-        facts.drain()
-        assert facts.remove_by_id("m1") is True
-        assert facts.remove_by_id("m1") is False
-        assert contents(facts.retrieve_all()) == [PARIS, "Fact (user): Paris is capital of France."]
-        [fact] = facts.history("Paris")
-        assert facts.remove_by_id(fact.id) is True
-        assert contents(facts.retrieve_all()) == [PARIS]
-        assert facts.waiting() == 0
-
 
 class TestResetting:
     def test_keeps_the_description_and_what_is_declared(self, memory):
@@ -266,20 +242,6 @@ class TestResetting:
         facts.set_event_context("Researcher", None)
         facts.reset_memory()
         assert len(heard) == 1
-
-    async def test_is_told_to_hooks_and_awaited_buses(self):
-        heard = []
-
-        class Bus:
-            async def emit(self, event):
-                heard.append(event)
-
-        with AgentMemory(":memory:", hooks=[heard.append]) as memory:
-            facts = memory.facts("b")
-            facts.set_event_context("Researcher", Bus())
-            await facts.areset_memory()
-            await asyncio.sleep(0)
-        assert [isinstance(event, MemoryResetEvent) for event in heard].count(True) == 2
 
 
 GONE = object()
@@ -448,14 +410,6 @@ class TestFiles:
                 looks(other)
                 other.contradictions()
         assert min(refused, taken) > 20
-
-    def test_state_that_is_no_json_is_refused_and_the_file_stays(self, here, tmp_path):
-        facts = filled(here)
-        facts.save_to_file(tmp_path / "kg.json", {"a": 1})
-        for state in ([1], {"a": object()}, {"a": float("nan")}):
-            with pytest.raises(InvalidInput):
-                facts.save_to_file(tmp_path / "kg.json", state)
-        assert facts.load_from_file(tmp_path / "kg.json") == {"a": 1}
 
 
 @pytest.mark.sqlite_suffices

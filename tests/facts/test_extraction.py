@@ -20,7 +20,7 @@ from langchain_agentmem.facts.fact_extraction import asked_for, question, read, 
 from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.messages.message import Message
 
-from .scripted import STYLES, ChatModel, Scripted, Shown, ToolModel, shown, told
+from .scripted import STYLES, ChatModel, Scripted, Shown, ToolModel, shown
 
 NOW = datetime(2024, 5, 15, 12, tzinfo=UTC)  # a Wednesday
 FACT = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
@@ -111,21 +111,6 @@ class TestWhatIsAsked:
 
 
 class TestShapes:
-    @pytest.mark.parametrize("style", STYLES)
-    def test_a_right_answer_may_look_like_this(self, style):
-        some = [due("Maya | likes | tea"), due("Tom | owns | a | 2024-01-01", "m2")]
-        answer = read(
-            reply_of(STYLES[style](told([Shown(n, "", "", d.message.text) for n, d in enumerate(some, 1)]))), some
-        )
-        if style == "unnumbered":
-            assert answer.unplaced
-        elif style == "cut off":
-            assert not answer.readable  # who knows of which of the messages it would have told more
-        else:
-            assert triples(answer) == [(0, "Maya", "likes", "tea"), (1, "Tom", "owns", "a")]
-            assert answer.facts[1][1].start == at(2024)
-            assert answer.problems == ()
-
     @pytest.mark.parametrize(
         "reply",
         [
@@ -161,10 +146,6 @@ class TestShapes:
         given_ = Answer(facts=[{"subject": "Maya", "predicate": "likes", "object": "tea"}])
         assert triples(read(reply_of(given_), ONE)) == [(0, "Maya", "likes", "tea")]
         assert triples(read(reply_of({"raw": AIMessage(""), "parsed": given_, "parsing_error": None}), ONE)) != []
-
-    def test_several_objects_in_a_row_are_several_facts(self):
-        reply = '[{"subject": "a", "predicate": "b", "object": "c"}, {"subject": "d", "predicate": "e", "object": "f"}]'
-        assert triples(read(reply, ONE)) == [(0, "a", "b", "c"), (0, "d", "e", "f")]
 
     @pytest.mark.parametrize("between", ["\n", " ", ",\n", "\n- ", "\n2. "])
     @pytest.mark.parametrize("around", ["{}", "```jsonl\n{}\n```", "Here they are:\n- {}\nThat is all."])
@@ -260,17 +241,6 @@ class TestShapes:
 
 class TestCutOff:
     WHOLE = json.dumps({"facts": [FACT, {**FACT, "object": "rain"}]})
-
-    @pytest.mark.parametrize(
-        ("left", "objects"), [(-1, ["tea", "rain"]), (-2, ["tea", "rain"]), (-5, ["tea"]), (80, [])]
-    )
-    def test_of_one_message_what_is_whole_counts(self, left, objects):
-        """No part of a value is taken for it."""
-        for text in (self.WHOLE[:left], f"Here:\n```json\n{self.WHOLE[:left]}\n```"):
-            answer = read(text, ONE)
-            assert [fact.object for _, fact in answer.facts] == objects
-            assert answer.problems[0] == "It is cut off."
-            assert answer.readable is bool(objects)
 
     def test_of_several_it_is_none(self):
         assert read(self.WHOLE[:-2], TWO) == fact_extraction.ExtractionAnswer(

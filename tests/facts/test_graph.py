@@ -56,9 +56,6 @@ class TestNeighbours:
         assert names(facts.neighbours("Benjamin")) == [("Ana", 1), ("Globex", 1), ("coffee", 1)]
         assert names(facts.neighbours("coffee")) == [("Ben", 1)]
 
-    def test_of_what_nobody_knows_are_none(self, facts):
-        assert facts.neighbours("nobody", 3) == []
-
 
 @pytest.mark.sqlite_suffices
 class TestPaths:

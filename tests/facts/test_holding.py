@@ -214,33 +214,6 @@ class TestTies:
         facts.undo(porto.id)
         assert {fact.id for fact in facts.as_of()} == {porto.id, faro.id}
 
-    def test_whoever_names_the_day_later_makes_it_a_contradiction(self, facts, lives):
-        said = facts.add(role="user", content="I live in Lisbon. No, wait: in Porto.")
-        lives("Lisbon", source=said)
-        begun = facts.get(lives("Porto", source=said)).valid_from
-        lives("Porto", begun, source=said)
-        assert places(facts.as_of()) == ["Lisbon", "Porto"]
-
-
-class TestContradictions:
-    def test_only_those_of_a_subject_or_predicate_are_told_if_wanted(self, facts):
-        for subject in ("Maya", "Ben"):
-            for predicate in ("lives in", "works at"):
-                for value in ("Lisbon", "Porto"):
-                    facts.add_fact("user", subject, predicate, value, valid_from=day(1))
-        assert len(facts.contradictions()) == 4
-        assert {each.facts[0].subject for each in facts.contradictions("Ben")} == {"Ben"}
-        assert [each.facts[1].predicate for each in facts.contradictions(predicate="works at")] == ["works at"] * 2
-        assert len(facts.contradictions("Ben", "works at")) == 1
-        assert facts.contradictions(predicate="likes") == []
-
-    def test_what_was_replaced_at_once_contradicts_nothing(self, facts, lives, clock):
-        faro = lives("Faro", day(1), clock.now + timedelta(days=9))
-        said = facts.add(role="user", content="I live in Lisbon. No, wait: in Porto.")
-        lives("Lisbon", source=said)
-        porto = lives("Porto", source=said)
-        assert [[fact.id for fact in each.facts] for each in facts.contradictions()] == [[faro, porto]]
-
 
 class TestLateNews:
     def test_what_we_learned_later_we_did_not_know_before(self, facts, lives, clock):
@@ -276,31 +249,8 @@ class TestTheSameAgain:
         assert places(facts.as_of()) == ["Lisbon"]
         assert places(facts.history("Maya")) == ["Lisbon", "Porto", "Lisbon"]
 
-    def test_the_sources_of_one_call_tell_of_one_fact(self, facts, lives):
-        first = lives("Lisbon", source="m1")
-        lives("Porto", source="m2")
-        again = lives("Lisbon", source=["m3", "m1"])
-        assert again != first
-        assert facts.get(again).sources == ("m3", "m1")
-
-    def test_the_surest_counts(self, facts, lives):
-        key = lives("Lisbon", confidence=0.5)
-        assert facts.get(key).confidence == 0.5
-        for confidence, known in ((0.9, 0.9), (0.2, 0.9), (None, 0.9)):
-            lives("Lisbon", confidence=confidence)
-            assert facts.get(key).confidence == known
-        assert len(facts.get(key).told) == 2  # nobody said anything new by being less sure
-
 
 class TestUndoing:
-    def test_an_end_by_a_correction_of_another_is_the_last_that_happened(self, facts, lives):
-        porto = facts.add_fact("user", "Ben", "lives in", "Porto", valid_from=day(5))
-        lisbon = lives("Lisbon", day(1))
-        facts.update(porto, subject="Maya")
-        assert facts.get(lisbon).ended_by == porto
-        facts.undo(lisbon)
-        assert places(facts.as_of()) == ["Lisbon", "Porto"]
-
     def test_what_is_not_there_cannot_be_undone(self, facts):
         with pytest.raises(MessageError, match="There is no fact"):
             facts.undo("nothing")
@@ -316,22 +266,6 @@ class TestCorrections:
         assert (was.id, was.object) == (key, "Lisbon")
         assert facts.as_of(day(2), then, subject="Ben") == []
         assert [fact.id for fact in facts.as_of(day(2), then, obj="Lisbon")] == [key]
-
-    def test_what_was_corrected_away_had_ended_another_then(self, facts, lives, clock):
-        lives("Lisbon", day(1))
-        porto = lives("Porto", day(5))
-        then = clock.now
-        facts.update(porto, subject="Ben")
-        assert places(facts.as_of(day(6), subject="Maya")) == ["Lisbon"]
-        assert places(facts.as_of(day(6), then, subject="Maya")) == ["Porto"]
-        assert places(facts.as_of(day(6), then, obj="Lisbon")) == []
-
-    def test_it_stands_against_what_others_say_later(self, facts, lives):
-        key = lives("Lisbon", day(5), source="m1")
-        facts.update(key, valid_from=day(6))
-        assert lives("Lisbon", day(1), source="m2") == key
-        assert facts.get(key).valid_from == day(6)
-        assert facts.get(key).sources == ("m1", "m2")
 
     def test_an_end_before_the_start_is_refused(self, facts, lives):
         key = lives("Lisbon", day(5))

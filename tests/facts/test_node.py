@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import threading
 from datetime import datetime
 from typing import Annotated, Any, TypedDict
 
@@ -313,21 +312,6 @@ class TestRunsThatFail:
         assert len(fact.told) == 1
         assert memory.facts(at()).waiting() == 0
 
-    def test_a_run_that_broke_is_gone_on_with_and_remembers_once(self, light):
-        reader, broken = Reader(), [True]
-
-        def breaking(_: Any) -> Any:
-            if broken.pop() if broken else False:
-                raise ConnectionError("gone")
-            return {}
-
-        graph = chat(light, light.remember_facts(reader), breaking)
-        with pytest.raises(ConnectionError):
-            graph.invoke(says("Maya lives in Porto", id="m"), at())
-        graph.invoke(None, at())
-        [fact] = light.facts(at()).history("Maya")
-        assert (len(fact.told), len(reader.read)) == (1, 1)
-
     async def test_nodes_side_by_side_know_both_when_they_meet(self, memory):
         seen = []
         builder = StateGraph(MessagesState)
@@ -346,16 +330,6 @@ class TestRunsThatFail:
         assert [evidence.text for evidence in memory.facts(at()).evidence(
             memory.facts(at()).history("Tom")[0].id
         )] == ["Tom likes jam"]  # fmt: skip
-
-    def test_in_a_graph_within_a_graph_it_is_the_threads(self, light):
-        inner = StateGraph(MessagesState)
-        inner.add_node("facts", light.remember_facts(reader := Reader()))
-        inner.add_edge(START, "facts")
-        graph = chat(light, inner.compile())
-        for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
-            graph.invoke(says(text), at())
-        assert [fact.object for fact in light.facts(at()).history("Maya")] == ["Porto", "Lisbon"]
-        assert len(reader.read) == 2
 
 
 class TestMessagesThatChange:
@@ -508,27 +482,3 @@ class TestElsewhere:
         assert (porto["sources"][0]["text"], porto["sources"][0]["message"]) == ("Maya lives in Porto", "m")
         assert porto["valid_to"] == lisbon["valid_from"]
         assert datetime.fromisoformat(lisbon["valid_from"]).tzinfo is not None
-
-
-@pytest.mark.sqlite_suffices
-def test_threads_at_once_do_not_disturb_each_other(memory):
-    reader = Reader()
-    graph = chat(memory, memory.remember_facts(reader), memory.remember_facts(reader, branch="all"), answer="")
-
-    def talk(thread: str) -> None:
-        for turn in range(3):
-            graph.invoke(says(f"Maya likes thing{turn}of{thread}"), at(thread))
-
-    workers = [threading.Thread(target=talk, args=(name,)) for name in "abc"]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    every = []
-    for thread in "abc":
-        mine = [fact.object for fact in memory.facts(at(thread)).history("Maya")]
-        assert mine == [f"thing{turn}of{thread}" for turn in range(3)]
-        every += mine
-    facts = memory.facts("all").history("Maya")
-    assert sorted(fact.object for fact in facts) == sorted(every)
-    assert all(len(fact.told) == 1 for fact in facts)

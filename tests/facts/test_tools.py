@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import UTC, datetime
 
@@ -336,15 +335,3 @@ class TestInAGraph:
         assert {each["text"] for each in json.loads(search)["found"]} == {"Maya lives in Porto", "Maya lives in Lisbon"}
         assert [fact.object for fact in await memory.facts(AT).aas_of(subject="Maya")] == ["Lisbon"]
         assert memory.facts({"configurable": {"thread_id": "u"}}).search("*") == []
-
-    async def test_what_is_called_at_once_is_all_kept(self, memory):
-        places = [f"place {number}" for number in range(8)]
-        graph = agent(
-            memory,
-            calls(*(("fact_add", {"subject": "Maya", "predicate": "saw", "object": place}) for place in places)),
-            AIMessage("Done."),
-        )
-        await graph.ainvoke({"messages": [HumanMessage("Hi.")]}, AT)
-        assert sorted(fact.object for fact in memory.facts(AT).history("Maya")) == places
-        [_, searching, _] = fact_tools(memory, "elsewhere")
-        assert await asyncio.gather(*(searching.ainvoke("Maya") for _ in range(4))) == ['{"found": []}'] * 4
