@@ -20,7 +20,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts import fact_events
 from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, Source, entity_key, maybe_moment, predicate_key, sentence
-from langchain_agentmem.facts.fact_events import FactEnding, Rules, State
+from langchain_agentmem.facts.fact_events import Event, FactEnding, Rules, State
 from langchain_agentmem.messages.message import Message, decode_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import LISTED, Change
@@ -150,18 +150,15 @@ def fact_of(key: str, known: State, ending: FactEnding, agreed: Rules) -> Fact:
         valid_from=moment(known.start),
         valid_to=maybe_moment(ending.at),
         recorded_at=moment(known.learned),
-        told=tuple(
-            Source(
-                message_id=event.get("id"),
-                conversation_id=event.get("in"),
-                role=event["role"],
-                recorded_at=moment(event["at"]),
-            )
-            for event in known.said
-        ),
+        told=tuple(map(_source, known.said)),
         confidence=known.sure,
         ended_by=ending.by,
     )
+
+
+def _source(event: Event) -> Source:
+    message, conversation, at = event.get("id"), event.get("in"), moment(event["at"])
+    return Source(message_id=message, conversation_id=conversation, role=event["role"], recorded_at=at)
 
 
 def raw_fact(kept: Kept) -> Fact:
@@ -322,7 +319,7 @@ class Book:
             key = fact or min(same, key=lambda key: (states[key].start, key))
             says_more = fact_events.says_more(states[key], event)
             if says_more:
-                self.restate(found[key], _with_event(found[key].extra, event))
+                self._happens(found[key], event)
             self._note(key, states, changed=says_more)
             return key
         extra = {
@@ -344,9 +341,7 @@ class Book:
             kept: The fact.
             fields: Those of its `State` that change.
         """
-        extra = kept.extra
-        event = {"n": _next_number(extra), "at": self.change.now, "do": SET, "fields": dict(fields)}
-        self.restate(kept, _with_event(extra, event))
+        self._happens(kept, {"do": SET, "fields": dict(fields)})
 
     def undo(self, kept: Kept) -> Steps[None]:
         """Take back the last thing that happened to a fact: that another ended it, or an event of its own.
@@ -354,14 +349,11 @@ class Book:
         Args:
             kept: The fact.
         """
-        extra = kept.extra
-        event: dict[str, Any] = {"n": _next_number(extra), "at": self.change.now}
         ender = yield from self._ended_last(kept)
         if ender is None:
-            event |= {"do": UNDO, "of": fact_events.undone(extra["told"])}
+            self._happens(kept, {"do": UNDO, "of": fact_events.undone(kept.extra["told"])})
         else:
-            event |= {"do": fact_events.BESIDE, "of": [ender]}
-        self.restate(kept, _with_event(extra, event))
+            self._happens(kept, {"do": fact_events.BESIDE, "of": [ender]})
 
     def remove(self, kept: Kept) -> Steps[None]:
         """Have a fact be gone, with what it said before it was corrected."""
@@ -413,6 +405,12 @@ class Book:
         self.change.drafts.append(looked_up_by(draft, names))
 
     # -- plumbing --------------------------------------------------------------------------------------------------
+
+    def _happens(self, kept: Kept, event: Mapping[str, Any]) -> None:
+        """Add an event to what was told of a fact."""
+        told = kept.extra["told"]
+        event = {"n": _next_number(kept.extra), "at": self.change.now, **event}
+        self.restate(kept, {**kept.extra, "told": [*told, event]})
 
     def _note(self, key: str, before: Mapping[str, State], *, changed: bool) -> None:
         known = fact_events.state(self.written[key].extra) if changed else before[key]
@@ -497,10 +495,6 @@ def _unwritten(key: str, now: int) -> Kept:
 
 def _next_number(extra: Mapping[str, Any]) -> int:
     return 1 + max([int(event["n"]) for event in extra["told"]], default=0)
-
-
-def _with_event(extra: Mapping[str, Any], *events: Mapping[str, Any]) -> dict[str, Any]:
-    return {**extra, "told": [*extra["told"], *events]}
 
 
 def facts_shown(facts: Sequence[Fact]) -> dict[str, Any]:
