@@ -58,6 +58,15 @@ def known(facts, subject="Maya"):
     return {(fact.predicate, fact.object): fact.sources for fact in facts.history(subject)}
 
 
+def learned(memory, model, *texts, **settings):
+    """Facts of a branch, once a model has learned from all that was said."""
+    said(memory.facts("b"), *texts)
+    facts = memory.facts("b", model=model, settings=FactsConfig(**settings))
+    assert facts.drain() == len(texts)
+    assert facts.waiting() == 0
+    return facts
+
+
 def likes(*things):
     return [f"Maya | likes | {each}" for each in things]
 
@@ -67,9 +76,7 @@ class TestAnyModel:
     @pytest.mark.parametrize("kind", MODELS)
     def test_is_asked_once_for_all(self, here, kind):
         model = MODELS[kind](Scripted())
-        said(here.facts("b"), *likes("tea", "rain"), "Tom | likes | tea")
-        facts = here.facts("b", model=model)
-        assert facts.drain() == 3
+        facts = learned(here, model, *likes("tea", "rain"), "Tom | likes | tea")
         assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
         assert known(facts, "Tom") == {("likes", "tea"): ("m2",)}
         assert facts.drain() == facts.waiting() == 0
@@ -89,9 +96,7 @@ class TestAnyModel:
     @pytest.mark.parametrize("style", STYLES)
     def test_may_answer_in_any_style(self, here, style):
         model = Scripted(STYLES[style])
-        said(here.facts("b"), *likes("tea"), "Maya | lives in | Oslo | 2024-01-01\nTom | likes | tea", "Hello!")
-        facts = here.facts("b", model=model)
-        assert facts.drain() == 3
+        facts = learned(here, model, *likes("tea"), "Maya | lives in | Oslo | 2024-01-01\nTom | likes | tea", "Hello!")
         assert known(facts) == {("likes", "tea"): ("m0",), ("lives in", "Oslo"): ("m1",)}
         assert known(facts, "Tom") == {("likes", "tea"): ("m1",)}
         # Of a message that tells nothing, an answer that is cut off says nothing, so it is asked for once more.
@@ -99,9 +104,7 @@ class TestAnyModel:
 
     def test_that_names_no_messages_is_shown_one_at_a_time(self, here):
         model = Scripted(STYLES["unnumbered"])
-        said(here.facts("b"), *likes(*"abc"))
-        facts = here.facts("b", model=model)
-        facts.drain()
+        facts = learned(here, model, *likes(*"abc"))
         assert list(map(len, model.calls)) == [3, 1, 1, 1]
         assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abc")}
 
@@ -115,9 +118,7 @@ class TestAnyModel:
             return json.dumps(answer)
 
         model = Scripted(meanwhile=err)
-        said(here.facts("b"), *likes(*"abcdef"))
-        facts = here.facts("b", model=model, settings=FactsConfig(batch_messages=3))
-        assert facts.drain() == 6
+        facts = learned(here, model, *likes(*"abcdef"), batch_messages=3)
         assert list(map(len, model.calls)) == [3, 1, 1, 1, 3]
         assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abcdef")}
 
@@ -127,10 +128,8 @@ class TestAnyModel:
         def stop_early(before, some):
             return json.dumps(told(some))[:250]
 
-        said(here.facts("b"), *likes(*"abcdef"))
         model = Scripted(meanwhile=stop_early)
-        facts = here.facts("b", model=model)
-        assert facts.drain() == 6
+        facts = learned(here, model, *likes(*"abcdef"))
         assert list(map(len, model.calls)) == [6, 1, 1, 1, 1, 1, 1]
         assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abcdef")}
         [failure] = facts.failures()
@@ -138,9 +137,7 @@ class TestAnyModel:
 
     def test_that_fails_at_structured_output_is_asked_without(self, here):
         model = ToolModel(script=Scripted(), fails=True)
-        said(here.facts("b"), *likes("tea", "rain"))
-        facts = here.facts("b", model=model)
-        assert facts.drain() == 2
+        facts = learned(here, model, *likes("tea", "rain"))
         assert model.asked == [True, False, False]
         assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
         [failure] = facts.failures()
@@ -250,10 +247,8 @@ class TestAdding:
 @pytest.mark.usefixtures("alone")
 class TestBatches:
     def drained(self, memory, texts, **settings):
-        said(memory.facts("b"), *texts)
         model = Scripted()
-        facts = memory.facts("b", model=model, settings=FactsConfig(**settings))
-        facts.drain()
+        facts = learned(memory, model, *texts, **settings)
         assert facts.waiting() == 0
         return model
 
@@ -295,10 +290,8 @@ NONSENSE = ["I cannot help with that.", "", {}, {"facts": "none"}, [["Maya", "li
 class TestFailing:
     @pytest.mark.parametrize("answer", NONSENSE)
     def test_an_answer_that_is_none_is_recorded_and_the_message_given_up(self, here, answer):
-        said(here.facts("b"), *likes("tea"))
         model = Scripted(lambda _: answer)
-        facts = here.facts("b", model=model)
-        assert facts.drain() == 1
+        facts = learned(here, model, *likes("tea"))
         assert (len(model.calls), facts.waiting(), known(facts)) == (3, 0, {})
         failures = facts.failures()
         assert [failure.given_up for failure in failures] == [False, False, True]
@@ -312,9 +305,7 @@ class TestFailing:
         def fail(before, some):
             raise error
 
-        said(memory.facts("b"), *likes("tea"))
-        facts = memory.facts("b", model=Scripted(meanwhile=fail), settings=FactsConfig(max_attempts=2))
-        assert facts.drain() == 1
+        facts = learned(memory, Scripted(meanwhile=fail), *likes("tea"), max_attempts=2)
         failures = facts.failures()
         assert [failure.given_up for failure in failures] == [False, True]
         assert failures[0].error == f"The model gave no answer: {type(error).__name__}: {error}"
@@ -374,9 +365,7 @@ class TestFailing:
                 raise ValueError(hostile)
             return answers[min(before, 2) // 2]
 
-        said(memory.facts("b"), "hello")
-        facts = memory.facts("b", model=Scripted(meanwhile=answer))
-        assert facts.drain() == 1
+        facts = learned(memory, Scripted(meanwhile=answer), "hello")
         assert [len(failure.answer) for failure in facts.failures()] == [LONGEST_ANSWER, 0]
         [fact] = facts.history("a \ufffd")
         assert (fact.predicate, fact.object) == ("b", "c\ufffd")
@@ -384,9 +373,7 @@ class TestFailing:
 
     def test_the_last_failures_are_kept(self, here):
         texts = likes(*map(str, range(KEPT_FAILURES // 2 + 5)))
-        said(here.facts("b"), *texts)
-        facts = here.facts("b", model=Scripted(lambda _: "no"), settings=FactsConfig(batch_messages=1, max_attempts=2))
-        facts.drain()
+        facts = learned(here, Scripted(lambda _: "no"), *texts, batch_messages=1, max_attempts=2)
         failures = facts.failures()
         assert len(failures) == KEPT_FAILURES
         assert failures[-1].message_ids == (f"m{len(texts) - 1}",)
@@ -394,10 +381,8 @@ class TestFailing:
         assert facts.failures(0) == []
 
     def test_what_was_given_up_is_tried_again_once_it_is_changed(self, here):
-        said(here.facts("b"), *likes("tea"))
         model = Scripted(lambda _: "no")
-        facts = here.facts("b", model=model, settings=FactsConfig(max_attempts=1))
-        facts.drain()
+        facts = learned(here, model, *likes("tea"), max_attempts=1)
         model.style = STYLES["json"]
         assert facts.drain() == 0
         facts.update("m0", content="Maya | likes | rain")
