@@ -39,7 +39,6 @@ until `unmerge`; `to_networkx`, `to_json` and `to_mermaid` draw it.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import os
@@ -73,7 +72,7 @@ from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.rewinding import branch_merge, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
-from langchain_agentmem.rewinding.memory_access import as_step, listed, looking, whose
+from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
 from langchain_agentmem.rewinding.memory_rows import TEXT, View
 from langchain_agentmem.storage import Steps, jobs
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
@@ -468,7 +467,7 @@ class KGMemory(EventSource):
 
     extract_and_update_from_text, aextract_and_update_from_text = both(extract_and_update_from_text_work)
 
-    def drain(self) -> int:
+    def drain_work(self) -> Work[int]:
         """Have facts extracted from all that waits, now, and wait for it.
 
         What the model fails at is tried again at once, up to `max_attempts` of the settings; then it is given up, and
@@ -482,24 +481,14 @@ class KGMemory(EventSource):
         """
         if self._model is None:
             return 0
-        if not isinstance(self._ground.point, BranchAt):
-            return self._do(self._draining(learning(self._ground, self._model))).messages
         learned = Learned()
-        with self._database.tracing.step("memory.facts.drain", inputs=lambda: whose(self._ground)) as step:
-            while True:
-                learned.lost = False
-                pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=False))
-                if pause is None and not learned.lost:
-                    break
-                time.sleep(pause or 0.0)
-            step.finish(learned.told)
+        work = learning(self._ground, self._model, learned=learned)
+        if isinstance(self._ground.point, BranchAt):
+            work = self._in_turn(learned)
+        yield from as_step(self._ground, "facts.drain", work, outputs=Learned.told)
         return learned.messages
 
-    async def adrain(self) -> int:
-        """`drain`, awaited."""
-        if self._model is not None and not isinstance(self._ground.point, BranchAt):
-            return (await self._ado(self._draining(learning(self._ground, self._model)))).messages
-        return await asyncio.to_thread(self.drain)
+    drain, adrain = both(drain_work)
 
     def waiting_work(self) -> Work[int]:
         """How many messages wait to have facts extracted from them."""
@@ -537,7 +526,7 @@ class KGMemory(EventSource):
         """
         return self._on(BranchAt(self._ground.point.path, id_of(name, "branch")))
 
-    def fork(self, name: str) -> Self:
+    def fork_work(self, name: str) -> Work[KGMemory]:
         """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
 
         The branch is that of `memory.layers` too.
@@ -548,11 +537,9 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: The name is taken, or this is the memory of a thread.
         """
-        return self._on(self._do(branch_merge.forking(self._ground, id_of(name, "branch"))))
+        return self._on((yield from branch_merge.forking(self._ground, id_of(name, "branch"))))
 
-    async def afork(self, name: str) -> Self:
-        """`fork`, awaited."""
-        return self._on(await self._ado(branch_merge.forking(self._ground, id_of(name, "branch"))))
+    fork, afork = both(fork_work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------------
 
@@ -638,8 +625,15 @@ class KGMemory(EventSource):
         look = partial(fact_queries.facts_told_by, self._ground, said.message_id)
         return (yield from looking(self._ground, "facts.from_message", look, shown=False))
 
-    def _draining(self, work: Work[Learned]) -> Work[Learned]:
-        return (yield from as_step(self._ground, "facts.drain", work, outputs=Learned.told))
+    def _in_turn(self, learned: Learned) -> Work[Learned]:
+        """Learn once it is this memory's turn, and until nobody else is at it."""
+        while True:
+            learned.lost = False
+            learn = partial(self._learn, learned, patient=False)
+            pause = yield Do(partial(self._database.worker.attempt, self._wanted, learn))
+            if pause is None and not learned.lost:
+                return learned
+            yield Do(partial(time.sleep, pause or 0.0))
 
     def _look(self) -> Looked:
         """Extract facts from what waits, in the background."""
@@ -666,7 +660,7 @@ class KGMemory(EventSource):
     def _learn(self, learned: Learned, job: Job, *, patient: bool) -> None:
         work = learning(self._ground, self._model, learned=learned, holds=partial(jobs.holds, job), patient=patient)
         # `drain` is one step, however often it has to try; in the background nothing else shows what is done.
-        self._do(self._draining(work) if patient else work)
+        self._do(as_step(self._ground, "facts.drain", work, outputs=Learned.told) if patient else work)
 
 
 _Item: TypeAlias = tuple[str, dict[str, Any]]
