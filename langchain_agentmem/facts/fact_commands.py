@@ -23,7 +23,7 @@ from langchain_agentmem.facts.fact_store import FactStatement, SpokenTurn
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, inputs_of, looking
+from langchain_agentmem.rewinding.memory_access import Change, changing, inputs_of, looking
 from langchain_agentmem.rewinding.memory_rows import (
     DUE,
     FACT,
@@ -133,11 +133,12 @@ def keep(
         path = ground.point.path
         return (yield from source_texts.keep(book, messages, path=path, conversation=conversation, own=own))
 
-    work = changing(ground, "facts.keep", make, shown=False)
-    if not shown:
-        return (yield from work)
     told = partial(fact_store.messages_shown, messages)
-    return (yield from as_step(ground, "facts.add", work, outputs=lambda new: {"message_ids": new}, messages=told))
+    return (
+        yield from changing(
+            ground, "facts.add", make, outputs=lambda new: {"message_ids": new}, shown=shown, messages=told
+        )
+    )
 
 
 def describe(change: Change, description: str | None) -> Steps[None]:

@@ -536,27 +536,19 @@ def turns_shown(turns: Iterable[SpokenTurn], refused: Sequence[str] = ()) -> dic
         turns: The statements, in their order.
         refused: What was said and is no fact, in sentences.
     """
-    added: dict[str, str] = {}
-    changed: dict[str, str] = {}
-    ended: dict[str, str] = {}
-    known: list[str] = []
+    facts: dict[str, dict[str, str]] = {"added": {}, "changed": {}, "ended": {}, "known": {}}
     for turn in turns:
-        text = _text(turn.after)
-        if turn.key not in turn.before:
-            added[turn.key] = text
-        elif turn.changed:
-            changed[turn.key] = text
-        else:
-            known.append(turn.key)
-        ended.update((key, _text(turn.before[key])) for key in _ended(turn))
-    shown: dict[str, Any] = {
-        "added": _pairs(added),
+        outcome = "added" if turn.key not in turn.before else "changed" if turn.changed else "known"
         # What a batch added, and was told another source of, is shown once.
-        "changed": _pairs({key: text for key, text in changed.items() if key not in added}),
-        "ended": _pairs(ended),
-        "refused": [brief(each) for each in refused],
+        if outcome != "changed" or turn.key not in facts["added"]:
+            facts[outcome][turn.key] = _text(turn.after)
+        facts["ended"].update((key, _text(turn.before[key])) for key in _ended(turn))
+    known = list(facts.pop("known"))
+    shown: dict[str, Any] = {
+        outcome: [{"id": key, "text": text} for key, text in some.items()] for outcome, some in facts.items()
     }
-    return {**shown, "known_ids": list(dict.fromkeys(known))} if known else shown
+    shown["refused"] = [brief(each) for each in refused]
+    return {**shown, "known_ids": known} if known else shown
 
 
 def removed_shown(drafts: Iterable[RowDraft]) -> dict[str, Any]:
@@ -591,10 +583,6 @@ def _ended(turn: SpokenTurn) -> list[str]:
 def _fact(fact: Fact) -> dict[str, Any]:
     told_of: dict[str, Any] = {"id": fact.id, "text": brief(fact.text), "valid_from": fact.valid_from}
     return {**told_of, "valid_to": fact.valid_to} if fact.valid_to is not None else told_of
-
-
-def _pairs(facts: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"id": key, "text": text} for key, text in facts.items()]
 
 
 def _text(known: State) -> str:
