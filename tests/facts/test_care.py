@@ -170,14 +170,15 @@ class TestVerifying:
         assert filled.verify().problems == ()
 
     @pytest.mark.parametrize("damage", DAMAGE)
-    def test_damage_is_found_and_can_be_erased(self, memory, raw, damage):
-        fill_branches(memory)
+    def test_damage_is_found_and_can_be_erased(self, url, raw, damage):
         sql, says = DAMAGE[damage]
-        raw(memory, sql)
-        problems = " | ".join(memory.verify().problems)
-        assert re.search(says, problems), problems
-        memory.erase(namespace=())
-        assert {memory.stats()[name] for name in FACTS} == {0}
+        with AgentMemory(url) as memory:
+            fill_branches(memory)
+            raw(memory, sql)
+            problems = " | ".join(memory.verify().problems)
+            assert re.search(says, problems), problems
+            memory.erase(namespace=())
+            assert {memory.stats()[name] for name in FACTS} == {0}
 
 
 class TestMoving:

@@ -428,7 +428,6 @@ class TestElsewhere:
         assert memory.search("Lisbon") == []
         memory.erase(thread_id="t")
         assert facts.history("Maya") == facts.history("Tom") == facts.search("*") == []
-        assert memory.verify().problems == ()
 
     def test_the_namespace_is_that_of_the_run_unless_one_is_given(self, light):
         for namespace, owner in ((None, ("alice",)), (("bob",), ("bob",))):
