@@ -179,9 +179,8 @@ def entities_work(ground: FactsGround, prefix: str = "", limit: int | None = Non
         facts = yield from memory_rows.named(view, FACT, sorted({samples[key] for key in chosen}))
         shown: list[Entity] = []
         for key in chosen:
-            extra = facts[samples[key]].extra
-            state = next(iter(fact_store.states_of({samples[key]: facts[samples[key]]}).values()), None)
-            spelled = (state.subject, state.object) if state else (extra["subject"], extra["object"])
+            state = fact_store.state_of(facts[samples[key]].extra)
+            spelled = (state.subject, state.object)
             name = next((each for each in spelled if agreed.canonical(each) == key), key)
             others = sorted({a.name for a in agreed.aliases.values() if a.merged and agreed.canonical(a.name) == key})
             shown.append(Entity(name=agreed.spelled(name), aliases=tuple(others), facts=counts[key]))

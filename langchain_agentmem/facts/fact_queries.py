@@ -275,22 +275,17 @@ def listing(
 
     def look(view: View) -> Steps[list[Fact]]:
         agreed = yield from ground.rules(view)
-        many = most
+        many = None if limit is None else most
         while True:
-            if limit is None:
-                facts = yield from fact_store.everything(view, FACT)
-                said = yield from fact_store.everything(view, TEXT)
-            else:
-                facts = yield from fact_store.latest(view, FACT, many)
-                said = yield from fact_store.latest(view, TEXT, many)
+            facts = yield from fact_store.latest(view, FACT, many)
+            said = yield from fact_store.latest(view, TEXT, many)
             by_id = {kept.key: kept for kept in (*said, *facts)}
-            settled = yield from fact_store.settled(
-                view, agreed, {kept.key: kept for kept in facts}, whole=limit is None
-            )
+            found = {kept.key: kept for kept in facts}
+            settled = yield from fact_store.settled(view, agreed, found, whole=many is None)
             raw = [fact_store.raw_fact(kept) for kept in said if source_texts.is_listed(kept)]
             there = [[fact for fact in some if wanted(fact)] for some in (settled, raw)]
             # Of what came last, some may have been taken back, or be wanted by nobody.
-            if limit is None or all(
+            if many is None or all(
                 len(some) < many or len(left) >= most for some, left in zip((facts, said), there, strict=True)
             ):
                 break
@@ -348,7 +343,7 @@ def _rows(
     if obj is not None:
         keys = agreed.keys_of([agreed.canonical(obj)])
         return (yield from fact_store.about(view, objects=keys, predicates=predicates, former=former))
-    return {kept.key: kept for kept in (yield from fact_store.everything(view, FACT))}
+    return {kept.key: kept for kept in (yield from fact_store.latest(view, FACT))}
 
 
 def _pair(clash: Contradiction) -> dict[str, Any]:

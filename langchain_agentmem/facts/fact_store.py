@@ -84,16 +84,12 @@ def about(
     return found
 
 
-def latest(view: View, kind: str, limit: int) -> Steps[list[Kept]]:
-    """The last facts, or texts, that a view shows, by when they were learned first, oldest first."""
+def latest(view: View, kind: str, limit: int | None = None) -> Steps[list[Kept]]:
+    """The last facts, or texts, that a view shows, by when they were learned first, oldest first; None for all."""
+    if limit is None:
+        return sorted((yield from memory_rows.current(view, kind)), key=lambda kept: kept.created_at)
     found = yield query.latest_facts(**view.parameters(), kind=kind, limit=limit)
     return list(reversed(_kept(found).values()))
-
-
-def everything(view: View, kind: str) -> Steps[list[Kept]]:
-    """All facts, or texts, that a view shows, in the order in which they were learned first."""
-    found = yield from memory_rows.current(view, kind)
-    return sorted(found, key=lambda kept: kept.created_at)
 
 
 def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:
