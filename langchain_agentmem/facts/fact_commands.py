@@ -24,16 +24,7 @@ from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, changing, inputs_of, looking
-from langchain_agentmem.rewinding.memory_rows import (
-    DUE,
-    FACT,
-    FAILURE,
-    FORMER,
-    TEXT,
-    RowDraft,
-    View,
-    body_of,
-)
+from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, FORMER, TEXT, RowDraft, View, body_of
 from langchain_agentmem.storage import Steps
 
 DESCRIPTION = "description"

@@ -25,15 +25,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.facts import fact_commands, fact_events, fact_store
 from langchain_agentmem.facts.fact import SINGLE_VALUED, Fact, data_file, predicate_key, sentence
-from langchain_agentmem.facts.fact_events import (
-    RULE,
-    Event,
-    Rules,
-    agreement,
-    in_words,
-    rules_in,
-    state,
-)
+from langchain_agentmem.facts.fact_events import RULE, Event, Rules, agreement, in_words, rules_in, state
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.facts.fact_store import Book
 from langchain_agentmem.language_models.model_calls import Work
@@ -41,21 +33,7 @@ from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branch_merge import Conflict, Prefer, Promoted, promoted, same
 from langchain_agentmem.rewinding.memory_access import Change, changing, looking
-from langchain_agentmem.rewinding.memory_rows import (
-    DUE,
-    FACT,
-    FAILURE,
-    FOREVER,
-    FORMER,
-    SAID,
-    TEXT,
-    Kept,
-    RowDraft,
-    View,
-    body_of,
-    kept_of,
-    text_of,
-)
+from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, Kept, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
 from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
@@ -84,7 +62,7 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
             values |= yield from _values(sight.view, new)
             continue
         for branch in sorted({row["branch_id"] for row in new.values()}):  # each stands at the end of its own
-            view = yield from branches.view_of(branch, FOREVER - 1, now)
+            view = yield from branches.view_of(branch, memory_rows.FOREVER - 1, now)
             values |= yield from _values(view, {n: row for n, row in new.items() if row["branch_id"] == branch})
     return {
         hit.document: Recollection(
@@ -107,7 +85,7 @@ def _values(view: View, some: Mapping[int, Row]) -> Steps[dict[int, Fact]]:
     """Rows as they are seen from somewhere."""
     if not some:
         return {}
-    kept: dict[int, Kept] = {number: kept_of(row) for number, row in some.items()}
+    kept: dict[int, Kept] = {number: memory_rows.kept_of(row) for number, row in some.items()}
     values = {number: fact_store.raw_fact(each) for number, each in kept.items() if each.kind != FACT}
     facts = {each.key: each for each in kept.values() if each.kind == FACT}
     if facts:
@@ -117,9 +95,9 @@ def _values(view: View, some: Mapping[int, Row]) -> Steps[dict[int, Fact]]:
     return values
 
 
-KINDS = (RULE, TEXT, DUE, FACT, FORMER)
+KINDS = (RULE, TEXT, memory_rows.DUE, FACT, FORMER)
 """What is kept in a file."""
-CHECKED = (*KINDS, FAILURE)
+CHECKED = (*KINDS, memory_rows.FAILURE)
 """What can be told to be whole."""
 
 
@@ -129,7 +107,7 @@ def record_of(kept: Kept) -> dict[str, Any]:
         "kind": kept.kind,
         "id": kept.key,
         "label": kept.label,
-        "body": text_of(kept.body),
+        "body": memory_rows.text_of(kept.body),
         "created_at": kept.created_at,
         "extra": dict(kept.extra),
     }
@@ -195,7 +173,7 @@ def _draft(record: Any) -> RowDraft:
             if event["do"] == SET:
                 _holds(event["fields"], {name: forms["fields"][name] for name in event["fields"]})
         next(event for event in extra["told"] if event["do"] == SAID)
-    draft = RowDraft(kind, key, body_of(record["body"]), record["created_at"], label=label, extra=extra)
+    draft = RowDraft(kind, key, memory_rows.body_of(record["body"]), record["created_at"], label=label, extra=extra)
     if kind == TEXT:
         decode_body(draft.body or b"", extra["told"][0]["id"])
         return draft._replace(subject=extra["role"], findable=label is None)
@@ -261,7 +239,7 @@ def _trouble_of(row: Any, body: bytes, extra: Any, *, indexed: bool = True) -> s
     """What is wrong with something, if anything is."""
     record = {name: row[name] for name in ("kind", "label", "created_at")}
     try:
-        draft = draft_of({**record, "id": row["key"], "body": text_of(body), "extra": extra or {}})
+        draft = draft_of({**record, "id": row["key"], "body": memory_rows.text_of(body), "extra": extra or {}})
     except (InvalidInput, UnicodeDecodeError):
         return "cannot be read"
     if row["kind"] == FACT and state(extra) is None:
@@ -270,7 +248,7 @@ def _trouble_of(row: Any, body: bytes, extra: Any, *, indexed: bool = True) -> s
         if (row["label"], row["subject"], row["object"]) != (draft.label, draft.subject, draft.object):
             return "is not looked up by what it says"
         names = extra["names"] if row["kind"] == FORMER else fact_store.names_of(extra)
-        if body != body_of(sentence(*names)):
+        if body != memory_rows.body_of(sentence(*names)):
             return "does not say what was told of it"
     return "is not in the index" if draft.findable and not indexed else None
 
@@ -374,7 +352,7 @@ def _promote_texts(change: Change, base: View, child: View, prefer: Prefer, foun
     found.removed.extend(news.gone)
     # The same message that was added on both sides is none.
     found.conflicts.extend(each for each in news.conflicts if each.parent != each.child)
-    for kind in (DUE, FAILURE):
+    for kind in (memory_rows.DUE, memory_rows.FAILURE):
         _promote(change, kind, (yield from _sides(change, base, child, kind)), prefer)
 
 

@@ -25,18 +25,7 @@ from langchain_agentmem.messages.message import Message, decode_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import LISTED, Change
 from langchain_agentmem.rewinding.memory_access import listed as counted
-from langchain_agentmem.rewinding.memory_rows import (
-    FACT,
-    FORMER,
-    SAID,
-    TEXT,
-    Kept,
-    RowDraft,
-    View,
-    body_of,
-    message_source,
-    version_of,
-)
+from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, Kept, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
@@ -181,7 +170,7 @@ def message_of(kept: Kept) -> Message:
 
 def _kept(found: Sequence[Row]) -> dict[str, Kept]:
     """Rows by their keys; a version and its copies are one."""
-    return {row["key"]: version_of(row) for row in found}
+    return {row["key"]: memory_rows.version_of(row) for row in found}
 
 
 def state_of(extra: Mapping[str, Any]) -> State:
@@ -372,7 +361,7 @@ class Book:
         def gone(event: Mapping[str, Any]) -> bool:
             return bool(event.get("id") == name and event.get("in", conversation) == conversation)
 
-        sources = [message_source(name)]
+        sources = [memory_rows.message_source(name)]
         found = yield query.resting_on(keys=as_json(sources), low=path, high=path + "\x01")
         for kept in (yield from self._named(FACT, found)):
             extra = without(kept.extra, gone)
@@ -395,7 +384,7 @@ class Book:
         names = names_of(extra)
         if kept.extra and names_of(kept.extra) != names:
             self._write_former(kept)
-        body = body_of(sentence(*names))
+        body = memory_rows.body_of(sentence(*names))
         self.written[kept.key] = kept._replace(body=body, extra=extra)
         draft = RowDraft(FACT, kept.key, body, kept.created_at, extra=extra, findable=known is not None)
         self.change.drafts.append(looked_up_by(draft, names))
@@ -459,7 +448,7 @@ class Book:
         said = [event for event in kept.extra["told"] if event["do"] == SAID]
         extra = {"fact": kept.key, "names": names, "told": said}
         key = f"{kept.key} {_next_number(kept.extra)}"
-        draft = RowDraft(FORMER, key, body_of(sentence(*names)), self.change.now, extra=extra)
+        draft = RowDraft(FORMER, key, memory_rows.body_of(sentence(*names)), self.change.now, extra=extra)
         self.change.drafts.append(looked_up_by(draft, names))
 
 

@@ -1,4 +1,4 @@
-"""Facts as documents 001 and 003 promise them: added, retrieved, changed and saved as any other memory of theirs."""
+"""Facts as MARSYS documents them: added, retrieved, changed and saved like any other memory."""
 
 from __future__ import annotations
 
