@@ -13,9 +13,11 @@ rewound with the thread, and a node that is executed again reads again and remem
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from importlib.resources import files
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -160,33 +162,13 @@ def _history(facts: KGMemory, given: FactHistory) -> Calls[Any]:
     return {**read, "left_out": left_out} if left_out else read
 
 
-OPERATIONS: tuple[Operation, ...] = (
-    Operation(
-        name="fact_add",
-        about=(
-            "Keep a fact as subject, predicate and object, such as: Maya Ortiz, lives in, Lisbon. It is kept with the "
-            "time in which it holds. Where only one value can hold at a time, the value before it ends, and is kept "
-            "as what was."
-        ),
-        arguments=FactAdd,
-        do=_add,
-        adds=True,
-    ),
-    Operation(
-        name="fact_search",
-        about="Search the facts that are kept, what holds no longer included, and what was said. Gives the times, too.",
-        arguments=FactSearch,
-        do=_search,
-        reads=True,
-    ),
-    Operation(
-        name="fact_history",
-        about="Read all that ever held of somebody or something, in order, with the times and how it is known.",
-        arguments=FactHistory,
-        do=_history,
-        reads=True,
-    ),
-)
+_ABOUT = json.loads(files(__package__).joinpath("fact_operations.json").read_text("utf-8"))
+_WORK: Mapping[str, tuple[type[Arguments], Callable[[Any, Any], Calls[Any]]]] = {
+    "fact_add": (FactAdd, _add),
+    "fact_search": (FactSearch, _search),
+    "fact_history": (FactHistory, _history),
+}
+OPERATIONS = tuple(Operation(name=name, arguments=given, do=do, **_ABOUT[name]) for name, (given, do) in _WORK.items())
 """What a model can do with facts."""
 
 

@@ -13,6 +13,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
@@ -20,6 +21,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
+CASES = json.loads(Path(__file__).with_name("cases.json").read_text("utf-8"))
+"""Tables of the tests: what is given, and what comes of it."""
 _MESSAGE = re.compile(r'<message number="(\d+)" speaker="([^"]*)" time="([^"]*)">\n(.*?)\n</message>', re.DOTALL)
 _FACT = re.compile(r"^([^|\n]+) \| ([^|\n]+) \| ([^|\n]+?)(?: \| ([\d-]*)(?: \| ([\d-]+))?)?$", re.MULTILINE)
 

@@ -13,6 +13,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import FactsConfig
 
+from .scripted import CASES
 from .test_sources import at, day, message_of, moved, objects, remembering, say, waiting_graph
 
 NS = ("users", "ana")
@@ -121,43 +122,7 @@ class TestCounting:
         assert memory.verify().checked["memories"] == before
 
 
-DAMAGE = {
-    "a source too many": (
-        "insert into memory_source select id, 'message zzz' from memory where kind = 'fact'",
-        "rests on other messages than is noted",
-    ),
-    "another source": (
-        "update memory_source set source = 'message zzz' where source = 'message c'",
-        "rests on other messages than is noted",
-    ),
-    "sources of what is gone": (
-        "insert into memory_source select id, 'message zzz' from memory where deleted = 1",
-        "says nothing, and rests on messages",
-    ),
-    "events that are none": (
-        """update memory set extra = '{"told": [7]}' where kind = 'fact'""",
-        "rests on cannot be read .* a fact, cannot be read",
-    ),
-    "an event without a time": (
-        """update memory set extra = replace(extra, '"at":', '"when":') where kind = 'fact'""",
-        "a fact, cannot be read",
-    ),
-    "another subject": ("update memory set subject = 'ben' where kind = 'fact'", "not looked up by what it says"),
-    "a former fact nobody finds": (
-        "update memory set subject = 'ben' where kind = 'fact_former'",
-        "a fact former, is not looked up",
-    ),
-    "another sentence": (
-        """update memory set content_id = (select min(content_id) from memory where kind = 'fact_text')
-        where kind = 'fact' and label = 'likes'""",
-        "does not say what was told",
-    ),
-    "no document": ("update memory set document_id = null where kind = 'fact'", "is not in the index"),
-    "a failure without an answer": (
-        """update memory set extra = replace(extra, '"answer":', '"reply":') where kind = 'fact_failure'""",
-        "a fact failure, cannot be read",
-    ),
-}
+DAMAGE = CASES["damage"]
 
 
 @pytest.mark.sqlite_suffices
@@ -238,18 +203,7 @@ class TestMoving:
             assert (shown(memory), memory.stats()["memories"]) == (before, rows)
             assert memory.verify().problems == ()
 
-    @pytest.mark.parametrize(
-        ("kind", "damage"),
-        [
-            ("fact", {"extra": None}),
-            ("fact", {"extra": {"told": [{"do": "said"}]}}),
-            ("fact", {"subject": "somebody else"}),
-            ("fact", {"body": "AAAA", "checksum": 2147483647}),
-            ("fact_former", {"object": None}),
-            ("fact_text", {"extra": {"words": "x"}}),
-            ("fact_rule", {"label": "law"}),
-        ],
-    )
+    @pytest.mark.parametrize(("kind", "damage"), CASES["damaged records"])
     def test_a_damaged_record_is_refused_and_nothing_is_written(self, exports, tmp_path, kind, damage):
         exported, another = tmp_path / "damaged.jsonl", exports[1]
         exported.write_bytes(exports[0].read_bytes())

@@ -12,6 +12,8 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts.fact import FactsConfig
 
+from .scripted import CASES
+
 
 def day(number: int, month: int = 3) -> datetime:
     return datetime(2025, month, number, tzinfo=UTC)
@@ -47,55 +49,7 @@ def periods(facts, subject="Maya", predicate="lives in"):
     return [(fact.object, fact.valid_from, fact.valid_to) for fact in facts.history(subject, predicate)]
 
 
-RULES: dict[str, tuple[list[str], list[str], list[str]]] = {
-    "a new value ends the one before": (["Lisbon 1", "Porto 9"], ["Lisbon 1-9", "Porto 9"], []),
-    "a given end stays": (["Lisbon 1-5", "Porto 9"], ["Lisbon 1-5", "Porto 9"], []),
-    "a stay within another ends nothing": (["Lisbon 1", "Porto 5-7"], ["Lisbon 1", "Porto 5-7"], ["5-7"]),
-    "another source says that it goes on": (["Lisbon 1", "Porto 5-7", "Porto 5"], ["Lisbon 1-5", "Porto 5-7"], []),
-    "nothing ends itself after a pause": (["Lisbon 1-3", "Lisbon 5"], ["Lisbon 1-3", "Lisbon 5"], []),
-    "who comes back lived there twice": (
-        ["Lisbon 1", "Porto 5", "Lisbon 9"],
-        ["Lisbon 1-5", "Porto 5-9", "Lisbon 9"],
-        [],
-    ),
-    "late news take their place": (["Lisbon 1", "Faro 9", "Porto 5"], ["Lisbon 1-5", "Porto 5-9", "Faro 9"], []),
-    "what was before all is ended by the first": (["Lisbon 5", "Porto 1"], ["Porto 1-5", "Lisbon 5"], []),
-    "an earlier start makes it longer": (["Lisbon 5", "Lisbon 1"], ["Lisbon 1"], []),
-    "two of one day contradict each other": (["Lisbon 1", "Porto 1"], ["Lisbon 1", "Porto 1"], ["1"]),
-    "the next value ends both": (
-        ["Lisbon 1", "Porto 1", "Faro 5"],
-        ["Lisbon 1-5", "Porto 1-5", "Faro 5"],
-        ["1-5"],
-    ),
-    "what follows contradicts nothing": (["Lisbon 1-5", "Porto 5"], ["Lisbon 1-5", "Porto 5"], []),
-    "from the first start to the last end": (["Lisbon 5-7", "Lisbon 6-9", "Lisbon 1-6"], ["Lisbon 1-9"], []),
-    "after its end it is another fact": (["Lisbon 1-5", "Lisbon 5-9"], ["Lisbon 1-5", "Lisbon 5-9"], []),
-    "undone it is gone": (["Lisbon 1", "Porto 5", "undo Porto"], ["Lisbon 1"], []),
-    "undone twice it is back": (
-        ["Lisbon 1", "Porto 5", "undo Porto", "undo Porto"],
-        ["Lisbon 1-5", "Porto 5"],
-        [],
-    ),
-    "told again it is new": (["Lisbon 1", "undo Lisbon", "Lisbon 1"], ["Lisbon 1"], []),
-    "an end undone": (["Lisbon 1", "Porto 5", "undo Lisbon"], ["Lisbon 1", "Porto 5"], ["5"]),
-    "an end undone twice": (["Lisbon 1", "Porto 5", "undo Lisbon", "undo Lisbon"], ["Lisbon 1-5", "Porto 5"], []),
-    "beside one it ends by the next": (
-        ["Lisbon 1", "Porto 5", "undo Lisbon", "Faro 9"],
-        ["Lisbon 1-9", "Porto 5-9", "Faro 9"],
-        ["5-9"],
-    ),
-    "beside as many as is wanted": (
-        ["Lisbon 1", "Porto 5", "undo Lisbon", "Faro 9", "undo Lisbon"],
-        ["Lisbon 1", "Porto 5-9", "Faro 9"],
-        ["5-9", "9"],
-    ),
-    "the last source is undone": (["Lisbon 5", "Lisbon 1", "undo Lisbon"], ["Lisbon 5"], []),
-    "news of itself are undone before an older end": (
-        ["Lisbon 2", "Porto 5", "Lisbon 1", "undo Lisbon"],
-        ["Lisbon 2-5", "Porto 5"],
-        [],
-    ),
-}
+RULES: dict[str, tuple[list[str], list[str], list[str]]] = CASES["rules"]
 """What is told, each by a message of its own; the periods that follow from it, and those of the contradictions."""
 
 

@@ -16,7 +16,7 @@ from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.source_texts import KEPT_FAILURES, LONGEST_ANSWER
 from langchain_agentmem.storage import jobs
 
-from .scripted import STYLES, Awaited, ChatModel, Scripted, ToolModel, told
+from .scripted import CASES, STYLES, Awaited, ChatModel, Scripted, ToolModel, told
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -265,19 +265,7 @@ class TestBatches:
         model = self.drained(here, ["short", "y" * 500, "also short"], batch_chars=100)
         assert model.texts == [["short"], ["y" * 100 + " […]"], ["also short"]]
 
-    @pytest.mark.parametrize(
-        "settings",
-        [
-            {"batch_messages": 0},
-            {"batch_chars": 0},
-            {"max_attempts": 0},
-            {"timeout": 0},
-            {"single_valued": 5},
-            {"predicates": None},
-            {"predicates": {"likes": 1}},
-            {"secret_patterns": 5},
-        ],
-    )
+    @pytest.mark.parametrize("settings", CASES["wrong settings"])
     def test_settings_that_cannot_work_are_refused(self, settings):
         with pytest.raises(InvalidInput):
             FactsConfig(**settings)

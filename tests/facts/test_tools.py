@@ -15,6 +15,8 @@ from langchain_agentmem import FactsConfig, InvalidInput, KGMemory, fact_tools
 from langchain_agentmem.facts.fact_tools import LIMIT, OPERATIONS, QUOTED, SOURCES
 from langchain_agentmem.language_models.tool_factory import MOST
 
+from .scripted import CASES
+
 pytestmark = pytest.mark.sqlite_suffices
 
 AT = {"configurable": {"thread_id": "t"}}
@@ -132,18 +134,7 @@ class TestAdding:
             f"; it ended: {', '.join(f'{each!r}, from 2024-03-01 until 2024-04-01' for each in ended)}."
         )
 
-    @pytest.mark.parametrize(
-        ("given", "start", "end"),
-        [
-            ({"valid_from": "2024-03-01"}, "2024-03-01", None),
-            ({"valid_from": "2024-03-01T00:00:00Z"}, "2024-03-01", None),
-            ({"valid_from": "2024-03-01T02:00:00+02:00"}, "2024-03-01", None),
-            ({"valid_from": 2024, "valid_to": "2024"}, "2024-01-01", "2025-01-01"),
-            ({"valid_from": "March 2024", "valid_to": "in April 2024"}, "2024-03-01", "2024-04-01"),
-            ({"valid_from": "yesterday", "valid_to": ""}, "2025-12-31", None),
-            ({"valid_from": "2024-01-01", "valid_to": "2024-03-01T00:00:00"}, "2024-01-01", "2024-03-01"),
-        ],
-    )
+    @pytest.mark.parametrize(("given", "start", "end"), CASES["times of tools"])
     def test_times_are_iso_or_words(self, add, facts, given, start, end):
         add("Maya", "visited", "Rome", **given)
         [fact] = facts.history("Maya")
@@ -261,34 +252,7 @@ class TestHistory:
 
 
 class TestMistakes:
-    @pytest.mark.parametrize(
-        ("name", "arguments", "said"),
-        [
-            ("fact_add", {"subject": "a", "predicate": "b"}, "object: Field required"),
-            ("fact_add", {"subject": "a", "predicate": "b", "object": "c", "whom": "d"}, "there is no such argument"),
-            ("fact_add", {"subject": "", "predicate": "b", "object": "c"}, "fact_add was not done: The subject"),
-            ("fact_add", {"subject": "a", "predicate": " ", "object": "c"}, "fact_add was not done: The predicate"),
-            ("fact_add", {"subject": "a", "predicate": "b", "object": "c" * 9_999}, "may have 2000"),
-            (
-                "fact_add",
-                {"subject": "a", "predicate": "b", "object": "c", "valid_from": "soon \x1b[2J"},
-                "valid_from is a date or a time, such as 2024-03-01, not 'soon ",
-            ),
-            (
-                "fact_add",
-                {"subject": "a", "predicate": "b", "object": "c", "valid_to": "now"},
-                "valid_to is a date or a time",
-            ),
-            (
-                "fact_add",
-                {"subject": "a", "predicate": "b", "object": "c", "valid_from": "2024-03-01", "valid_to": "2023"},
-                "valid_to must come after valid_from",
-            ),
-            ("fact_search", {}, "query: Field required"),
-            ("fact_search", {"query": "a", "limit": "many"}, "limit: "),
-            ("fact_history", {"predicate": "likes"}, "subject: Field required"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("name", "arguments", "said"), CASES["mistakes"])  # fmt: skip
     async def test_they_come_back_as_a_message_that_says_what_is_wrong(self, tools, facts, name, arguments, said):
         call = {"name": name, "args": arguments, "id": "c", "type": "tool_call"}
         for message in (tools[name].invoke(call), await tools[name].ainvoke(call)):
