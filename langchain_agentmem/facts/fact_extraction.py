@@ -56,7 +56,6 @@ _NAMES = {
 }
 """What models call the parts of an answer."""
 _TRIPLE = ("subject", "predicate", "object")
-_PER_CENT = 100
 _GONE = "The answer cannot be used. Some of the messages are gone meanwhile, so what it says is not kept."
 
 logger = logging.getLogger(__name__)
@@ -270,17 +269,9 @@ def _fact(item: Any, some: Sequence[Due]) -> tuple[int, FactStatement]:
     start, end = times_in(_first(item, "start"), _first(item, "end"), due.said_at)
     if end is not None and end <= (EARLIEST if start is None else start):
         raise InvalidInput("it ends before it begins.")
+    sure, message = _sure(_first(item, "sure")), due.message
     said = FactStatement(
-        role=due.message.role,
-        subject=subject,
-        predicate=predicate,
-        object=obj,
-        start=start,
-        end=end,
-        sure=_sure(_first(item, "sure")),
-        message=due.message.message_id,
-        conversation=due.conversation,
-        said_at=due.said_at,
+        message.role, subject, predicate, obj, start, end, sure, message.message_id, due.conversation, due.said_at
     )
     return place, said
 
@@ -317,12 +308,11 @@ def _place(value: Any, count: int) -> int:
 
 
 def _sure(value: Any) -> float | None:
+    text = str(value).strip()
     try:
-        sure = float(str(value).strip().rstrip("%"))
+        sure = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         return None
-    if isinstance(value, str) and value.strip().endswith("%"):
-        sure /= _PER_CENT
     return min(1.0, max(0.0, sure)) if math.isfinite(sure) else None
 
 
