@@ -370,7 +370,7 @@ def _promote_facts(book: Book, base: View, child: View, found: PromotedFacts) ->
             continue
         goal = ids.get(key, key)
         mine = book.written.get(goal) or homes.get(key) or sides.parent.get(key)
-        extra = _together(was, mine, theirs, ids, joined=key in ids)
+        extra = _together(was, mine, theirs, ids)
         like = mine or theirs
         if extra is None:
             if mine is not None:
@@ -432,7 +432,7 @@ def _home(book: Book, theirs: Kept, taken: Mapping[str, Kept]) -> Steps[Kept | N
 
 
 def _together(
-    was: Kept | None, mine: Kept | None, theirs: Kept | None, ids: Mapping[str, str], *, joined: bool
+    was: Kept | None, mine: Kept | None, theirs: Kept | None, ids: Mapping[str, str]
 ) -> dict[str, Any] | None:
     """What was told of a fact in parent and child, but for what either forgot; None if nobody tells of it any more.
 
@@ -441,7 +441,6 @@ def _together(
         mine: The fact in the parent.
         theirs: The fact in the child.
         ids: What facts of the child are called here, if they are called something else.
-        joined: Whether parent and child learned it each for itself.
     """
     before, here, there = (
         _named(() if each is None else each.extra["told"], renamed)
@@ -458,10 +457,6 @@ def _together(
         if name in numbers_here:
             numbers[event["n"]] = numbers_here[name]
         elif name not in known:
-            twin = _twin(events, event) if joined else None
-            if twin is not None:
-                numbers[event["n"]] = twin
-                continue
             number = event["n"] if event["n"] not in used else max(used) + 1
             used.add(number)
             numbers[event["n"]] = number
@@ -479,22 +474,11 @@ def _together(
     return {**(like.extra if like else {}), "told": sorted(events, key=lambda event: event["at"])}
 
 
-def _twin(events: Sequence[Event], event: Event) -> int | None:
-    """The number of the event that says what another says, which somebody learned at another time."""
-    if event["do"] != SAID:
-        return None
-    for each in events:
-        if each["do"] == SAID and _says(each) == _says(event):
-            return int(each["n"])
-    return None
-
-
-def _says(event: Event) -> dict[str, Any]:
-    return {name: value for name, value in event.items() if name not in ("n", "at")}
-
-
 def _named(told: Iterable[Event], ids: Mapping[str, str]) -> list[tuple[Name, dict[str, Any]]]:
-    """Events with what tells each from others, also on another branch, where it may have another number."""
+    """Events with what tells each from others, also on another branch, where it may have another number.
+
+    Who says the same from the same message says it once, whenever it was learned.
+    """
     found: list[tuple[Name, dict[str, Any]]] = []
     names: dict[int, Name] = {}
     seen: Counter[str] = Counter()
@@ -502,7 +486,7 @@ def _named(told: Iterable[Event], ids: Mapping[str, str]) -> list[tuple[Name, di
         event = dict(each)
         if event["do"] == fact_events.BESIDE:
             event["of"] = sorted(ids.get(key, key) for key in event["of"])
-        says = {**event, "n": None}
+        says = {**event, "n": None, "at": None if event["do"] == SAID else event["at"]}
         if event["do"] == UNDO:
             says["of"] = names.get(event["of"])
         text = json.dumps(says, sort_keys=True)
