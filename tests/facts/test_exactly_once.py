@@ -31,9 +31,10 @@ def short_leases(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def listeners():
-    """Two processes."""
-    with Listener() as one, Listener() as other:
+def listeners(tmp_path_factory):
+    """Two that hear at the same time."""
+    folders = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("other")
+    with Listener(folders[0], "tests.facts.processes") as one, Listener(folders[1], "tests.facts.processes") as other:
         yield one, other
 
 
@@ -159,7 +160,7 @@ class TestAtTheSameTime:
         for each in listeners:
             each.begin(url, "b", SOME)
         for each in listeners:
-            assert each.end()
+            assert each.heard()
         with AgentMemory(url) as memory:
             check(memory.facts("b"), scripted_facts(SAID[:SOME]))
 
@@ -203,14 +204,14 @@ class TestKilled:
     def test_at_any_moment_and_begun_again_knows_the_same(self, kind, new_database, listeners):
         url, luck, (listener, _) = new_database(kind), random.Random(11), listeners
         listener.begin(url, "whole", SOME)
-        count = listener.end()
+        count = listener.heard()
         assert count is not None
         killed = 0
         for number in range(kills(kind)):
             listener.begin(url, f"b{number}", SOME, int((number + luck.random()) * count / kills(kind)))
-            killed += listener.end() is None
+            killed += listener.heard() is None
             listener.begin(url, f"b{number}", SOME)
-            assert listener.end() is not None
+            assert listener.heard() is not None
         assert killed > kills(kind) / 2  # with some luck, one came to its end with fewer statements than the first
         with AgentMemory(url) as memory:
             for branch in ("whole", *(f"b{number}" for number in range(kills(kind)))):
