@@ -13,11 +13,9 @@ rewound with the thread, and a node that is executed again reads again and remem
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from importlib.resources import files
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -33,7 +31,7 @@ from langchain_agentmem.base.namespaces import config_given, id_of, path_of, res
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_commands
-from langchain_agentmem.facts.fact import Fact, FactsConfig
+from langchain_agentmem.facts.fact import Fact, FactsConfig, data_file
 from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, learning, times_in
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.facts.source_texts import Due
@@ -162,7 +160,7 @@ def _history(facts: KGMemory, given: FactHistory) -> Calls[Any]:
     return {**read, "left_out": left_out} if left_out else read
 
 
-_ABOUT = json.loads(files(__package__).joinpath("fact_operations.json").read_text("utf-8"))
+_ABOUT = data_file("fact_operations.yaml")
 _WORK: Mapping[str, tuple[type[Arguments], Callable[[Any, Any], Calls[Any]]]] = {
     "fact_add": (FactAdd, _add),
     "fact_search": (FactSearch, _search),
