@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from datetime import datetime
 from typing import Annotated, Any, TypedDict
 
@@ -19,37 +18,27 @@ from langgraph.types import Command, RetryPolicy, interrupt
 from langchain_agentmem import FactsConfig, InvalidInput, fact_tools
 from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
 
-SHOWN = re.compile(r'<message number="(\d+)"[^>]*>\n(.*?)\n</message>', re.DOTALL)
-FACT = re.compile(r"(\w+) (lives in|works at|likes) (\w+)")
+from .scripted import Scripted
+
 RETRY = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)
 
 
-class Reader:
-    """A model that knows "Maya lives in Porto" when it reads it, and keeps what it was shown.
+class Reader(Scripted):
+    """A model that knows "Maya lives in Porto" when it reads it.
 
-    Attributes:
-        read: The texts that it was shown, call by call.
-        answers: What it says instead, or raises, before it begins to read.
+    Args:
+        *answers: What it says instead, or raises, before it begins to read.
     """
 
     def __init__(self, *answers: Any) -> None:
-        self.read: list[list[str]] = []
+        super().__init__(meanwhile=self._answer)
         self.answers = [*answers]
 
-    def __call__(self, messages: Any) -> str:
-        shown = SHOWN.findall(messages[-1].content)
-        self.read.append([text for _, text in shown])
-        if self.answers:
-            answer = self.answers.pop(0)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-        told = [
-            {"message": int(number), "subject": subject, "predicate": predicate, "object": obj}
-            for number, text in shown
-            for subject, predicate, obj in FACT.findall(text)
-        ]
-        return json.dumps({"facts": told})
+    def _answer(self, _: int, __: Any) -> Any:
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 def at(thread="t", **more):
@@ -87,7 +76,7 @@ class TestTurns:
         for number, text in enumerate(("Maya lives in Porto", "Tom likes tea", "Maya lives in Lisbon", "Bye")):
             given = says(text, id=f"m{number}")
             state = await graph.ainvoke(given, at()) if awaited else graph.invoke(given, at())
-        assert reader.read == [[text, "I see."] for text in ("Maya lives in Porto", "Tom likes tea")] + [
+        assert reader.texts == [[text, "I see."] for text in ("Maya lives in Porto", "Tom likes tea")] + [
             ["Maya lives in Lisbon", "I see."],
             ["Bye", "I see."],
         ]
@@ -124,7 +113,7 @@ class TestTurns:
         graph = builder.compile(checkpointer=light.checkpointer)
         graph.invoke({"said": [HumanMessage("Maya likes tea"), AIMessage("Maya likes rain")]}, at())
         graph.invoke({"said": [("user", "Maya likes jam")]}, at())
-        assert reader.read == [["Maya likes tea"], ["Maya likes jam"]]
+        assert reader.texts == [["Maya likes tea"], ["Maya likes jam"]]
         assert known(light.facts(at())) == ["Maya likes jam"]
 
     def test_only_what_was_said_is_read(self, light):
@@ -142,7 +131,7 @@ class TestTurns:
             ToolMessage("Maya likes tools", tool_call_id="c"),
         ]
         graph.invoke({"messages": given}, at())
-        assert reader.read == [["Maya likes tea"]]
+        assert reader.texts == [["Maya likes tea"]]
         assert known(light.facts(at())) == ["Maya likes tea"]
 
 
@@ -185,8 +174,8 @@ class TestFailing:
     async def test_a_model_that_does_not_answer_is_not_waited_for(self, light):
         class Slow(Reader):
             async def hang(self, messages: Any) -> str:
-                self.read.append([])
-                if len(self.read) == 1:
+                self.calls.append([])
+                if len(self.calls) == 1:
                     await asyncio.sleep(3_600)
                 return self(messages)
 
@@ -220,7 +209,7 @@ class TestRewinding:
         assert known(memory.facts(at())) == ["Maya works at Acme", "Maya lives in Rome"]
         assert [fact.object for fact in memory.facts(at()).history("Maya", "lives in")] == ["Rome"]
         assert known(memory.facts(last)) == ["Maya works at Acme", "Maya lives in Lisbon"]
-        assert [texts[0] for texts in reader.read] == [
+        assert [texts[0] for texts in reader.texts] == [
             "Maya works at Acme", "Maya lives in Porto", "Maya lives in Lisbon", "Maya lives in Rome"
         ]  # fmt: skip
 
@@ -294,7 +283,7 @@ class TestRunsThatFail:
         assert attempts == [["Maya lives in Porto"]] * 3
         [fact] = memory.facts(at()).history("Maya")
         assert len(fact.told) == 1
-        assert len(reader.read) == 3
+        assert len(reader.texts) == 3
 
     @pytest.mark.parametrize("durability", ["sync", "exit"])
     def test_a_node_that_asks_and_is_resumed_remembers_once(self, memory, durability):
@@ -340,7 +329,7 @@ class TestMessagesThatChange:
         facts = light.facts(at())
         assert known(facts) == ["Maya lives in Porto", "Tom likes tea"]
         assert [each.text for each in facts.evidence(facts.history("Maya")[0].id)] == ["Maya lives in Porto"]
-        assert len(reader.read) == 2
+        assert len(reader.texts) == 2
 
     def test_what_a_message_says_now_takes_the_place_of_what_it_said(self, light):
         graph = chat(light, light.remember_facts(reader := Reader()))
@@ -351,7 +340,7 @@ class TestMessagesThatChange:
         assert [fact.object for fact in facts.history("Maya")] == ["Rome"]
         [tea] = facts.history("Tom")
         assert tea.sources == ("m1",)
-        assert reader.read[-1] == ["Maya lives in Rome", "I see."]
+        assert reader.texts[-1] == ["Maya lives in Rome", "I see."]
 
     @pytest.mark.parametrize("odd", ["a" * 5_000, "\x1b[2J", "a\nb", "\x00", " "])
     def test_whatever_a_message_is_called_it_is_read_once(self, light, odd):
@@ -359,7 +348,7 @@ class TestMessagesThatChange:
         for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
             graph.invoke({"messages": [HumanMessage(text, id=odd), HumanMessage("Maya lives in Lisbon", id="m")]}, at())
         graph.invoke(says("Bye", id="n"), at())
-        assert reader.read == [["Maya lives in Porto", "Maya lives in Lisbon"], ["Maya lives in Lisbon"], ["Bye"]]
+        assert reader.texts == [["Maya lives in Porto", "Maya lives in Lisbon"], ["Maya lives in Lisbon"], ["Bye"]]
         assert known(light.facts("x"))[-1] == "Maya lives in Lisbon"
 
 
@@ -384,7 +373,7 @@ class TestElsewhere:
                 graph.invoke(says(f"Tom likes {place}{turn}", id=f"m{turn}"), at(thread))
         graph.invoke(says("Tom likes Porto0", id="m0"), at("v"))
         facts = memory.facts("user-42")
-        assert reader.read == [
+        assert reader.texts == [
             ["Tom likes Porto0"], ["Tom likes Lisbon0"], ["Tom likes Porto1"], ["Tom likes Lisbon1"],
             ["Tom likes Porto0"],
         ]  # fmt: skip
@@ -406,7 +395,11 @@ class TestElsewhere:
         graph.invoke(says("Tom likes jam", id="m0"), at())
         graph.invoke(says("Tom likes rain", id="m1"), at())
         assert facts.add(HumanMessage("Tom likes rain", id="m1")) == "m1"
-        assert [text for texts in reader.read for text in texts] == ["Tom likes tea", "Tom likes jam", "Tom likes rain"]
+        assert [text for some in reader.texts for text in some] == [
+            "Tom likes tea",
+            "Tom likes jam",
+            "Tom likes rain",
+        ]
         assert [fact.text for fact in facts.search("*") if fact.raw] == ["Tom likes rain", "Tom likes tea"]
         assert {fact.object: [each.text for each in facts.evidence(fact.id)] for fact in facts.history("Tom")} == {
             "tea": ["Tom likes tea"],
@@ -444,7 +437,7 @@ class TestElsewhere:
         for text in ("Maya lives in Porto", "Tom likes tea", "Maya lives in Porto"):
             history += [HumanMessage(text), AIMessage("I see.")]
             assert (await chain.ainvoke(history) if awaited else chain.invoke(history)) == {}
-        assert reader.read == [["Maya lives in Porto", "I see."], ["Tom likes tea"]]
+        assert reader.texts == [["Maya lives in Porto", "I see."], ["Tom likes tea"]]
         assert known(light.facts("x")) == ["Maya lives in Porto", "Tom likes tea"]
         assert all(len(fact.sources) == 1 for fact in light.facts("x").as_of())
 
