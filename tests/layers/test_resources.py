@@ -324,18 +324,17 @@ class TestLinks:
 class TestSomebodyElse:
     @pytest.mark.parametrize("time", [1, 2])
     def test_who_puts_a_link_in_place_of_a_file_gains_nothing(self, place, monkeypatch, time):
-        stat = os.stat
+        opened = os.open
         manifest = place / "data" / "manifest.json"
         looked = []
 
         def swapping(path, *arguments, **options):
-            found = stat(path, *arguments, **options)
             if path == "manifest.json" and looked.append(path) is None and len(looked) == time:
                 manifest.unlink()
                 manifest.symlink_to(place.parent / "workspace2" / "secret.txt")
-            return found
+            return opened(path, *arguments, **options)
 
-        monkeypatch.setattr(os, "stat", swapping)
+        monkeypatch.setattr(os, "open", swapping)
         seen = item_of(place, path="data/manifest.json")
         assert manifest.is_symlink()
         assert (seen["fetch_status"], seen["content_excerpt"]) == ("failed", "")
