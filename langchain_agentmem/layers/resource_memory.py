@@ -201,7 +201,7 @@ def _fetched(item: Item, fetcher: Fetcher, options: Options) -> SeenFile | None:
         given = fetcher(_told(item))
         if inspect.isawaitable(given):
             given = _waited_for(given)
-    except Exception as error:  # noqa: BLE001 - whatever a fetcher raises, the other items are looked at
+    except Exception as error:
         raise Unreachable(f"It could not be fetched: {type(error).__name__}: {error}") from error
     if given is None:
         return None

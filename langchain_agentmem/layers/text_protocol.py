@@ -49,7 +49,7 @@ from langchain_agentmem.language_models.tool_factory import (
     told,
 )
 from langchain_agentmem.layers.layer import LayersConfig
-from langchain_agentmem.layers.layer_tools import OPERATIONS
+from langchain_agentmem.layers.layer_tools import FORMS, OPERATIONS
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.rewinding.memory_access import whose
@@ -618,25 +618,6 @@ def _applying(update: Update, layers: Any, *, reads: bool, done: set[str] | None
         done |= new
     return Outcome(reads=tuple(found), log=tuple(log), problems=tuple(problems), text=update.text)
 
-
-FORMS: Mapping[str, str] = {
-    "mem_core_set": '{"user_name": "Ada", "plan": {"value": "Write the report.", "importance": 5, "ttl": 3600}}',
-    "mem_core_get": '["user_name"]',
-    "mem_core_del": '["plan"]',
-    "mem_archival_write": '[{"text": "Guided scheduling was 12 % faster.", "tags": ["results"]}]',
-    "mem_archival_update": '[{"id": "…", "text": "…", "tags": ["results"]}]',
-    "mem_archival_search": '{"query": "fastest scheduling", "k": 10, "tags": ["results"]}',
-    "mem_archival_get": '["…"]',
-    "mem_recall_append": '{"kind": "decision", "content": "We use guided scheduling."}',
-    "mem_recall_search": '{"query": "decisions on scheduling", "k": 20}',
-    "mem_recall_evict": '{"oldest": 5} or {"kind": "note"} or {"ids": ["…"]}',
-    "mem_recall_summarize": "true",
-    "consolidate": "true",
-    "mem_node_fork": '"attempt-2"',
-    "mem_node_write": '{"node_id": "attempt-2", "core": {"plan": "…"}, "recall": "…", "archival": ["…"]}',
-    "mem_node_read": '{"node_id": "attempt-2", "scope": "all"}',
-}
-"""What each operation looks like in a block."""
 
 PROTOCOL_PROMPT = f"""\
 You have a memory that outlasts this conversation. To use it, write one block of this form in your reply; it is taken \

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_agentmem.layers import text_protocol
-from langchain_agentmem.layers.layer_tools import OPERATIONS
-from langchain_agentmem.layers.text_protocol import FORMS, MOST_OPERATIONS, PROTOCOL_PROMPT, parse
+from langchain_agentmem.layers.layer_tools import FORMS, OPERATIONS
+from langchain_agentmem.layers.text_protocol import MOST_OPERATIONS, PROTOCOL_PROMPT, parse
 
 MARK = re.compile(r"<\\?/?memory_(?:update|results)\b[^<>\n]{0,200}>", re.IGNORECASE)
 
