@@ -20,7 +20,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact_part import PromotedFacts, promote_facts
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.layers.core_memory import CoreMemory, leaving
-from langchain_agentmem.layers.layer import Ground, event_of, record_of
+from langchain_agentmem.layers.layer import Ground, event_of, record_of, redraft
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branch_merge import (
     Conflict,
@@ -33,7 +33,7 @@ from langchain_agentmem.rewinding.branch_merge import (
 )
 from langchain_agentmem.rewinding.branches import Standpoint
 from langchain_agentmem.rewinding.memory_access import Change, changing
-from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, kept_of
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, View, kept_of
 from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps
@@ -140,17 +140,8 @@ def merging(
             facts = yield from promote_facts(change, base, theirs, chosen, ground.database.new_id)
         return (yield from _merge(core, change, base, theirs, keys, chosen, facts))
 
-    return (
-        yield from changing(
-            ground,
-            "layers.merge",
-            make,
-            from_branch=child.name,
-            prefer=prefer,
-            keys=None if keys is None else list(keys),
-            outputs=_report_shown,
-        )
-    )
+    told = {"from_branch": child.name, "prefer": prefer, "keys": None if keys is None else list(keys)}
+    return changing(ground, "layers.merge", make, outputs=_report_shown, **told)
 
 
 def _merge(
@@ -174,7 +165,7 @@ def _merge(
     for kind, each in found.items():
         for key in each.gone:
             change.remove(kind, key)
-        change.drafts += map(_draft, each.new)
+        change.drafts += map(redraft, each.new)
     evicted = _out_of_budget(core, change, parent[CORE].values(), found[CORE])
     return MergeReport(
         core=tuple(each.key for each in found[CORE].new if each.key not in evicted),
@@ -221,17 +212,3 @@ def _at_fork(parent: View, child: View) -> View | None:
     branches = [branch for branch, _ in child.line]
     at = branches.index(parent.line[0][0]) if parent.line[0][0] in branches[1:] else 0
     return View(child.line[at:], (), child.at) if at else None
-
-
-def _draft(kept: Kept) -> RowDraft:
-    return RowDraft(
-        kept.kind,
-        kept.key,
-        kept.body,
-        kept.created_at,
-        label=kept.label,
-        importance=kept.importance,
-        expires_at=kept.expires_at,
-        extra=kept.extra or None,
-        findable=kept.kind != CORE,
-    )

@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.fencing import harmless, on_one_line
 from langchain_agentmem.base.files import path_of_file, whole_file
@@ -89,6 +89,9 @@ class FoundPassage(NamedTuple):
     why: Why | None = None
 
 
+AnyRecord: TypeAlias = "Record | FoundPassage"
+
+
 class Composed(NamedTuple):
     """What a prompt shows.
 
@@ -102,7 +105,7 @@ class Composed(NamedTuple):
     sections: dict[str, str]
     core: Sequence[CoreEntry] = ()
     events: Sequence[Event] = ()
-    records: Sequence[Record | FoundPassage] = ()
+    records: Sequence[AnyRecord] = ()
 
 
 class Material(NamedTuple):
@@ -116,7 +119,7 @@ class Material(NamedTuple):
 
     core: Sequence[CoreEntry] = ()
     events: Sequence[Event] = ()
-    records: Sequence[Record | FoundPassage] = ()
+    records: Sequence[AnyRecord] = ()
 
 
 # -- as data -------------------------------------------------------------------------------------------------------
@@ -150,16 +153,18 @@ def context_of(
     found = fit.kept(ARCHIVAL, [_record_line(each, each.content) for each in material.records], None)
     return {
         "core": {entries[place].key: entries[place].value for place in core},
-        "recall": [_event(material.events[place]) for place in events],
-        "archival": [_record(material.records[place]) for place in found],
+        "recall": [event_data(material.events[place]) for place in events],
+        "archival": [record_data(material.records[place]) for place in found],
     }
 
 
-def _event(event: Event) -> dict[str, Any]:
+def event_data(event: Event) -> dict[str, Any]:
+    """An event, as contexts and exports have it."""
     return {"type": event.kind, "content": event.content, "timestamp": event.created_at.timestamp()}
 
 
-def _record(record: Record | FoundPassage) -> dict[str, Any]:
+def record_data(record: AnyRecord) -> dict[str, Any]:
+    """A record, as contexts and exports have it."""
     told = {
         "id": record.id,
         "content": record.content,
@@ -332,7 +337,7 @@ def _event_line(event: Event, most: int | None) -> str:
     return f"- {_bracketed(event.kind)} {_inset(text, _WITHIN_ITEM)}"
 
 
-def _record_line(record: Record | FoundPassage, text: str) -> str:
+def _record_line(record: AnyRecord, text: str) -> str:
     about = getattr(record, "about", "")
     value = _value(text, _WITHIN_ITEM)
     # Where nothing of ours stands before it, a text could begin a heading or a list of its own.
@@ -370,7 +375,7 @@ _FINAL_SIGNS = re.compile(r"[\\`*_\[\]<>|~#]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Sequence[Record]) -> dict[str, Any]:
+def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Sequence[AnyRecord]) -> dict[str, Any]:
     """Everything that a memory holds, as data. Times are seconds since 1970.
 
     Args:
@@ -390,9 +395,7 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
     tags = Counter(tag for each in written for tag in each.tags)
     return {
         "core": {each.key: each.value for each in in_order(core)},
-        "recall": [
-            {"type": each.kind, "content": each.content, "timestamp": each.created_at.timestamp()} for each in events
-        ],
+        "recall": [event_data(each) for each in events],
         "archival_summary": {
             "count": len(written),
             "tags": {tag: tags[tag] for tag in sorted(tags, key=lambda tag: (-tags[tag], tag))},
@@ -421,7 +424,7 @@ def final_markdown(final: Mapping[str, Any]) -> str:
 
 
 def write_final(
-    final: Mapping[str, Any], output_dir: str | os.PathLike[str], *, markdown_name: str, json_name: str
+    final: Mapping[str, Any], output_dir: str | os.PathLike[str], markdown_name: str, json_name: str
 ) -> tuple[Path, Path]:
     """Write the final memory to two files, each whole or not at all.
 
@@ -454,7 +457,7 @@ def write_final(
 # -- as data -------------------------------------------------------------------------------------------------------
 
 
-def _use(record: Record) -> dict[str, Any]:
+def _use(record: AnyRecord) -> dict[str, Any]:
     """What a record says of the use of a resource; whatever it does not say, its tags and its time do."""
     try:
         told = json.loads(record.content)
@@ -480,7 +483,7 @@ def _by_resource(uses: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _timeline(
-    events: Sequence[Event], records: Sequence[Record], uses: Sequence[Mapping[str, Any]]
+    events: Sequence[Event], records: Sequence[AnyRecord], uses: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     happened = [
         *((each.created_at.timestamp(), "recall", each.kind, each.content) for each in events),
