@@ -89,11 +89,6 @@ class TestKeysAndValues:
         layers.core.set("config", "api_key=abcdef1234567890abcd and max_token: 4096")
         assert layers.core.get() == {"db_password": "***", "config": "api_key=*** and max_token: 4096"}
 
-    def test_secrets_are_kept_where_the_settings_say_so(self, memory):
-        layers = LayeredMemory(memory, "main", settings=LayersConfig(redact_secrets=False))
-        layers.core.set("db_password", "hunter2!")
-        assert layers.core.get() == {"db_password": "hunter2!"}
-
 
 class TestWhatCannotBe:
     @pytest.mark.parametrize("key", ["", " ", "a\nb", "\x00", "k" * 501, 5, None, "\ud800"])
@@ -128,15 +123,6 @@ class TestWhatCannotBe:
 
 
 class TestAnEnd:
-    def test_seconds_from_now(self, layers, clock):
-        layers.core.set("k", "v", ttl=60)
-        layers.core.set("stays", "v")
-        assert layers.core.get() == {"k": "v", "stays": "v"}
-        clock.pass_time(minutes=2)
-        assert layers.core.get() == {"stays": "v"}
-        assert layers.core.get(["k"]) == {}
-        assert layers.core.delete("k") is False
-
     @pytest.mark.parametrize("aware", [True, False])
     def test_an_absolute_time(self, layers, clock, aware):
         end = clock.now + timedelta(minutes=1)
@@ -178,13 +164,6 @@ class TestAnEnd:
 
 
 class TestTheBudget:
-    def test_the_least_important_leaves_first(self, memory):
-        layers = small(memory)
-        layers.core.set("one", "x" * 10, importance=5)
-        layers.core.set("two", "x" * 10, importance=1)
-        layers.core.set("three", "x" * 10, importance=3)
-        assert list(layers.core.get()) == ["one", "three"]
-
     def test_of_equals_the_least_recently_updated_leaves_and_not_the_first_in_the_alphabet(self, memory):
         layers = small(memory)
         layers.core.set("a", "x" * 10)
@@ -213,13 +192,6 @@ class TestTheBudget:
         assert layers.core.get() == {"a": "1", "b": "2"}
         layers.core.set("b", "22")
         assert layers.core.get() == {"b": "22"}
-
-    def test_what_leaves_is_a_record_with_its_tags(self, memory):
-        layers = small(memory)
-        layers.core.set("old", "x" * 20, importance=2)
-        layers.core.set("new", "y" * 20)
-        [record] = layers.archival.all(tags=[EVICTED, "core_key:old"])
-        assert record.content == "Core evicted: old\n" + "x" * 20
 
     def test_it_can_be_brought_back_with_importance_and_end(self, memory, clock):
         layers = small(memory)
@@ -251,13 +223,6 @@ class TestTheBudget:
 
 
 class TestAValueThatIsTooLarge:
-    def test_is_cut_to_the_budget_without_a_model(self, memory):
-        layers = small(memory)
-        layers.core.set("k", "word " * 50)
-        value = layers.core.get()["k"]
-        assert value.startswith("word word")
-        assert 30 < taken(layers.core) <= 40
-
     def test_is_compressed_by_a_model_which_is_asked_outside_of_any_transaction(self, memory):
         asked = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, TypedDict
 
 import pytest
@@ -107,14 +106,6 @@ class TestSettings:
 
 
 class TestPrompts:
-    def test_the_context_as_data(self, layers):
-        layers.write(core={"k": "v"}, recall={"kind": "metric", "content": "0.93"}, archival="About otters.")
-        context = layers.context("otters")
-        assert context["core"] == {"k": "v"}
-        assert [(each["type"], each["content"]) for each in context["recall"]] == [("metric", "0.93")]
-        assert [each["content"] for each in context["archival"]] == ["About otters."]
-        assert layers.context()["archival"] == []
-
     def test_a_star_is_no_way_around_how_many_records_are_shown(self, layers):
         layers.write(archival=[f"About otter {number}." for number in range(20)])
         assert len(layers.context("otter")["archival"]) == len(layers.context("*")["archival"]) == 8
@@ -145,17 +136,6 @@ class TestPrompts:
 
 
 class TestTheEnd:
-    def test_the_final_memory_is_written_under_the_documents_names(self, layers, tmp_path):
-        layers.write(core={"k": "v"}, recall="event", archival="record")
-        layers.resources.track_usage("data:x", "read", "to begin with")
-        markdown, data = layers.export_final(tmp_path / "out")
-        assert (markdown.name, data.name) == ("final_memory_for_paper.md", "final_memory_for_paper.json")
-        final = json.loads(data.read_text(encoding="utf-8"))
-        assert list(final) == ["core", "recall", "archival_summary", "resources_used", "experiment_timeline"]
-        assert final["core"] == {"k": "v"}
-        assert [each["resource_id"] for each in final["resources_used"]] == ["data:x"]
-        assert "# Final Memory" in markdown.read_text(encoding="utf-8")
-
     async def test_awaited_and_under_names_of_ones_own(self, memory, tmp_path):
         settings = LayersConfig(final_memory_filename_md="a.md", final_memory_filename_json="a.json")
         layers = memory.layers("main", settings=settings)

@@ -91,14 +91,6 @@ class TestRecall:
         [record] = layers.archival.all()
         assert "The cache was cold." in record.content
 
-    def test_a6_only_what_this_branch_shows_leaves_and_it_is_counted(self, layers):
-        inherited = layers.recall.append("note", "before")
-        child, sibling = layers.fork("child"), layers.fork("sibling")
-        foreign = sibling.recall.append("note", "sibling's")
-        assert do(child, "mem_recall_evict", ids=[inherited, foreign, "nobody's"]) == "1 event left recall memory."
-        assert [event.content for event in layers.recall.recent()] == ["before"]
-        assert [event.content for event in sibling.recall.recent()] == ["before", "sibling's"]
-
     def test_events_are_summed_up(self, layers):
         for number in range(25):
             layers.recall.append("note", f"Thing {number} happened.")
