@@ -77,10 +77,9 @@ from langchain_agentmem.layers.layer import Ground, Layer, LayersConfig, event_o
 from langchain_agentmem.layers.layer_part import MergeReport, merging
 from langchain_agentmem.layers.prompt_context import (
     Material,
-    context_of,
+    composed,
     event_data,
     final_memory,
-    prompt_text,
     record_data,
     write_final,
 )
@@ -460,7 +459,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._ground.compressor.compressing(text, max_chars, hint)
+        return self._ground.compressor.compress_work(text, max_chars, hint)
 
     compress, acompress = both(compress_work)
 
@@ -485,7 +484,8 @@ class LayeredMemory(Layer):
 
         def work() -> Work[dict[str, Any]]:
             material = yield from self._material(task_hint)
-            return context_of(material, room, protected=self.settings.protected_keys)
+            shown = yield from composed(material, room, protected=self.settings.protected_keys, whole=True)
+            return shown.data
 
         return self._as_step("context", work(), task_hint=lambda: task_hint, outputs=_counts)
 
@@ -508,8 +508,8 @@ class LayeredMemory(Layer):
 
         def work() -> Work[str]:
             material = yield from self._material(task_hint)
-            shorten, protected = self._ground.compressor.compressing, self.settings.protected_keys
-            return (yield from prompt_text(material, room, shorten, protected=protected))
+            shorten, protected = self._ground.compressor.compress_work, self.settings.protected_keys
+            return (yield from composed(material, room, shorten, protected=protected)).text
 
         def show(text: str) -> dict[str, Any]:
             return {"text": brief(text), "characters": len(text)}

@@ -1,4 +1,4 @@
-"""What of a memory goes into a prompt: as data, and as text with the headings and lines of document 004.
+"""What of a memory goes into a prompt: as data, and as text with the headings and lines of the original.
 
     ## Core Memory
     **name**: Ada
@@ -14,7 +14,7 @@ out of it, so no value can pass for a section or an entry. The lines have an ord
 does, so that a provider's cache of the prompt lives as long as possible. Everything here is pure but for whoever
 shortens a record.
 
-The final memory: everything that a memory holds at the end, as data and as a text to be read (document 004).
+The final memory: everything that a memory holds at the end, as data and as a text to be read.
 
 The same memory gives the same bytes. Values may hold anything: in the text, they make no heading, list, link or tag of
 their own.
@@ -107,6 +107,25 @@ class Composed(NamedTuple):
     events: Sequence[Event] = ()
     records: Sequence[AnyRecord] = ()
 
+    @property
+    def text(self) -> str:
+        """The sections, one after the other; "" where there is nothing."""
+        return "\n\n".join(self.sections.values())
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What is shown as data.
+
+        "core" holds values by key, in the order of a prompt; "recall" events with "type", "content" and "timestamp"
+        (seconds since 1970), oldest first; "archival" records with "id", "content", "tags", "timestamp" and, where a
+        search gave one, "score", the best first.
+        """
+        return {
+            "core": {each.key: each.value for each in self.core},
+            "recall": [event_data(each) for each in self.events],
+            "archival": [record_data(each) for each in self.records],
+        }
+
 
 class Material(NamedTuple):
     """What there is to be shown.
@@ -120,42 +139,6 @@ class Material(NamedTuple):
     core: Sequence[CoreEntry] = ()
     events: Sequence[Event] = ()
     records: Sequence[AnyRecord] = ()
-
-
-# -- as data -------------------------------------------------------------------------------------------------------
-
-
-def context_of(
-    material: Material,
-    budget: Budget | None = None,
-    *,
-    protected: Sequence[str] = (),
-    counter: TokenCounter | None = None,
-) -> dict[str, Any]:
-    """What is to be shown, as document 004's `get_memory_context` gives it, and as much of it as a budget allows.
-
-    Args:
-        material: What there is.
-        budget: How much room there is, for the lines that a prompt would have. Default: as much as it takes.
-        protected: Keys of core memory that leave it last.
-        counter: Counts tokens.
-
-    Returns:
-        "core": values by key, in the order of a prompt; "recall": events with "type", "content" and "timestamp"
-        (seconds since 1970), oldest first; "archival": records with "id", "content", "tags", "timestamp" and, where a
-        search gave one, "score", the best first.
-    """
-    budget = budget or Budget()
-    fit = _Fitting(budget, Measure(budget, counter))
-    core = fit.kept(CORE, *_core_lines(material.core, protected))
-    entries = in_order(material.core)
-    events = fit.kept(RECALL, [_event_line(each, None) for each in material.events], _newest_first(material.events))
-    found = fit.kept(ARCHIVAL, [_record_line(each, each.content) for each in material.records], None)
-    return {
-        "core": {entries[place].key: entries[place].value for place in core},
-        "recall": [event_data(material.events[place]) for place in events],
-        "archival": [record_data(material.records[place]) for place in found],
-    }
 
 
 def event_data(event: Event) -> dict[str, Any]:
@@ -175,26 +158,6 @@ def record_data(record: AnyRecord) -> dict[str, Any]:
     return told if score is None else {**told, "score": score}
 
 
-# -- as text -------------------------------------------------------------------------------------------------------
-
-
-def prompt_text(
-    material: Material,
-    budget: Budget | None = None,
-    shorten: Shorten | None = None,
-    *,
-    protected: Sequence[str] = (),
-    counter: TokenCounter | None = None,
-) -> Work[str]:
-    """What is to be shown, as text; arguments as for `composed`.
-
-    Returns:
-        The sections that say something, one after the other; "" where there is nothing.
-    """
-    shown = yield from composed(material, budget, shorten, protected=protected, counter=counter)
-    return "\n\n".join(shown.sections.values())
-
-
 def composed(
     material: Material,
     budget: Budget | None = None,
@@ -202,33 +165,34 @@ def composed(
     *,
     protected: Sequence[str] = (),
     counter: TokenCounter | None = None,
+    whole: bool = False,
 ) -> Work[Composed]:
-    """What is to be shown, as texts.
+    """What is to be shown, and as much of it as a budget allows.
 
     Args:
         material: What there is. Of the events, the newest five are shown.
-        budget: How much room there is. Default: as much as it takes.
+        budget: How much room there is, for the lines of a prompt. Default: as much as it takes.
         shorten: Shortens records that are longer than one may be. Default: they are cut.
         protected: Keys of core memory that leave it last.
         counter: Counts tokens.
-
-    Returns:
-        What fits.
+        whole: Whether every event and record is wanted, and as it is. Default: no.
     """
     budget = budget or Budget()
     measure = Measure(budget, counter)
     fit = _Fitting(budget, measure)
     entries = in_order(material.core)
     core = fit.kept(CORE, *_core_lines(entries, protected))
-    events = material.events[-NEWEST:]
-    recalled = fit.kept(RECALL, [_event_line(each, EVENT_CHARS) for each in events], _newest_first(events))
-    lines: list[str] = []
+    events = material.events if whole else material.events[-NEWEST:]
+    lines = [_event_line(each, None if whole else EVENT_CHARS) for each in events]
+    recalled = fit.kept(RECALL, lines, [*reversed(range(len(events)))])
+    lines = []
     room = fit.room(ARCHIVAL)
     for record in material.records:
         if room is not None and measure.size("\n".join(lines)) >= room:
             break  # nobody needs to shorten what is not shown
         most = budget.archival_snippet if room is None else min(budget.archival_snippet, room)
-        lines.append(_record_line(record, (yield from _shortened(record.content, most, measure, shorten))))
+        text = record.content if whole else (yield from _shortened(record.content, most, measure, shorten))
+        lines.append(_record_line(record, text))
     found = fit.kept(ARCHIVAL, lines, None)
     return Composed(
         fit.sections,
@@ -312,22 +276,12 @@ def in_order(entries: Sequence[CoreEntry]) -> list[CoreEntry]:
 
 
 def _core_lines(entries: Sequence[CoreEntry], protected: Sequence[str]) -> tuple[list[str], list[int]]:
-    entries = in_order(entries)
-    worth = sorted(
-        range(len(entries)),
-        key=lambda place: (
-            entries[place].key in protected,
-            entries[place].importance,
-            entries[place].updated_at,
-            place,
-        ),
-        reverse=True,
-    )
-    return [f"**{_label(each.key)}**: {_value(each.value, _WITHIN_LINE)}" for each in entries], worth
+    def worth_of(place: int) -> tuple[Any, ...]:
+        entry = entries[place]
+        return entry.key in protected, entry.importance, entry.updated_at, place
 
-
-def _newest_first(events: Sequence[Event]) -> list[int]:
-    return [*reversed(range(len(events)))]
+    worth = sorted(range(len(entries)), key=worth_of, reverse=True)
+    return [f"**{_label(each.key)}**: {_inset(harmless(each.value), _WITHIN_LINE)}" for each in entries], worth
 
 
 def _event_line(event: Event, most: int | None) -> str:
@@ -339,7 +293,7 @@ def _event_line(event: Event, most: int | None) -> str:
 
 def _record_line(record: AnyRecord, text: str) -> str:
     about = getattr(record, "about", "")
-    value = _value(text, _WITHIN_ITEM)
+    value = _inset(harmless(text), _WITHIN_ITEM)
     # Where nothing of ours stands before it, a text could begin a heading or a list of its own.
     return f"- {_bracketed(about)} {value}" if about else "- " + _BEGINNING.sub(r"\g<1>\\\g<2>", value)
 
@@ -353,10 +307,6 @@ def _bracketed(text: str) -> str:
     """A label in brackets, which together must not be the token of a model either."""
     label = _label(text)
     return f"[{label}]" if harmless(f"[{label}]") == f"[{label}]" else f"[\\{label}]"
-
-
-def _value(text: str, within: str) -> str:
-    return _inset(harmless(text), within)
 
 
 def _inset(text: str, within: str) -> str:
@@ -399,19 +349,16 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
         "archival_summary": {
             "count": len(written),
             "tags": {tag: tags[tag] for tag in sorted(tags, key=lambda tag: (-tags[tag], tag))},
-            "records": [
-                {
-                    "id": each.id,
-                    "tags": list(each.tags),
-                    "timestamp": each.created_at.timestamp(),
-                    "excerpt": _beginning(each.content, EXCERPT),
-                }
-                for each in written
-            ],
+            "records": [_excerpt_of(each) for each in written],
         },
         "resources_used": _by_resource(uses),
         "experiment_timeline": _timeline(events, written, uses),
     }
+
+
+def _excerpt_of(record: AnyRecord) -> dict[str, Any]:
+    told = {name: value for name, value in record_data(record).items() if name in ("id", "tags", "timestamp")}
+    return {**told, "excerpt": _beginning(record.content, EXCERPT)}
 
 
 def final_markdown(final: Mapping[str, Any]) -> str:
@@ -454,9 +401,6 @@ def write_final(
     return markdown_path, json_path
 
 
-# -- as data -------------------------------------------------------------------------------------------------------
-
-
 def _use(record: AnyRecord) -> dict[str, Any]:
     """What a record says of the use of a resource; whatever it does not say, its tags and its time do."""
     try:
@@ -485,19 +429,11 @@ def _by_resource(uses: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _timeline(
     events: Sequence[Event], records: Sequence[AnyRecord], uses: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    happened = [
-        *((each.created_at.timestamp(), "recall", each.kind, each.content) for each in events),
-        *((each.created_at.timestamp(), "archival", ", ".join(each.tags), each.content) for each in records),
-        *(
-            (
-                use["timestamp"],
-                "resource",
-                use["usage_type"],
-                ": ".join(filter(None, (use["resource_id"], use["context"]))),
-            )
-            for use in uses
-        ),
-    ]
+    happened = [(each.created_at.timestamp(), "recall", each.kind, each.content) for each in events]
+    happened += [(each.created_at.timestamp(), "archival", ", ".join(each.tags), each.content) for each in records]
+    for use in uses:
+        text = ": ".join(filter(None, (use["resource_id"], use["context"])))
+        happened += [(use["timestamp"], "resource", use["usage_type"], text)]
     happened.sort(key=lambda each: each[0])
     return [
         {"timestamp": time, "layer": layer, "type": kind, "summary": _beginning(text, LINE)}
@@ -513,9 +449,6 @@ def _json(value: Any) -> str:
     """JSON that any reader reads: halves of characters, which UTF-8 has no bytes for, are written as escapes."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
-
-
-# -- as text -------------------------------------------------------------------------------------------------------
 
 
 def _lines(final: Mapping[str, Any]) -> Iterator[str]:

@@ -41,13 +41,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.lenient_json import read_json
 from langchain_agentmem.language_models.model_calls import NO_STREAM, Shown, Work, aperform, perform, usable_model
 from langchain_agentmem.language_models.tool_arguments import Arguments, read
-from langchain_agentmem.language_models.tool_factory import (
-    Operation,
-    OperationCall,
-    Whose,
-    failure,
-    told,
-)
+from langchain_agentmem.language_models.tool_factory import Operation, OperationCall, Whose, failure, told
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layer_tools import FORMS, OPERATIONS
 from langchain_agentmem.layers.layered_memory import LayeredMemory
