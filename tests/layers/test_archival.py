@@ -76,10 +76,6 @@ class TestWhatCannotBe:
         with pytest.raises(InvalidInput):
             layers.archival.write("text", tags=tags)
 
-    def test_content_that_is_no_text(self, layers):
-        with pytest.raises(InvalidInput, match="is text"):
-            layers.archival.write(5)
-
     def test_an_update_without_anything_new(self, layers):
         with pytest.raises(InvalidInput, match="new content"):
             layers.archival.update("id")
@@ -128,8 +124,3 @@ class TestSearch:
     def test_a_star_means_all_the_newest_first(self, layers):
         assert [record.id for record in layers.archival.search("*")] == self.ids[::-1]
         assert [record.id for record in layers.archival.search(" * ", limit=2)] == self.ids[:1:-1]
-
-    def test_other_branches_are_not_found(self, memory, layers):
-        LayeredMemory(memory, "other").archival.write("scheduling elsewhere")
-        LayeredMemory(memory, "main", namespace=("a",)).archival.write("scheduling in another namespace")
-        assert {record.id for record in layers.archival.search("scheduling")} <= set(self.ids)

@@ -250,10 +250,6 @@ class TestAncestry:
 
 
 class TestDifferences:
-    def test_a_fork_that_did_nothing_is_the_same(self, main):
-        main.write(core={"k": "v"}, recall="event", archival="record")
-        assert not main.diff(main.fork("fork"))
-
     def test_what_each_has_alone_and_what_they_changed(self, main):
         record_id = main.archival.write("record")
         main.core.set("both", "v")

@@ -117,10 +117,6 @@ class TestWhatCannotBe:
         layers.core.set("k", "v", ttl=datetime.max)
         assert [each.key for each in layers.core.entries()] == ["k"]
 
-    def test_a_value_that_is_no_text(self, layers):
-        with pytest.raises(InvalidInput, match="is text"):
-            layers.core.set("k", 5)
-
 
 class TestAnEnd:
     @pytest.mark.parametrize("aware", [True, False])
@@ -131,12 +127,6 @@ class TestAnEnd:
         assert entry.expires_at == end.astimezone(UTC)
         clock.pass_time(minutes=2)
         assert layers.core.get() == {}
-
-    def test_setting_anew_takes_the_end_away(self, layers, clock):
-        layers.core.set("k", "v", ttl=60)
-        layers.core.set("k", "v")
-        clock.pass_time(minutes=2)
-        assert layers.core.get() == {"k": "v"}
 
     def test_what_has_expired_is_swept_away_by_the_next_write(self, layers, memory, clock, raw):
         layers.core.set("k", "v", ttl=60)

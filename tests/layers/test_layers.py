@@ -122,12 +122,6 @@ class TestPrompts:
         assert len(layers.format_for_prompt("otters", budget=300)) <= 300
         assert len(layers.format_for_prompt("otters", {"total": 60, "unit": "tokens"})) < 600
 
-    def test_long_records_are_compressed_by_the_model(self, memory):
-        settings = LayersConfig(section_budgets={"archival_snippet": 30})
-        layers = memory.layers("main", settings=settings, model=lambda _: "Otters swim.")
-        layers.archival.write("otters " * 20)
-        assert layers.format_for_prompt("otters").endswith("- Otters swim.")
-
     async def test_awaited(self, layers):
         await layers.awrite(core={"k": "v"})
         assert await layers.aformat_for_prompt() == layers.format_for_prompt() == "## Core Memory\n**k**: v"
