@@ -33,6 +33,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -54,25 +55,12 @@ CLASSES: dict[SourceKind, str] = {"local": "local_data", "github": "github", "hu
 KINDS = ("template", "setup", "document", "library", "dataset", "model")
 """The classes that a file may give an item, beside those of `CLASSES`."""
 
-SOURCE_KEYS: Mapping[SourceKind, Mapping[str, tuple[str, ...]]] = {
-    "local": {
-        "name": ("name",), "host_path": ("host_path", "path"), "mount_path": ("mount_path",),
-        "read_only": ("read_only",),
-    },
-    "github": {
-        "name": ("name",), "repo": ("repo", "url"), "ref": ("ref",), "mount_path": ("dest",), "use": ("as",),
-    },
-    "huggingface": {
-        "name": ("name",), "use": ("type",), "repo": ("repo_id", "repo", "url"), "ref": ("revision",),
-        "mount_path": ("dest",),
-    },
-}  # fmt: skip
+_TABLES = yaml.safe_load(files(__package__).joinpath("resource_tables.yaml").read_text("utf-8"))
+SOURCE_KEYS: Mapping[SourceKind, Mapping[str, Sequence[str]]] = _TABLES["sources"]
 """What a file calls the attributes of a `ResourceSource`; the first name is the usual one."""
 
-_SOURCE_NAMES: Mapping[str, SourceKind] = {
-    "local_data": "local", "local": "local", "github": "github", "huggingface": "huggingface"
-}  # fmt: skip
-_KIND_OF_USE = {"library": "library", "data": "dataset", "dataset": "dataset", "model": "model"}
+_SOURCE_NAMES: Mapping[str, SourceKind] = {each: each for each in CLASSES} | {"local_data": "local"}
+_KIND_OF_USE: Mapping[str, str] = _TABLES["kinds_of_use"]
 _LARGEST = 500_000
 _LONGEST = 1_000
 _LONGEST_ID = 480
@@ -99,13 +87,7 @@ class Limits:
     max_total_chars: int = 8_000
 
 
-_TEMPLATE = Limits(include_tree=True, include_content=True, max_files=12, max_chars=3_500, max_total_chars=12_000)
-LIMITS = {
-    "template": _TEMPLATE,
-    "setup": Limits(include_tree=True, include_content=True, max_files=8),
-    "document": Limits(include_content=True),
-    "": _TEMPLATE,
-}
+LIMITS = {kind: Limits(**limits) for kind, limits in _TABLES["limits"].items()}
 """How much is shown where an item does not say; of libraries, data sets and models, nothing is."""
 
 
@@ -168,14 +150,12 @@ class ResourceFile:
     """What a resource file says.
 
     Attributes:
-        name: Its name, without the folder.
         folder: Where it lies.
         sha: The SHA-256 of its bytes, in hexadecimal.
         sources: What it names, by kind and name.
         items: Its items, by id.
     """
 
-    name: str
     folder: str
     sha: str
     sources: tuple[ResourceSource, ...] = field(default=())
@@ -214,7 +194,6 @@ def read_resource_file(path: Any) -> ResourceFile:
     if too_long := [key for key in by_id if len(key) > _LONGEST_ID]:
         raise InvalidInput(f"The id {safe_repr(too_long[0])} has more than {_LONGEST_ID} characters. Shorten its name.")
     return ResourceFile(
-        name=file.name,
         folder=os.path.realpath(file.parent),
         sha=hashlib.sha256(data).hexdigest(),
         sources=tuple(named[key] for key in sorted(named)),
@@ -282,11 +261,11 @@ def _item(entry: Mapping[str, Any], named: Mapping[tuple[str, str], ResourceSour
     path = path or "."
     last = path.rstrip("/") if path != "." else source.name or source.repo
     name = _text(entry, "name", where) or last.rpartition("/")[2]
-    files = entry.get("include_files")
-    if files is not None and not (isinstance(files, list) and all(isinstance(each, str) for each in files)):
-        raise InvalidInput(f"include_files of {where} must be a list of paths, not {safe_repr(files)}.")
+    named_files = [] if entry.get("include_files") is None else entry["include_files"]
+    if not (isinstance(named_files, list) and all(isinstance(each, str) for each in named_files)):
+        raise InvalidInput(f"include_files of {where} must be a list of paths, not {safe_repr(named_files)}.")
     usual = {each.name: getattr(LIMITS.get(kind, Limits()), each.name) for each in fields(Limits)}
-    usual["include_content"] |= bool(files)
+    usual["include_content"] |= bool(named_files)
     return Item(
         id=f"{written or CLASSES[source.source]}:{name}:{source.source}:{source.name or source.repo}:{path}",
         name=name,
@@ -294,7 +273,7 @@ def _item(entry: Mapping[str, Any], named: Mapping[tuple[str, str], ResourceSour
         source=source,
         path=path,
         notes=" ".join(_value(entry, ("notes", "description"), where, "", most=10 * _LONGEST).split()),
-        include_files=tuple(files or ()),
+        include_files=tuple(named_files),
         limits=Limits(**{key: _value(entry, (key,), where, default) for key, default in usual.items()}),
     )
 
@@ -541,28 +520,14 @@ def _entry(found: os.DirEntry[str]) -> FolderEntry:
     return FolderEntry((found.name,), "other", 0)
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
 ITEM_CHARS = 6_000
 """How many characters are kept of an item in memory."""
 
-IGNORED = frozenset(
-    _words(
-        ".git .hg .svn __pycache__ node_modules .venv venv .tox .nox .mypy_cache .pytest_cache .ruff_cache .idea "
-        ".vscode .DS_Store .ipynb_checkpoints .eggs .cache"
-    )
-)
+IGNORED = frozenset(_TABLES["ignored"].split())
 """What is neither listed nor looked into."""
 
-_SECRET_FILES = (".env", ".netrc", ".npmrc", ".pypirc", "id_rsa", "id_ed25519", "id_ecdsa", "credentials")
-_SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore")
-_TEXT_ENDS = _words(
-    ".c .cc .cpp .cu .h .hpp .py .pyi .ipynb .js .ts .tsx .jsx .java .go .rs .rb .r .jl .f90 .sh .sql .md .rst .txt "
-    ".tex .json .jsonl .csv .tsv .yaml .yml .ini .cfg .toml .cmake .mk .html .xml"
-)
-_TEXT_NAMES = _words("makefile cmakelists.txt dockerfile readme license requirements.txt")
+_SECRET_FILES, _SECRET_ENDS = _TABLES["secret_files"].split(), tuple(_TABLES["secret_ends"].split())
+_TEXT_NAMES, _TEXT_ENDS = _TABLES["text_names"].split(), tuple(_TABLES["text_ends"].split())
 
 _MOST_ENTRIES = 2_000
 _MOST_IN_FOLDER = 500
@@ -597,7 +562,6 @@ class SeenFile:
 
     Attributes:
         status: "pending", "available" or "failed".
-        path: Where the agent finds it.
         tree: What lies in it.
         excerpt: How its files begin.
         reason: Why it is not available, or not whole.
@@ -605,14 +569,13 @@ class SeenFile:
     """
 
     status: str
-    path: str
     tree: str = ""
     excerpt: str = ""
     reason: str = ""
     found: Any = None
 
 
-def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path: str) -> SeenFile:
+def look(item: Item, workspace: Workspace, parts: Parts, options: Options) -> SeenFile:
     """What can be seen of an item that lies in a workspace.
 
     Args:
@@ -620,7 +583,6 @@ def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path:
         workspace: Where it lies.
         parts: The steps to it.
         options: What is shown.
-        path: Where the agent finds it.
 
     Raises:
         Unreachable: It cannot be read.
@@ -629,7 +591,7 @@ def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path:
     if workspace.kind(parts) == "file":
         read = workspace.beginning(parts, _READ, _HASHED)
         excerpt = _excerpt({parts[-1:]: read}, item, options) if limits.include_content else ""
-        return SeenFile(status="available", path=path, excerpt=excerpt, found={"file": [read.size, read.sha]})
+        return SeenFile(status="available", excerpt=excerpt, found={"file": [read.size, read.sha]})
     found, more = _walked(workspace, parts, options.ignored)
     reads: dict[Parts, Beginning | None] = {}
     reason = ""
@@ -645,7 +607,6 @@ def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path:
     tree = _tree(found, more=more) if limits.include_tree else ""
     return SeenFile(
         status="available",
-        path=path,
         tree=tree,
         excerpt=_excerpt(reads, item, options),
         reason=reason,
@@ -684,9 +645,9 @@ def _chosen(item: Item, found: list[FolderEntry], workspace: Workspace) -> list[
     if item.include_files:
         named = dict.fromkeys(workspace.parts_of(name) for name in item.include_files)
         return list(named)[: item.limits.max_files or None]
-    files = [each.parts for each in found if each.kind == "file" and _is_text_name(each.parts[-1].lower())]
-    files.sort(key=lambda parts: (not parts[-1].lower().startswith("readme"), len(parts), parts))
-    return files[: item.limits.max_files]
+    texts = [each.parts for each in found if each.kind == "file" and _is_text_name(each.parts[-1].lower())]
+    texts.sort(key=lambda parts: (not parts[-1].lower().startswith("readme"), len(parts), parts))
+    return texts[: item.limits.max_files]
 
 
 def _is_text_name(name: str) -> bool:

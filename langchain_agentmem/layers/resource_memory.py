@@ -151,22 +151,24 @@ def _snapshot(
     item: Item, file: ResourceFile, workspace: Workspace | None, fetcher: Fetcher | None, options: Options
 ) -> dict[str, Any]:
     """One item, as a snapshot has it."""
-    seen = SeenFile(status="pending", path=_mounted(item.source, item.path) or item.path)
+    path = _mounted(item.source, item.path)
     try:
+        seen = None
         if workspace is not None and item.source.source == "local":
             parts = _local_parts(item, file, workspace)
-            mounted = _mounted(item.source, item.path)
-            seen = look(item, workspace, parts, options, mounted or str(workspace.root.joinpath(*parts)))
+            seen = look(item, workspace, parts, options)
+            path = path or str(workspace.root.joinpath(*parts))
         elif workspace is not None and fetcher is not None:
-            seen = _fetched(item, fetcher, options) or seen
+            seen = _fetched(item, fetcher, options)
     except Unreachable as error:
-        seen = SeenFile(status="failed", path=seen.path, reason=str(error))
+        seen = SeenFile(status="failed", reason=str(error))
+    seen = seen or SeenFile(status="pending")
     content = {"id": item.id, "notes": item.notes, "status": seen.status, "found": seen.found}
     return {
         "id": item.id,
         "class": CLASSES[item.source.source],
         "fetch_status": seen.status,
-        "path": seen.path,
+        "path": path or item.path,
         "tree_summary": seen.tree,
         "content_excerpt": seen.excerpt,
         "name": item.name,
@@ -196,7 +198,6 @@ def _local_parts(item: Item, file: ResourceFile, workspace: Workspace) -> Parts:
 
 
 def _fetched(item: Item, fetcher: Fetcher, options: Options) -> SeenFile | None:
-    path = _mounted(item.source, item.path) or item.path
     try:
         given = fetcher(_told(item))
         if inspect.isawaitable(given):
@@ -208,14 +209,14 @@ def _fetched(item: Item, fetcher: Fetcher, options: Options) -> SeenFile | None:
     if isinstance(given, str):
         digest = hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
         excerpt = truncated(options.redact(plain(given)), limit_of(item, options))
-        return SeenFile(status="available", path=path, excerpt=excerpt, found={"text": digest})
+        return SeenFile(status="available", excerpt=excerpt, found={"text": digest})
     if not isinstance(given, os.PathLike):
         raise Unreachable(f"The fetcher gave a {type(given).__name__}, and not a Path or a text.")
     local = Path(os.fsdecode(given))
     if local.is_file():
-        return look(item, Workspace(local.parent), (local.name,), options, path)
+        return look(item, Workspace(local.parent), (local.name,), options)
     workspace = Workspace(local)
-    return look(item, workspace, workspace.parts_of(item.path), options, path)
+    return look(item, workspace, workspace.parts_of(item.path), options)
 
 
 def _waited_for(given: Any) -> Any:
