@@ -12,11 +12,11 @@ named. What they give is data. Whatever goes wrong is told to the model in a sen
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+import yaml
 from langchain_core.tools import BaseTool
 
 from langchain_agentmem.errors import InvalidInput
@@ -198,7 +198,7 @@ _WORK: Mapping[str, tuple[type[given_as.Arguments], Callable[[Any, Any], Calls[A
 }
 """The arguments and the work of each operation, in the order in which those of one update are done."""
 
-_TOLD = json.loads(files(__package__).joinpath("layer_operations.json").read_text("utf-8"))
+_TOLD = yaml.safe_load(files(__package__).joinpath("layer_operations.yaml").read_text("utf-8"))
 
 FORMS: Mapping[str, str] = {name: _TOLD[name].pop("form") for name in _WORK}
 """What each operation looks like in a block of the text protocol."""
@@ -206,7 +206,7 @@ FORMS: Mapping[str, str] = {name: _TOLD[name].pop("form") for name in _WORK}
 OPERATIONS: tuple[Operation, ...] = tuple(
     Operation(name=name, arguments=arguments, do=do, **_TOLD[name]) for name, (arguments, do) in _WORK.items()
 )
-"""What a model is told of them stands in `layer_operations.json`."""
+"""What a model is told of them stands in `layer_operations.yaml`."""
 
 
 def _event(event: Any) -> dict[str, Any]:
