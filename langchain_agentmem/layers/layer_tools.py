@@ -198,15 +198,22 @@ _WORK: Mapping[str, tuple[type[given_as.Arguments], Callable[[Any, Any], Calls[A
 }
 """The arguments and the work of each operation, in the order in which those of one update are done."""
 
-_TOLD = yaml.safe_load(files(__package__).joinpath("layer_operations.yaml").read_text("utf-8"))
-
-FORMS: Mapping[str, str] = {name: _TOLD[name].pop("form") for name in _WORK}
-"""What each operation looks like in a block of the text protocol."""
+NOTATION: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
+    files(__package__).joinpath("layer_operations.yaml").read_text("utf-8")
+)
+"""What models are told of each operation, and in which forms the text protocol takes it."""
 
 OPERATIONS: tuple[Operation, ...] = tuple(
-    Operation(name=name, arguments=arguments, do=do, **_TOLD[name]) for name, (arguments, do) in _WORK.items()
+    Operation(
+        name=name,
+        about=NOTATION[name]["about"],
+        arguments=arguments,
+        do=do,
+        reads=NOTATION[name].get("reads", False),
+        adds=NOTATION[name].get("adds", False),
+    )
+    for name, (arguments, do) in _WORK.items()
 )
-"""What a model is told of them stands in `layer_operations.yaml`."""
 
 
 def _event(event: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_agentmem.layers import text_protocol
-from langchain_agentmem.layers.layer_tools import FORMS, OPERATIONS
+from langchain_agentmem.layers.layer_tools import NOTATION, OPERATIONS
 from langchain_agentmem.layers.text_protocol import MOST_OPERATIONS, PROTOCOL_PROMPT, parse
 
 MARK = re.compile(r"<\\?/?memory_(?:update|results)\b[^<>\n]{0,200}>", re.IGNORECASE)
@@ -253,8 +253,8 @@ class TestSpellings:
         ]
 
     def test_every_operation_has_a_form_that_the_model_is_shown_and_that_is_understood(self):
-        assert sorted(FORMS) == sorted(each.name for each in OPERATIONS)
-        for name, form in FORMS.items():
+        assert sorted(NOTATION) == sorted(each.name for each in OPERATIONS)
+        for name, form in ((name, told["form"]) for name, told in NOTATION.items()):
             assert f'"{name}": {form}' in PROTOCOL_PROMPT
             for spelled in form.split(" or "):
                 assert one(name, json.loads(spelled))
