@@ -192,19 +192,12 @@ class TestReadingAndWritingAllLayers:
     @pytest.mark.parametrize(
         "wrong",
         [
-            {"core": ["k"]},
-            {"core": {"k": {"importance": 1}}},
-            {"core": {"k": {"value": "v", "colour": "red"}}},
-            {"core": {"k": 5}},
-            {"recall": 5},
-            {"recall": [5]},
-            {"recall": {"kind": "k"}},
-            {"recall": {"knd": "k", "content": "x"}},
-            {"archival": {"content": "x", "tag": ["t"]}},
-            {"archival": [None]},
-            {"archival": {"tags": ["t"]}},
+            {"core": ["k"]}, {"core": {"k": {"importance": 1}}}, {"core": {"k": {"value": "v", "colour": "red"}}},
+            {"core": {"k": 5}}, {"recall": 5}, {"recall": [5]}, {"recall": {"kind": "k"}},
+            {"recall": {"knd": "k", "content": "x"}}, {"archival": {"content": "x", "tag": ["t"]}},
+            {"archival": [None]}, {"archival": {"tags": ["t"]}},
         ],
-    )
+    )  # fmt: skip
     def test_all_of_it_or_nothing(self, main, wrong):
         with pytest.raises(InvalidInput):
             main.write(**{"core": {"good": "v"}, "recall": ["good"], "archival": ["good"], **wrong})

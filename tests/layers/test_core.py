@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.core_memory import EVICTED
 from langchain_agentmem.layers.layer import LayersConfig
@@ -32,14 +31,6 @@ def taken(core):
 
 
 class TestKeysAndValues:
-    def test_what_is_set_is_there_and_what_is_deleted_is_gone(self, layers):
-        layers.core.set("name", "Ada")
-        layers.core.set("town", "Turin")
-        assert layers.core.get() == {"name": "Ada", "town": "Turin"}
-        assert layers.core.delete("name") is True
-        assert layers.core.delete("name") is False
-        assert layers.core.get() == {"town": "Turin"}
-
     def test_keys_that_are_not_there_are_left_out(self, layers):
         layers.core.set("name", "Ada")
         assert layers.core.get(["town", "name"]) == {"name": "Ada"}
@@ -70,11 +61,6 @@ class TestKeysAndValues:
         assert LayeredMemory(memory, "main", namespace=("a",)).core.get() == {"k": "1"}
         assert LayeredMemory(memory, "main", namespace=("b",)).core.get() == {}
         assert LayeredMemory(memory, "main").core.get() == {}
-
-    def test_it_can_be_opened_by_path(self, url):
-        LayeredMemory(url, "main").core.set("k", "1")
-        with AgentMemory(url) as memory:
-            assert LayeredMemory(memory, "main").core.get() == {"k": "1"}
 
     async def test_awaited(self, layers):
         await layers.core.aset("k", "v", importance=4, ttl=60)

@@ -65,21 +65,7 @@ def material(text):
 def assert_is_ours(text, hostile):
     """Every line that begins where ours do is ours, and Markdown sees no heading but ours."""
     ours = [line for line in text.splitlines() if line and not line.startswith("    ")]
-    starts = [
-        "## Core",
-        "**",
-        "**",
-        "**",
-        "**",
-        "## Recent",
-        "- [",
-        "- [",
-        "- [",
-        "## Retrieved",
-        "- ",
-        "- [",
-        "- last",
-    ]
+    starts = ["## Core", *["**"] * 4, "## Recent", *["- ["] * 3, "## Retrieved", "- ", "- [", "- last"]
     assert len(ours) == len(starts), hostile
     for line, start in zip(ours, starts, strict=True):
         assert line.startswith(start), hostile

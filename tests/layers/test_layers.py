@@ -66,33 +66,17 @@ class TestSettings:
         assert settings.protected_keys == PROTECTED_KEYS
         assert (settings.max_compression_iterations, settings.max_memory_read_rounds) == (3, 2)
 
-    def test_a_configuration_of_the_document_may_hold_more(self):
-        settings = LayersConfig.from_config({"db_path": "x.db", "core_max_chars": 16000, "recall_max_events": 5})
-        assert (settings.core_max_chars, settings.recall_max_events) == (16000, 5)
-
     @pytest.mark.parametrize(
         "wrong",
         [
-            {"core_max_chars": 0},
-            {"core_max_chars": "2000"},
-            {"recall_max_events": True},
-            {"retrieval_k": 0},
-            {"archival_max_chars": 0},
-            {"oversize": "explode"},
-            {"enabled": "yes"},
-            {"recall_consolidation_threshold": 0.5},
-            {"pressure_thresholds": (0.9, 0.8, 0.7)},
-            {"pressure_thresholds": 0.7},
-            {"protected_keys": "RESOURCE_INDEX"},
-            {"protected_keys": [5]},
-            {"section_budgets": {"archival_snippet": -1}},
-            {"section_budgets": 3000},
-            {"secret_patterns": ["x"]},
-            {"secret_patterns": "x"},
-            {"final_memory_filename_md": "../x.md"},
-            {"final_memory_filename_json": ""},
+            {"core_max_chars": 0}, {"core_max_chars": "2000"}, {"recall_max_events": True}, {"retrieval_k": 0},
+            {"archival_max_chars": 0}, {"oversize": "explode"}, {"enabled": "yes"},
+            {"recall_consolidation_threshold": 0.5}, {"pressure_thresholds": (0.9, 0.8, 0.7)},
+            {"pressure_thresholds": 0.7}, {"protected_keys": "RESOURCE_INDEX"}, {"protected_keys": [5]},
+            {"section_budgets": {"archival_snippet": -1}}, {"section_budgets": 3000}, {"secret_patterns": ["x"]},
+            {"secret_patterns": "x"}, {"final_memory_filename_md": "../x.md"}, {"final_memory_filename_json": ""},
         ],
-    )
+    )  # fmt: skip
     def test_what_cannot_work_is_refused_at_once(self, wrong):
         with pytest.raises(InvalidInput):
             LayersConfig(**wrong)
@@ -127,13 +111,6 @@ class TestPrompts:
         assert await layers.aformat_for_prompt() == layers.format_for_prompt() == "## Core Memory\n**k**: v"
         assert await layers.acontext() == layers.context()
         assert await layers.acompress("a long text", 5) == layers.compress("a long text", 5)
-
-
-class TestTheEnd:
-    async def test_awaited_and_under_names_of_ones_own(self, memory, tmp_path):
-        settings = LayersConfig(final_memory_filename_md="a.md", final_memory_filename_json="a.json")
-        layers = memory.layers("main", settings=settings)
-        assert [path.name for path in await layers.aexport_final(tmp_path)] == ["a.md", "a.json"]
 
 
 class State(TypedDict, total=False):
