@@ -10,7 +10,7 @@ unless the child is preferred. What was told of a fact on both goes together (`f
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from langchain_agentmem.base.clock import moment
@@ -182,17 +182,9 @@ def _merge(
 
 def _report_shown(report: MergeReport) -> dict[str, Any]:
     """What a trace shows of a merge: what there was to do."""
-    told = {
-        "core": report.core,
-        "event_ids": report.recall,
-        "record_ids": report.archival,
-        "fact_ids": report.facts,
-        "message_ids": report.texts,
-        "rules": report.rules,
-        "removed": report.removed,
-        "evicted": report.evicted,
-        "conflicts": [{"layer": each.layer, "key": each.key} for each in report.conflicts],
-    }
+    names = {"recall": "event_ids", "archival": "record_ids", "facts": "fact_ids", "texts": "message_ids"}
+    told = {names.get(each.name, each.name): getattr(report, each.name) for each in fields(report)}
+    told["conflicts"] = [{"layer": each.layer, "key": each.key} for each in report.conflicts]
     return {name: value for name, value in told.items() if value} or {"promoted": 0}
 
 
