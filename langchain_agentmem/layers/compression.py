@@ -1,17 +1,15 @@
-"""A text is made to fit: as it is, as a model shortened it before, as a model shortens it now, or cut.
-
-A model that fails, hangs, says nothing, or does not stop talking never stands in the way: its shortest answer is cut,
-or the text is, and an event says so. What comes back never has more characters than were asked for.
-
-Answers that fit are remembered, by all that they depend on: the whole text, the limit, what the text is said to be, the
-model and the prompt. A text that was cut is not: the next time the model may be well again. (The original's cache was
-one for all, without bound, and did not know the model.) The layered memories of one database share what is remembered,
-since there is a new one for each step of an agent: what was shortened once stays the same bytes in its prompts.
+"""Context compression of single texts: a text is kept, shortened by a model, or cut, and always fits its limit.
 
     compressor = Compressor(model, database=database)
     short = compressor.compress(text, 300, "an archived record")
 
-The beginning of a text, never longer than was asked for, and never ending within what is read as one character.
+A model that fails, hangs, says nothing, or does not stop talking never stands in the way: its shortest answer is cut,
+or the text is, and an event says so. `truncated` cuts, and never within what is read as one character.
+
+Answers that fit are remembered, by all that they depend on: the whole text, the limit, what the text is said to be, the
+model and the prompt. A text that was cut is not: the next time the model may be well again. (The original had one cache
+for all, without bound, which did not know the model.) The layered memories of one database share what is remembered,
+since each step of an agent makes a new one: what was shortened once stays the same bytes in its prompts.
 """
 
 from __future__ import annotations

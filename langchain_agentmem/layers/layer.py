@@ -1,13 +1,7 @@
-"""What the layers share: whose memory it is, how it is read and changed, and what is checked before.
+"""What the layers share: their settings, their values, whose memory they work on, and how they read and change it.
 
-A layer reads what its standpoint shows, and changes it: all that one call does is one transaction, made of *drafts*
-that are written together. What has expired is swept away with them, a little at a time.
-
-How a layered memory behaves: its budgets and windows, and what is done when they are exceeded.
-
-Everything is checked when it is built. The names are those of the original.
-
-What the layers give: events and records, as values.
+A layer reads what its standpoint shows. All that one call writes is one transaction, made of *drafts* that are written
+together. Expired values are swept away with them, a few at a time.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Events and records as what serves all features knows them.
+"""Layered memory as a feature (`PART`): how search finds its events and records, and how a child branch is merged.
 
-A child's memory is merged into its parent's: what it learned is promoted, and nobody's work is overwritten unseen.
-
-Three states of a thing are compared: as it was at the fork, as it is in the child, and as it is in the parent. What
+A merge compares three states of a value: as it was at the fork, as it is in the child, and as it is in the parent. What
 only the child changed is promoted. What both changed is a conflict: it is reported, and stays as the parent has it
-unless the child is preferred. What was told of a fact on both goes together (`facts/promoting.py`).
+unless the child is preferred. What was told of a fact on either is told of it then (`facts/fact_part.py`).
 """
 
 from __future__ import annotations

@@ -48,8 +48,6 @@ compared and merged:
         draft.core.set("name", "Ada Lovelace")
         print(layers.core.get(), draft.core.get(), draft.archival.search("sister")[0].content)
         print(draft.format_for_prompt("Where does her sister live?"))
-
-All layers of a memory at once: read and written in one transaction, and made into what a prompt shows.
 """
 
 from __future__ import annotations

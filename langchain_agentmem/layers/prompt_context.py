@@ -1,4 +1,4 @@
-"""What of a memory goes into a prompt: as data, and as text with the headings and lines of the original.
+"""What of a memory goes into a prompt, as text and as data; and the final memory, everything that it holds.
 
     ## Core Memory
     **name**: Ada
@@ -9,15 +9,13 @@
     ## Retrieved Context
     - Guided scheduling beats dynamic by 12 %.
 
-Every line of a value but its first stands further in than a heading or an entry can, and what acts on a reader is taken
-out of it, so no value can pass for a section or an entry. The lines have an order that only changes where what they say
-does, so that a provider's cache of the prompt lives as long as possible. Everything here is pure but for whoever
-shortens a record.
+Every line of a value but its first is indented further than a heading or an entry can be, and control sequences are
+removed from it, so no value can pass for a section or an entry. The order of the lines only changes where what they say
+does, so that a provider's cache of the prompt lives as long as possible. Only whoever shortens a record asks a model;
+everything else here is pure.
 
-The final memory: everything that a memory holds at the end, as data and as a text to be read.
-
-The same memory gives the same bytes. Values may hold anything: in the text, they make no heading, list, link or tag of
-their own.
+The final memory of the same memory is the same bytes. Values may hold anything: in its text, they make no heading,
+list, link or tag of their own.
 """
 
 from __future__ import annotations

@@ -6,17 +6,17 @@ r"""Resource memory: what an agent was given to work with, and what it used of i
     layers.resources.used()
 
 Each item is one record of archival memory, tagged so that a search finds it by id, class, name, source and path. An
-index of all items, and the digest of the last snapshot, stand in core memory. Whatever is used is noted each time.
+index of all items, and the digest of the last snapshot, are kept in core memory. Each use is recorded.
 
-What an agent's resources are at a moment: a digest that tells whether they changed, and a beginning of each.
+A snapshot has a digest that tells whether the resources changed, and the beginning of each of them:
 
     {"digest": "sha256:…", "resource_file_sha": "…", "config_normalized": {…}, "items": [
         {"id": "template:baseline:local:data:baseline", "class": "local_data", "fetch_status": "available",
          "path": "/workspace/input/data/baseline", "tree_summary": "main.c\nMakefile", "content_excerpt": "File: …"}]}
 
 Nothing is read outside of the workspace, and nothing is fetched: what lies on GitHub or Hugging Face is "pending",
-until the user gives a function that fetches it. A digest depends on what the files are called and hold, and not on
-where the workspace lies, when a file was written, or in which order things are named; the original's did.
+until the user gives a function that fetches it. A digest depends on the names and contents of files. It does not depend
+on where the workspace lies, when a file was written, or in which order things are named, as that of the original did.
 """
 
 from __future__ import annotations

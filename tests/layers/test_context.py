@@ -1,4 +1,4 @@
-"""What of a memory goes into a prompt: the form of document 004, budgets, and bytes that stay as they are."""
+"""What of a memory goes into a prompt: the form of the original, budgets, and bytes that stay as they are."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def context_of(material, budget=None, **more):
 
 
 class TestTheForm:
-    def test_it_is_that_of_document_004(self):
+    def test_it_is_that_of_the_original(self):
         material = Material(
             [entry("name", "Ada"), entry("goal", "a fast stencil", at=1)],
             [event(1, "The baseline runs.", "phase_complete")],

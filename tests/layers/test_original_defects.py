@@ -1,4 +1,4 @@
-"""The bugs of document 004 and of its source, each by its name in the list of them; what was promised holds here.
+"""The bugs of the original's documentation (D) and source (A), by their names in the list; its promises hold here.
 
 Those of compression and secrets (A14, A15, A17), of resources (A19), of the context and the export (D4 in part, A16),
 and of the text protocol (A7 in part) are tested with these.

@@ -69,7 +69,7 @@ def item_of(place: Path, **item) -> dict:
 
 
 class TestASnapshot:
-    def test_is_what_document_004_says(self, place):
+    def test_has_the_keys_of_the_original(self, place):
         snapshot = described(place)
         assert set(snapshot) == {"digest", "resource_file_sha", "config_normalized", "items"}
         assert snapshot["digest"].startswith("sha256:")
@@ -532,7 +532,7 @@ class TestAFile:
 
 
 class TestUsage:
-    def test_is_a_record_as_document_004_says(self):
+    def test_is_a_record_with_the_keys_of_the_original(self):
         at = datetime(2026, 1, 1, 12, tzinfo=UTC)
         content, tags = usage_record("template:b:local:d:b", "read", "as a start", at)
         assert json.loads(content) == {

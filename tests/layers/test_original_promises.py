@@ -1,6 +1,6 @@
-"""What document 004 promises, item by item: the thirteen rows of the list, each by its number, through the facade.
+"""What the original (the MemGPT-style memory of AI-Scientist-v2) promises, each row of its list by its number.
 
-The details are held by the tests of each part; here the whole is used as the document uses it.
+The tests of each part hold the details; here the whole is used through the facade, as the original uses it.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def test_6_the_context_is_core_the_newest_events_and_what_fits_the_task(memory):
 
 
 def test_7_every_row_knows_its_branch_its_importance_its_end_and_its_times(layers, memory, clock):
-    """The document's columns; a key is there once on a branch, and a branch without its parent cannot be."""
+    """The columns of the original; a key is there once on a branch, and a branch without its parent cannot be."""
     before = clock.now
     layers.core.set("k", "old")
     layers.core.set("k", "new", ttl=60)
