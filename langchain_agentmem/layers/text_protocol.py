@@ -157,7 +157,9 @@ def _each(operation: Operation, value: Any) -> Iterator[Any]:
     if value is None or value is False:
         if value is None and name in _READ_ALL:
             yield {}
-    elif not operation.arguments.model_fields or (value is True and name in (*_READ_ALL, "consolidate")):
+    elif not operation.arguments.model_fields or (value is True and name in _READ_ALL):
+        yield {}
+    elif name == "consolidate" and not isinstance(value, str | Mapping):
         yield {}
     elif name == "mem_core_set":
         yield from _notes(value)
@@ -217,6 +219,7 @@ _MARK = re.compile(
 )
 _BEGUN = re.compile(r"<(?:\\?/)?mem(?:o(?:r(?:y(?:_\w*)?)?)?)?\Z", re.IGNORECASE)
 _BEFORE_JSON = re.compile(r"\s*(?:```[ \t]*\w*\s*)?(?:\[\s*)*(?=\{)")
+_BEGINS = re.compile(r"\s*(?:```[ \t]*\w*\s*)?[{\[]")
 FENCE = "```"
 _BETWEEN_JSON = re.compile(r"[\s,]*(?=\{)")
 _AFTER_JSON = re.compile(r"(?:\s*\])*(?:\s*```)?")
@@ -357,7 +360,7 @@ class _Scan:
         found: list[Mapping[str, Any]] = []
         at, wrapped = mark.end, False
         while True:
-            limit, end = self._ahead(at)
+            limit, end = self._ahead(at, mark.name)
             opening = (_BETWEEN_JSON if found else _BEFORE_JSON).match(self._text, at)
             wrapped = wrapped or (not found and opening is not None and opening.group().strip() != "")
             start = opening.end() if opening else -1 if end is None else self._text.find("{", at, limit)
@@ -366,7 +369,8 @@ class _Scan:
             found.append(read[0])
             at = read[1]
         said = self._text[at:limit].strip()
-        if start < 0 and (found or end is None or not said):  # nothing more; or the mark is only spoken of
+        begun = end is not None or _BEGINS.match(self._text, at)  # else the mark is only spoken of
+        if start < 0 and (found or not said or not begun):
             rest = _AFTER_JSON.match(self._text, at) if wrapped else None
             return Block(UPDATE, mark.start, end or (rest.end() if rest else at), tuple(found))
         last = read_json(said)
@@ -379,7 +383,7 @@ class _Scan:
 
     def _unended(self, mark: _Mark) -> Block:
         """A block whose first mark was not ended: nobody knows what was meant to be in it, so the model is told."""
-        limit, end = self._ahead(mark.end)
+        limit, end = self._ahead(mark.end, UPDATE)
         if end is None:
             line = _LINE.match(self._text, mark.end, limit)
             upto = line.end() if line else limit
@@ -396,13 +400,13 @@ class _Scan:
                 self._failures += 1
         return None
 
-    def _ahead(self, at: int) -> tuple[int, int | None]:
-        """Where the next mark begins, or the text ends; and where that mark ends, if it is the end of an update."""
+    def _ahead(self, at: int, name: str) -> tuple[int, int | None]:
+        """Where the next mark begins, or the text ends; and where that mark ends, if it ends a block of this name."""
         place = bisect_left(self._starts, at)
         if place == len(self._marks):
             return len(self._text), None
         mark = self._marks[place]
-        return mark.start, mark.end if mark.ends and mark.name == UPDATE else None
+        return mark.start, mark.end if mark.ends and mark.name == name else None
 
 
 def _without_last(value: Any) -> Any:

@@ -80,6 +80,7 @@ class TestBlocks:
             ("Hi. " + block("Here it is: " + json.dumps(SET) + " That is all."), "Hi."),
             ("Hi. " + block(block(SET)), "Hi."),
             ("Hi. " + block([SET]), "Hi."),
+            ("Hi. <memory_update>[, " + json.dumps(SET), "Hi."),
         ],
     )
     def test_one_is_read_and_taken_out(self, reply, words):
@@ -244,7 +245,7 @@ class TestSpellings:
 
     def test_tidying(self):
         assert one("mem_recall_summarize", True) == [{}]
-        assert one("consolidate", True) == [{}]
+        assert one("consolidate", True) == one("consolidate", 1) == [{}]
         assert one("consolidate", "high") == one("consolidate", {"level": "high"}) == [{"level": "high"}]
         assert one("mem_recall_summarize", False) == one("consolidate", False) == []
         assert asked(block({"recall_summarize": True, "Mem-Consolidate": True})) == [
