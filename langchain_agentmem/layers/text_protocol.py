@@ -154,12 +154,9 @@ def _pairs(value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 def _each(operation: Operation, value: Any) -> Iterator[Any]:
     """The arguments of each time that an operation is to be done."""
     name = operation.name
-    if value is None or value is False:
-        if value is None and name in _READ_ALL:
-            yield {}
-    elif not operation.arguments.model_fields or (value is True and name in _READ_ALL):
-        yield {}
-    elif name == "consolidate" and not isinstance(value, str | Mapping):
+    if value is False or (value is None and name not in _READ_ALL):
+        return
+    if _only_asks(operation, value):
         yield {}
     elif name == "mem_core_set":
         yield from _notes(value)
@@ -176,6 +173,15 @@ def _each(operation: Operation, value: Any) -> Iterator[Any]:
                 yield _completed(name, each)
             else:
                 yield _completed(name, {main: each}) if main and (once or isinstance(each, str)) else each
+
+
+def _only_asks(operation: Operation, value: Any) -> bool:
+    """Whether a value only says that an operation is to be done."""
+    if operation.name in _READ_ALL:
+        return value is None or value is True
+    if operation.name == "consolidate":
+        return not isinstance(value, str | Mapping)
+    return not operation.arguments.model_fields
 
 
 def _notes(value: Any) -> Iterator[Any]:
