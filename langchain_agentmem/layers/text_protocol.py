@@ -232,6 +232,7 @@ _AFTER_JSON = re.compile(r"(?:\s*\])*(?:\s*```)?")
 _LINE = re.compile(r"\s*[^\n]*")
 _FENCE_BEFORE = re.compile(r"```[ \t]*\w*[ \t]*\n?[ \t]*\Z")
 _FENCE_AFTER = re.compile(r"\s*```")
+_GAP = re.compile(r"(?<!\s)\s*\0[\s\0]*")
 _LONGEST_FENCE = 40
 _MOST_FAILURES = 4
 """How often the JSON of a reply may fail to be read strictly; after that, it is read leniently at once."""
@@ -310,21 +311,14 @@ def cut(text: str, spans: Sequence[tuple[int, int]]) -> str:
     """
     if not spans:
         return text
-    pieces: list[str] = []
-    gap = ""
-    for start, end in zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)], strict=True):
-        piece = text[start:end]
-        words = piece.lstrip() if start else piece
-        gap += piece[: len(piece) - len(words)]
-        if not words.strip():
-            continue
-        indent = gap.rpartition("\n")[2] if "\n" in gap else ""
-        if pieces:
-            pieces.append("\n\n" if "\n" in gap else " ")
-        kept = words.rstrip()
-        pieces += [indent, kept]
-        gap = words[len(kept) :]
-    return "".join(pieces)
+    ends, starts = [0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)]
+    left = "\0".join(text[start:end].replace("\0", "\ufffd") for start, end in zip(ends, starts, strict=True))
+
+    def filled(gap: re.Match[str]) -> str:
+        _, line, indent = gap.group().replace("\0", "").rpartition("\n")
+        return ("\n\n" if line else " ") * bool(gap.start()) + (indent if line else "")
+
+    return _GAP.sub(filled, left).rstrip()
 
 
 def unmarked(text: str) -> str:
