@@ -27,7 +27,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import conversation_of
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Size, limit_of, target_of, window_of
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
-from langchain_agentmem.compaction.overflow_recovery import name_of, provider_of, recovering_state
+from langchain_agentmem.compaction.overflow_recovery import name_of, provider_of
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.language_models.model_calls import (
@@ -247,11 +247,6 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         counter = compactor.counter
         return math.ceil(counter.count((), tools=tools, system=request.system_message) / counter.factor())
 
-    @property
-    def agent_name(self) -> str:
-        """Whose context it is, for events."""
-        return self._agent_name
-
 
 class _Call:
     """One call of the agent's model: what it is shown, and what instead, each time it refuses."""
@@ -289,14 +284,12 @@ class _Call:
         while self._tries < RETRIES:
             self._tries += 1
             try:
-                view = yield from recovering_state(
-                    self._compactor,
+                view = yield from self._compactor.smaller(
                     self._messages,
                     self._at,
                     provider=provider_of(self._model),
                     attempt=self._tries,
                     overhead=self._overhead,
-                    agent_name=self._middleware.agent_name,
                 )
             except Exception:
                 logger.warning("A context that was refused could not be made smaller.", exc_info=True)

@@ -26,7 +26,7 @@ import yaml
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.lifetime import Attendant, Looked
 from langchain_agentmem.base.namespaces import path_of
-from langchain_agentmem.compaction.compacted_context import COMPACT, Telling
+from langchain_agentmem.compaction.compacted_context import COMPACT, CompactionReport
 from langchain_agentmem.compaction.compaction_config import Size, window_of
 from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations import message_log
@@ -41,7 +41,7 @@ from langchain_agentmem.conversations.role_context import (
 )
 from langchain_agentmem.errors import InvalidInput, MemoryClosed
 from langchain_agentmem.language_models.model_calls import Run, Shown, Work, perform, usable_model
-from langchain_agentmem.language_models.summarization import SummarizationConfig, Summarized, summarizing
+from langchain_agentmem.language_models.summarization import SummarizationConfig, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_message
 from langchain_agentmem.messages.provider_content import ImageFiles
@@ -170,8 +170,8 @@ class ContextCompactor:
         return Looked(over=True)
 
     def _summarize(self, job: Job) -> None:
-        telling = Telling(self._database, self._at.name, agent_name=self.role)
-        work = self._shown(telling.step(COMPACT, self._summarizing(job, telling), self._at, "rounds", role=self.role))
+        report = CompactionReport(self._database, self._at.name, agent_name=self.role)
+        work = self._shown(report.step(COMPACT, self._summarizing(job, report), self._at, "rounds", role=self.role))
         # In a context of its own: whoever wrote the round does not wait, and is no parent for what is done here.
         contextvars.Context().run(perform, work, self._database)
 
@@ -184,7 +184,7 @@ class ContextCompactor:
     def _shown(step: Shown) -> Work[None]:
         yield step
 
-    def _summarizing(self, job: Job, telling: Telling) -> Work[bool]:
+    def _summarizing(self, job: Job, report: CompactionReport) -> Work[bool]:
         """Summarize what is due, and keep it. Returns whether there is a new summary."""
         seen: SeenRounds = yield Run("compaction.rounds", self._seeing(), shown=False)
         going = seen.due(self.config)
@@ -197,8 +197,7 @@ class ContextCompactor:
             self._database.hooks.emit(event)
         window = window_of(self._model)
         before = sum(map(self._counter.count_message, messages))
-        telling.started(before, len(messages))
-        try:
+        with report.compacting(before, len(messages)):
             made = yield from summarizing(
                 messages,
                 earlier=seen.summary,
@@ -208,10 +207,11 @@ class ContextCompactor:
                 output_tokens=self._summarization.output_max_tokens,
                 input_tokens=self._summarization.input_max_tokens or int((window or _INPUT) * _SHARE_OF_WINDOW),
             )
-            _check(made)
+            if made.failure is not None:
+                raise made.failure
             shown = summary_message(made.summary, id=None)
             tokens = self._counter.count_message(shown)
-            earlier = [] if seen.summary is None else [summary_message(seen.summary, id=None)]
+            earlier = 0 if seen.summary is None else self._counter.count_message(summary_message(seen.summary, id=None))
             keep = partial(
                 keep_rounds,
                 self._at,
@@ -222,18 +222,11 @@ class ContextCompactor:
                 job,
                 now=self._database.now(),
                 tried=self._model is not None,
-                saved=max(0, before + sum(map(self._counter.count_message, earlier)) - tokens),
+                saved=max(0, before + earlier - tokens),
             )
             kept: bool = yield Run("compaction.keep", keep, write=True, shown=False)
-        except Exception:
-            telling.failed()
-            raise
-        telling.completed(
-            PipelineOutcome(messages=[shown], tokens=tokens, stages_run=("summarization",), summary=made.summary),
-            Size(),
-            tokens=tokens,
-            messages=1,
-        )
+        outcome = PipelineOutcome(messages=[shown], tokens=tokens, stages_run=("summarization",), summary=made.summary)
+        report.completed(outcome, Size(), tokens=tokens, messages=1)
         return kept
 
     def _prompt(self) -> str | None:
@@ -247,9 +240,3 @@ class ContextCompactor:
         except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, InvalidInput):
             logger.warning("The template %r cannot be used; our own instructions are.", path, exc_info=True)
             return self._summarization.prompt
-
-
-def _check(made: Summarized) -> None:
-    """Refuse a summary that the model has not made."""
-    if made.failure is not None:
-        raise made.failure

@@ -34,7 +34,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompactionEvent
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
-from langchain_agentmem.compaction.graph_compactor import ContextView
+from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.compaction.overflow_recovery import provider_of
 from langchain_agentmem.errors import InvalidInput, StorageError
 from langchain_agentmem.language_models.tokens import TokenCounter
@@ -439,7 +439,7 @@ class TestARefusal:
             return ContextView(messages[:1], 100 - attempt)
             yield
 
-        monkeypatch.setattr("langchain_agentmem.compaction.compaction_middleware.recovering_state", smaller)
+        monkeypatch.setattr(Compactor, "smaller", smaller)
         errors = [ContextOverflowError(f"refusal {n}") for n in range(5)]
         errors[0].__cause__ = cause = ValueError("400")
         model = Scripted(refuse=lambda call: errors[call - 1])
@@ -467,7 +467,7 @@ class TestARefusal:
             raise StorageError("The disk is full.")
             yield
 
-        monkeypatch.setattr("langchain_agentmem.compaction.compaction_middleware.recovering_state", broken)
+        monkeypatch.setattr(Compactor, "smaller", broken)
         model.refuse = lambda call: ContextOverflowError("refused")
         with pytest.raises(ContextOverflowError, match="refused"):
             ask(agent, 5)

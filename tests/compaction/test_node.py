@@ -363,7 +363,6 @@ class TestErasing:
         ledger, compactor = node.compactor._ledger, node.compactor
         assert not ledger._known
         assert not compactor._records
-        assert not compactor._loose
         context = node.invoke(talk(30), at())
         assert_valid_for_providers(context)
         assert memory.stats()["messages"] == 60, "who says it again is recorded again"
