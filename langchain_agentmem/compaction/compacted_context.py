@@ -377,6 +377,18 @@ def conversation_of(
     return Address(path_of(resolve(namespace, config)), id_of(name, "conversation"))
 
 
+def check_place(conversation_id: str | None, namespace: Sequence[str] | None) -> None:
+    """Refuse what can be no conversation or no namespace; None is left to the run.
+
+    Raises:
+        InvalidInput: An id or namespace cannot be one.
+    """
+    if conversation_id is not None:
+        id_of(conversation_id, "conversation")
+    if namespace is not None:
+        path_of(namespace)
+
+
 def place_of(at: Address | None) -> dict[str, Any]:
     """What a trace shows of where something is recorded; nothing where it is not."""
     return {} if at is None else {"conversation_id": at.name, "namespace": list(namespace_of(at.path))}

@@ -276,6 +276,28 @@ class ManagedMemoryConfig:
         return int(self.threshold_tokens * (1 - self.active_context.min_reduction_ratio))
 
 
+def checked_config(config: ManagedMemoryConfig | None) -> ManagedMemoryConfig:
+    """A configuration as it was given; the default one for None.
+
+    Raises:
+        InvalidInput: It is something else.
+    """
+    if config is not None and not isinstance(config, ManagedMemoryConfig):
+        raise InvalidInput(f"config must be a ManagedMemoryConfig, not {type(config).__name__}.")
+    return config or ManagedMemoryConfig()
+
+
+def checked_window(window: int | None) -> int | None:
+    """How many tokens a model takes, as it was given.
+
+    Raises:
+        InvalidInput: It can be no such number.
+    """
+    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
+        raise InvalidInput(f"window must be a whole number of 1 or more, not {safe_repr(window)}.")
+    return window
+
+
 _PARTS = {
     "tool_truncation": ToolTruncationConfig,
     "tool_offload": ToolOffloadConfig,

@@ -31,7 +31,7 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.compaction.compacted_context import conversation_of, place_of
+from langchain_agentmem.compaction.compacted_context import check_place, conversation_of, place_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, load
 from langchain_agentmem.conversations.log_entries import MOST_TRACED
@@ -236,10 +236,7 @@ def dropped_tools(
         InvalidInput: An argument is wrong.
     """
     weights = getattr(memory, "weights", WEIGHTS)
-    if conversation_id is not None:
-        conversation_id = id_of(conversation_id, "conversation")
-    if namespace is not None:
-        path_of(namespace)
+    check_place(conversation_id, namespace)
     reader = _Reader(database_of(memory), conversation_id, namespace, weights)
     return [
         reader.tool(

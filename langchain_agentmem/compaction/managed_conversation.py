@@ -38,7 +38,7 @@ from langchain_agentmem.compaction.compacted_context import (
     count_open,
     place_of,
 )
-from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, checked_config
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.compaction.processors import Processor, checked_messages
 from langchain_agentmem.conversations import compaction_records, message_log
@@ -297,8 +297,7 @@ class ManagedConversationMemory(ConversationMemory):
         process_strategy: ProcessStrategy | None = None,
         retrieval_strategy: RetrievalStrategy | None = None,
     ) -> None:
-        if config is not None and not isinstance(config, ManagedMemoryConfig):
-            raise InvalidInput(f"config must be a ManagedMemoryConfig, not {type(config).__name__}.")
+        self.config = checked_config(config)
         strategies = (
             ("trigger_strategy", trigger_strategy),
             ("process_strategy", process_strategy),
@@ -308,7 +307,6 @@ class ManagedConversationMemory(ConversationMemory):
             if strategy is not None and not callable(strategy):
                 raise InvalidInput(f"{name} must be a function, not {type(strategy).__name__}.")
         super().__init__(memory, conversation_id, namespace=namespace, description=description, retention=retention)
-        self.config = config or ManagedMemoryConfig()
         self._compactor = Compactor(self._database, self.config, usable_model(model))
         self._trigger = trigger_strategy
         self._process = process_strategy

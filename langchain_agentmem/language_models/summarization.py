@@ -26,7 +26,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -425,8 +425,10 @@ def extract(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter
     }
     rooms = shared(costs, {"earlier": 2, "requests": 1, "lines": 1}, room)
     before = _cut_to(earlier, rooms["earlier"], counter)
-    said = _first_and_latest(requests, rooms["requests"], counter)
-    done = _latest(lines, rooms["lines"], counter)
+    newest_first = range(len(requests) - 1, 0, -1)
+    first = [0, *newest_first] if requests else []
+    said = _fitting(requests, first, 2, rooms["requests"], "messages of the user", counter)
+    done = _fitting(lines, range(len(lines) - 1, -1, -1), 1, rooms["lines"], "messages", counter)
     found = replace(
         before,
         user_request="\n".join(filter(None, [before.user_request, said])),
@@ -516,50 +518,38 @@ def _first(items: Sequence[str], room: int, counter: TokenCounter) -> tuple[str,
     return tuple(kept)
 
 
-def _first_and_latest(texts: Sequence[str], room: int, counter: TokenCounter) -> str:
-    """The first and then the latest that fit, each word for word, in the order in which they were said.
+def _fitting(
+    texts: Sequence[str], order: Sequence[int], certain: int, room: int, what: str, counter: TokenCounter
+) -> str:
+    """Those texts that fit, each word for word, as they were said, with how many are missing between them.
 
-    The first and the latest are there in any case, cut to a half of the room where they are longer.
+    Args:
+        texts: All of them.
+        order: Their places, the most important first.
+        certain: How many of these are there in any case, cut where they are longer than their room.
+        room: Tokens.
+        what: What they are.
+        counter: Counts tokens.
     """
-    order = [0, *range(len(texts) - 1, 0, -1)] if texts else []
     kept: dict[int, str] = {}
     for rank, at in enumerate(order):
-        share = room if len(order) == 1 or rank else max(room // 2, room - counter.count_text(texts[order[1]]) - 1)
+        others = order[rank + 1 : certain]
+        share = max(room // 2, room - counter.count_text(texts[others[0]]) - 1) if others else room
         text = texts[at].strip()
-        cost = counter.count_text(text) + 1
-        if cost > share:
-            if rank > 1:
+        needed = counter.count_text(text) + 1
+        if needed > share:
+            if rank >= certain:
                 break
-            text = _within(text, share - 1, counter)
-            cost = share
+            text, needed = _within(text, share - 1, counter), share
         kept[at] = text
-        room -= cost
-    return "\n".join(_with_gaps(kept, len(texts), "messages of the user"))
-
-
-def _latest(lines: Sequence[str], room: int, counter: TokenCounter) -> str:
-    kept: dict[int, str] = {}
-    for at in range(len(lines) - 1, -1, -1):
-        room -= counter.count_text(lines[at]) + 1
-        if room < 0:
-            break
-        kept[at] = lines[at]
-    if lines and not kept:
-        kept[len(lines) - 1] = _within(lines[-1], room + counter.count_text(lines[-1]), counter)
-    return "\n".join(_with_gaps(kept, len(lines), "messages"))
-
-
-def _with_gaps(kept: dict[int, str], count: int, what: str) -> list[str]:
-    """The texts in their order, and how many are missing between them."""
+        room -= needed
     told: list[str] = []
     after = 0
-    for at in [*sorted(kept), count]:
-        if at > after:
-            told.append(f"({at - after} {what} not listed)")
-        if at < count:
-            told.append(kept[at])
+    for at in [*sorted(kept), len(texts)]:
+        told += [f"({at - after} {what} not listed)"] if at > after else []
+        told += [kept[at]] if at < len(texts) else []
         after = at + 1
-    return told
+    return "\n".join(told)
 
 
 def _line(turn: Turn) -> str:
@@ -635,7 +625,8 @@ def summarizing(
         The summary, which counts in `stands_for` all messages it goes back to.
     """
     said, earlier = _continued(messages, earlier)
-    fold = _Fold(list(map(turn_of, said)), earlier, config, counter, output_tokens, input_tokens)
+    turns = deque(map(turn_of, said))
+    fold = _Fold(rest=turns, earlier=earlier, config=config, counter=counter, output=output_tokens, limit=input_tokens)
     failure: Exception | None = None
     while model is not None and fold.rest:
         wish = fold.next_question()
@@ -654,130 +645,125 @@ def summarizing(
     return Summarized(summary=replace(summary, stands_for=count), failure=failure, calls=fold.calls)
 
 
+@dataclass(kw_only=True, slots=True)
 class _Fold:
     """What is summarized so far, and what is not yet."""
 
-    def __init__(
-        self,
-        turns: list[Turn],
-        earlier: Summary | None,
-        config: SummarizationConfig,
-        counter: TokenCounter,
-        output_tokens: int,
-        input_tokens: int,
-    ) -> None:
-        self.rest = deque(turns)
-        self.calls = 0
-        self._earlier = earlier
-        self._running = earlier
-        self._kept: tuple[KeptImage, ...] = earlier.kept_images if earlier else ()
-        self._piece: list[Turn] = []
-        self._config = config
-        self._counter = counter
-        self._with_images = config.include_image_payload_bytes
-        self._output = output_tokens
-        self._limit = input_tokens
-        self._halvings = 0
-        self._asked = 0
-        self._replaced = counter.count_text(sections(earlier)) if earlier else 0
+    rest: deque[Turn]
+    earlier: Summary | None
+    config: SummarizationConfig
+    counter: TokenCounter
+    output: int
+    limit: int
+    calls: int = 0
+    halvings: int = 0
+    asked: int = 0
+    piece: list[Turn] = field(default_factory=list)
+    running: Summary | None = field(init=False)
+    kept: tuple[KeptImage, ...] = field(init=False)
+    replaced: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.running = self.earlier
+        self.kept = self.earlier.kept_images if self.earlier else ()
+        self.replaced = self._cost(self.earlier) if self.earlier else 0
         self._make_room()
 
     def next_question(self) -> list[BaseMessage]:
         """The question about the next piece: as many turns as there is room for, one at least."""
         self.calls += 1
         frame = self._count(self._question(()))
-        room = whole = max(self._limit - frame, self._limit // _LEAST_SHARE, _LEAST)
+        room = whole = max(self.limit - frame, self.limit // _LEAST_SHARE, _LEAST)
         while self.rest:
             turn = self.rest.popleft()
-            needed = cost(turn, self._counter, with_images=self._with_images)
+            needed = cost(turn, self.counter, with_images=self.config.include_image_payload_bytes)
             # A turn that is too long for any question is cut, so that this one is not nearly empty.
-            if needed > room and (not self._piece or (needed > whole and room > whole // 2)):
-                turn, *others = parts_of(turn, room, self._counter, with_images=self._with_images)
+            if needed > room and (not self.piece or (needed > whole and room > whole // 2)):
+                turn, *others = parts_of(turn, room, self.counter, with_images=self.config.include_image_payload_bytes)
                 self.rest.extendleft(reversed(others))
             elif needed > room:
                 self.rest.appendleft(turn)
                 break
-            self._piece.append(turn)
+            self.piece.append(turn)
             room -= needed
-        asked = self._question(self._piece)
-        self._asked = self._count(asked)
+        asked = self._question(self.piece)
+        self.asked = self._count(asked)
         return asked
 
     def halve(self) -> bool:
         """Take the piece back and ask for half as much from now on; False where that would be too little."""
-        self._halvings += 1
-        if self._asked <= _LEAST_TOO_LARGE or self._halvings > _HALVINGS:
+        self.halvings += 1
+        if self.asked <= _LEAST_TOO_LARGE or self.halvings > _HALVINGS:
             return False
         self._take_back()
-        self._limit = min(self._limit, self._asked) // 2
+        self.limit = min(self.limit, self.asked) // 2
         self._make_room()
         return True
 
     def take(self, reply: str) -> bool:
         """Take a reply for the summary of all so far; False where it is none."""
-        images = {image.image_id: image for image in self._kept}
-        for name, image in images_of(self._piece).items():
+        images = {image.image_id: image for image in self.kept}
+        for name, image in images_of(self.piece).items():
             images.pop(name, None)  # what comes again is as new as where it came last
             images[name] = image
-        found = answer(reply, images, self._kept, self._config.max_retained_images)
-        replaced = self._replaced + sum(
-            cost(turn, self._counter, with_images=True) for turn in self._piece if turn.role != _EARLIER
+        found = answer(reply, images, self.kept, self.config.max_retained_images)
+        replaced = self.replaced + sum(
+            cost(turn, self.counter, with_images=True) for turn in self.piece if turn.role != _EARLIER
         )
         if found is None or self._cost(found) >= (max(replaced, self._goal) if self.rest else replaced):
             return False
-        self._replaced = replaced
-        self._running = clip(found, self._goal if self.rest else self._output, self._counter)
-        self._kept = self._running.kept_images
-        self._piece = []
+        self.replaced = replaced
+        self.running = clip(found, self._goal if self.rest else self.output, self.counter)
+        self.kept = self.running.kept_images
+        self.piece = []
         return True
 
     def finished(self) -> Summary:
         """The summary, with what no model has summarized extracted."""
         self._take_back()
-        if not self.rest and self._running is not None:
-            return clip(self._running, self._output, self._counter)
+        if not self.rest and self.running is not None:
+            return clip(self.running, self.output, self.counter)
         # Of an earlier record that was itself cut in parts, nothing counts as summarized before all of it is.
         turns = [turn for turn in self.rest if turn.role != _EARLIER]
-        base = self._running if len(turns) == len(self.rest) else self._earlier
-        left = self._replaced + sum(cost(turn, self._counter) for turn in turns)
-        budget = min(self._output, max(_LEAST, int(left * _SHRINKS_TO)))
-        most = self._config.max_retained_images
-        kept = self._kept if most is None else self._kept[len(self._kept) - min(most, len(self._kept)) :]
-        return replace(extract(turns, base, budget, self._counter), kept_images=kept)
+        base = self.running if len(turns) == len(self.rest) else self.earlier
+        left = self.replaced + sum(cost(turn, self.counter) for turn in turns)
+        budget = min(self.output, max(_LEAST, int(left * _SHRINKS_TO)))
+        kept = _newest(self.kept, self.config.max_retained_images)
+        return replace(extract(turns, base, budget, self.counter), kept_images=kept)
 
     @property
     def _goal(self) -> int:
         """What a summary may cost that goes into another question."""
-        return min(self._output, max(_LEAST, self._limit // _SHARE_OF_ANSWER))
+        return min(self.output, max(_LEAST, self.limit // _SHARE_OF_ANSWER))
 
     def _make_room(self) -> None:
         """A summary that would fill the question is summarized anew, in parts, as a turn before all others."""
-        running = self._running
-        if running and self.rest and self._cost(running) > max(_LEAST, self._limit // _SHARE_OF_EARLIER):
+        running = self.running
+        if running and self.rest and self._cost(running) > max(_LEAST, self.limit // _SHARE_OF_EARLIER):
             if not any(turn.role == _EARLIER for turn in self.rest):
-                self._earlier = running
+                self.earlier = running
             self.rest.appendleft(Turn(_EARLIER, None, sections(running)))
-            self._running = None
+            self.running = None
 
     def _take_back(self) -> None:
-        self.rest.extendleft(reversed(self._piece))
-        self._piece = []
+        self.rest.extendleft(reversed(self.piece))
+        self.piece = []
 
     def _question(self, turns: Sequence[Turn]) -> list[BaseMessage]:
         return question(
             turns,
-            self._running,
-            self._kept,
+            self.running,
+            self.kept,
             tokens=self._goal,
-            prompt=self._config.prompt,
-            with_images=self._with_images,
+            prompt=self.config.prompt,
+            with_images=self.config.include_image_payload_bytes,
         )
 
     def _cost(self, summary: Summary) -> int:
-        return self._counter.count_text(sections(summary))
+        return self.counter.count_text(sections(summary))
 
     def _count(self, messages: Iterable[BaseMessage]) -> int:
-        return sum(map(self._counter.count_message, messages))
+        return sum(map(self.counter.count_message, messages))
 
 
 def _continued(messages: Sequence[BaseMessage], earlier: Summary | None) -> tuple[list[BaseMessage], Summary | None]:
