@@ -10,6 +10,7 @@ answers. What goes wrong in practice goes wrong here too, each in its share of t
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,15 +88,16 @@ def random_history(seed: int, *, size: int | None = None) -> list[BaseMessage]:
     Returns:
         New messages, at least one.
     """
-    return _Chat(seed, size).write()
+    return Chat(seed, size).write()
 
 
-class _Chat:
-    """One history while it is written."""
+class Chat:
+    """One history while it is written, and what happened in it."""
 
     def __init__(self, seed: int, size: int | None) -> None:
         self.random = random.Random(seed)
         self.size = size or self.random.randint(1, 60)
+        self.happened: Counter[str] = Counter()
         self.shape = self.random.choices([*SHAPES], [*SHAPES.values()])[0]
         self.ids = self.random.choice(("all", "all", "some", "none"))
         self.ids_of_calls = self.random.choice(("own", "own", "own", "reused"))
@@ -272,7 +274,9 @@ class _Chat:
         return " ".join(self.random.choices(WORDS, k=self.random.choice((3, 8, 20, 60)))) + "."
 
     def chance(self, what: str) -> bool:
-        return self.random.random() < WEIGHTS[what]
+        happens = self.random.random() < WEIGHTS[what]
+        self.happened.update([what] * happens)
+        return happens
 
     def add(self, message: BaseMessage) -> None:
         if self.ids == "all" or (self.ids == "some" and self.random.random() < 0.5):
