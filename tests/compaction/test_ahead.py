@@ -14,7 +14,6 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.events import CompactionEvent
 from langchain_agentmem.compaction import graph_compactor as module
 from langchain_agentmem.compaction.compaction_config import ActiveContextPolicyConfig, ManagedMemoryConfig
 from langchain_agentmem.compaction.dropped_messages import messages_behind
@@ -115,15 +114,6 @@ class TestAhead:
         assert len(model.threads) > 1
         assert model.asked_in_a_turn == []
 
-    def test_as_long_as_it_is_not_needed_the_context_stays_as_it_is(self, memory):
-        model = Model()
-        node = node_of(memory, model)
-        at = until_near(node, model)
-        assert node.compactor.ahead.wait(LIMIT)
-        history = [*turns(0, at)]
-        assert node.invoke(history, CONFIG) == history
-        assert len(model.threads) == 1
-
     def test_in_a_long_run_the_model_is_never_asked_in_a_turn(self, memory):
         model = Model()
         node = node_of(memory, model)
@@ -145,15 +135,6 @@ class TestAhead:
         summary = next(each for each in context if summary_in(each))
         behind = [each.message_id for each in messages_behind(memory, summary, conversation_id="t")]
         assert behind == [each.id for each in turns(0, at) if each.id not in kept]
-
-    def test_hooks_are_told(self, url):
-        told = []
-        with AgentMemory(url, hooks=[told.append]) as memory:
-            model = Model()
-            node = node_of(memory, model)
-            until_near(node, model)
-            assert node.compactor.ahead.wait(LIMIT)
-        assert [each.status for each in told if isinstance(each, CompactionEvent)] == ["started", "completed"]
 
     def test_a_history_that_nobody_keeps_is_compacted_when_it_must_be(self, memory):
         model = Model()

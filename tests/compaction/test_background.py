@@ -137,16 +137,13 @@ class TestConfig:
 
 
 class TestTrigger:
-    def test_below_the_threshold_nothing_happens(self, session, started):
+    def test_at_the_threshold_all_but_the_newest_are_summarized(self, session, started):
         model = Model()
         compactor = started(session, model)
         converse(session, 1, 2)
         quiet(compactor)
-        assert (model.asked, seen(session)) == ([], (names(1, 2), None))
-
-    def test_at_the_threshold_all_but_the_newest_are_summarized(self, session, started):
-        compactor = started(session, Model())
-        converse(session, 1, 2, 3)
+        assert (model.asked, seen(session)) == ([], (names(1, 2), None)), "below it nothing happens"
+        converse(session, 3)
         quiet(compactor)
         left, summary = seen(session)
         assert left == names(3)
@@ -382,11 +379,6 @@ class TestLifecycle:
         model.free.set()
         quiet(compactor)
         assert seen(session)[1] is not None
-
-    def test_it_begins_with_what_is_there(self, session, started):
-        converse(session, *range(4))
-        quiet(started(session, Model()))
-        assert seen(session)[1].end_index == 3
 
     def test_before_start_and_after_stop_nothing_happens(self, session):
         model = Model()

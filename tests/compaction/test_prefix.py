@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage, message_to_dict
@@ -284,9 +283,3 @@ class TestForks:
         assert [written(node.invoke(history, RUN)) for history in reversed(histories)] == views[::-1]
         assert model.calls == calls
         assert views[0] == views[4]
-
-
-def test_prompts_are_compared_as_text():
-    assert shared("abcdef", "abcxef") == 0.5
-    assert shared("abc", "abcdef") == 1
-    assert [shared(*pair) for pair in pairwise(["a", "ab", "abc"])] == [1, 1]

@@ -57,10 +57,6 @@ class TestToolTruncation:
         assert [one is other for one, other in zip(cut, said, strict=True)] == [True, True, False, True, True]
         assert said[2].content == LONG
 
-    def test_doing_it_twice_is_doing_it_once(self):
-        once = tool_truncation([HumanMessage("go"), *round_of(1, LONG), *round_of(2)], counter=COUNTER)
-        assert tool_truncation(once, counter=COUNTER) == once
-
     @pytest.mark.parametrize("text", [LONG, "漢字" * 4000, "x" * 20_000, "🙂" * 5000, "\n" * 9000 + "a"])
     @pytest.mark.parametrize("most", [1, 5, 50])
     def test_every_script_and_size(self, text, most):
@@ -123,12 +119,6 @@ class TestBackwardPacking:
         assert len(packed) > 6
         assert_valid_for_providers(packed)
 
-    def test_a_bundle_that_does_not_fit_takes_nothing_with_it(self):
-        said = [HumanMessage("goal"), *round_of(1), *round_of(2, LONG), *round_of(3)]
-        packed = backward_packing(said, max_tokens=100, counter=COUNTER)
-        assert [message.id for message in packed[1:]] == ["ai-3", "tool-3"]
-        assert_valid_for_providers(packed)
-
     def test_what_must_stay_stays_even_above_the_target(self):
         said = [HumanMessage(LONG), *round_of(1), *round_of(2)]
         packed = backward_packing(said, max_tokens=10, counter=COUNTER)
@@ -154,20 +144,6 @@ class TestSlidingWindow:
         assert shown[-1] is said[-1]
         assert_valid_for_providers(shown)
         assert sliding_window(shown, max_tokens=300, counter=COUNTER) == shown
-
-    def test_a_bundle_is_shown_whole_or_not_at_all(self):
-        calls = [call(number) for number in range(3)]
-        said = [
-            HumanMessage("go"),
-            AIMessage("", tool_calls=calls),
-            *(ToolMessage("result " * 60, tool_call_id=each["id"]) for each in calls),
-            HumanMessage("next"),
-            AIMessage("done"),
-        ]
-        for most in range(1, cost(said) + 20, 7):
-            shown = sliding_window(said, max_tokens=most, counter=COUNTER)
-            assert_valid_for_providers(shown)
-            assert sum(isinstance(message, ToolMessage) for message in shown) in (0, 3)
 
 
 class TestSummarization:
@@ -205,13 +181,6 @@ class TestSummarization:
         assert sum(summary_in(message) is not None for message in again) == 1
         assert "Summary number 1" in model.asked[1]
         assert again[0].content == "the goal"
-
-    def test_only_what_a_user_said_leaves_the_last_of_it(self):
-        said = [HumanMessage(f"wish {number} " * 20, id=f"w-{number}") for number in range(20)]
-        made = summarization(said, model=Summarizer(), max_tokens=300, counter=COUNTER)
-        assert made[0] is said[0]
-        assert made[-1] is said[-1]
-        assert cost(made) <= 300
 
     async def test_awaited(self):
         said = [HumanMessage("the goal")]
@@ -266,11 +235,6 @@ class TestRepair:
         mended = repaired([HumanMessage("go"), ai, HumanMessage("still there?"), tool])
         assert [type(message) for message in mended] == [HumanMessage, AIMessage, ToolMessage, HumanMessage]
         assert mended[2] is tool
-
-    def test_interleaved_results_move_to_their_calls(self):
-        (first, one), (second, two) = round_of(1), round_of(2)
-        mended = repaired([HumanMessage("go"), first, second, two, one])
-        assert mended[1:] == [first, one, second, two]
 
     def test_a_call_without_a_result_gets_one_that_says_so(self):
         mended = repaired([HumanMessage("go"), round_of(1)[0], HumanMessage("hm")])

@@ -165,11 +165,6 @@ class TestWhatIsGivenOut:
         with pytest.raises(InvalidInput, match="retrieval_strategy"):
             chat.get_context()
 
-    @pytest.mark.parametrize("window", [0, -5, "large", True, 1.5])
-    def test_a_window_that_is_none_is_refused_when_the_node_is_built(self, window):
-        with AgentMemory(":memory:") as memory, pytest.raises(InvalidInput, match="window"):
-            memory.compaction(None, SMALL, window=window)
-
 
 class TestToolOutputInTheArchive:
     POLICY = ActiveContextPolicyConfig(

@@ -224,14 +224,6 @@ class TestExpand:
         for name in ("sum-0123456789abcdef", "nobody", "", "\0", "\ud800", "%"):
             assert "no message and no record" in expand(memory, name) or "could not be read" in expand(memory, name)
 
-    def test_what_was_deleted_is_missing_and_the_rest_is_there(self, memory):
-        _, summary = compacted(memory, chat(40))
-        at = summary.id
-        before = messages_behind(memory, at, conversation_id="t")
-        memory.erase(conversation_id="t")
-        assert before
-        assert messages_behind(memory, at, conversation_id="t") == []
-
     async def test_users_have_it_too(self, memory):
         _, summary = compacted(memory, chat(40))
         behind = messages_behind(memory, summary, conversation_id="t")
