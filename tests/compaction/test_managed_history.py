@@ -1,9 +1,8 @@
 """A managed conversation as LangChain's chat history: what a chain is given stays in the budget, all of it is kept."""
 
 import pytest
-from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
@@ -100,30 +99,6 @@ class TestAChatHistory:
         assert len(chat.messages) < 20
         assert_valid_for_providers(chat.messages)
         assert len(chat.raw_messages) == len(chat.get_raw_messages()) == 40
-
-    def test_of_a_plain_conversation_both_are_everything(self, memory):
-        chat = memory.conversation("c")
-        fill(chat, 3)
-        assert chat.raw_messages == chat.messages
-        assert len(chat.messages) == 6
-
-    async def test_it_keeps_the_contract_of_a_chat_history(self, memory):
-        chat = memory.managed_conversation("c")
-        assert isinstance(chat, BaseChatMessageHistory)
-        assert chat.messages == []
-        said = [SystemMessage("Be brief.", id="s"), HumanMessage("Hi", id="h"), AIMessage("Hello", id="a")]
-        chat.add_messages(said)
-        assert chat.messages == said
-        assert chat.messages is not chat.messages
-        chat.add_user_message("How are you?")
-        await chat.aadd_messages([AIMessage("Well.")])
-        assert [each.type for each in chat.messages] == ["system", "human", "ai", "human", "ai"]
-        assert str(chat).count("\n") == 4
-        chat.clear()
-        assert chat.messages == chat.raw_messages == []
-        await chat.aadd_messages(said)
-        await chat.aclear()
-        assert await chat.aget_messages() == []
 
 
 class TestHandingBack:

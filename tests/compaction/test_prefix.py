@@ -17,33 +17,20 @@ from langchain_agentmem.compaction.compaction_config import (
 )
 from langchain_agentmem.compaction.compaction_node import CompactionNode, CompactionState
 from langchain_agentmem.language_models.summarization import SummarizationConfig
-from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.testing import assert_valid_for_providers
 
+from .asked import COUNTER, Counting
+
 pytestmark = pytest.mark.sqlite_suffices
 
-COUNTER = TokenCounter("estimate")
 WORDS = "the invoice of the kettle from Oslo was paid on Tuesday and the receipt is in the blue folder"
 RUN = {"configurable": {"thread_id": "chat"}}
 
 
-class Model:
-    """Summarizes in few words, and counts how often."""
-
-    def __init__(self):
-        self.calls = 0
-        self.seen = ""
-
-    def __call__(self, messages):
-        self.calls += 1
-        self.seen += "\n".join(message.text for message in messages)
-        return json.dumps({"summary": f"All that was said until call {self.calls}.", "keep_images": []})
-
-
 @pytest.fixture
 def model():
-    return Model()
+    return Counting(lambda call: json.dumps({"summary": f"All that was said until call {call}.", "keep_images": []}))
 
 
 def config(threshold=2_000, ratio=0.4, **more):
@@ -236,12 +223,13 @@ class TestForks:
         fork = self.checkpoint_with(graph, 8).config
         self.chat(graph, [10], fork, "left ")
         one = self.chat(graph, range(11, 20), RUN, "left ")
-        seen, model.seen = model.seen, ""
+        seen = model.text
+        model.seen.clear()
         assert "left question 10" in seen
         self.chat(graph, [30], fork, "right ")
         other = self.chat(graph, range(31, 40), RUN, "right ")
-        assert "left question" not in model.seen
-        assert "right question 30" in model.seen
+        assert "left question" not in model.text
+        assert "right question 30" in model.text
         assert self.summaries(one)
         assert self.summaries(other)
         assert not [each for each in other["messages"] if str(each.id).startswith("left")]
@@ -249,19 +237,19 @@ class TestForks:
     def test_a_message_that_is_edited_under_its_id_is_compacted_as_it_is_now(self, graph, model):
         self.chat(graph, range(12))
         graph.update_state(RUN, {"messages": [HumanMessage(f"question 1, said otherwise: {WORDS}", id="user-1")]})
-        model.seen = ""
+        model.seen.clear()
         state = self.chat(graph, [12])
         text = written(state["llm_input_messages"])
-        assert "question 1, said otherwise" in model.seen + text
-        assert "question 1: " not in model.seen + text
+        assert "question 1, said otherwise" in model.text + text
+        assert "question 1: " not in model.text + text
 
     def test_a_message_that_is_removed_is_in_no_summary_that_is_made_from_then_on(self, graph, model):
         self.chat(graph, range(12))
         graph.update_state(RUN, {"messages": [RemoveMessage(id="user-1")]})
-        model.seen = ""
+        model.seen.clear()
         state = self.chat(graph, [12])
-        assert model.seen, "what was compacted before is of another history"
-        assert "question 1: " not in model.seen + written(state["llm_input_messages"])
+        assert model.calls, "what was compacted before is of another history"
+        assert "question 1: " not in model.text + written(state["llm_input_messages"])
 
     def test_an_edit_of_what_is_still_shown_keeps_the_compaction(self, graph, model):
         state = self.chat(graph, range(12))

@@ -169,19 +169,6 @@ class TestSummarization:
         assert summarization(said, model=model, max_tokens=500, counter=COUNTER) == said
         assert not model.asked
 
-    def test_it_goes_on_from_the_summary_before(self):
-        model = Summarizer()
-        said = [HumanMessage("the goal")]
-        for number in range(20):
-            said += round_of(number, "result " * 10)
-        made = summarization(said, model=model, max_tokens=400, counter=COUNTER)
-        for number in range(20, 40):
-            made += round_of(number, "result " * 10)
-        again = summarization(made, model=model, max_tokens=400, counter=COUNTER)
-        assert sum(summary_in(message) is not None for message in again) == 1
-        assert "Summary number 1" in model.asked[1]
-        assert again[0].content == "the goal"
-
     async def test_awaited(self):
         said = [HumanMessage("the goal")]
         for number in range(20):

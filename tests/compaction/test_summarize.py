@@ -49,13 +49,6 @@ class TestEveryMessage:
         assert result.failure is None
         assert all(COUNTER.count(messages) <= 1_050 for messages in model.seen)
 
-    def test_without_a_blank_in_it_is_cut_anywhere_and_nothing_is_missing(self):
-        text = "".join(f"{n:05}" for n in range(4_000))
-        turn = turn_of(HumanMessage(text))
-        parts = parts_of(turn, 300, COUNTER)
-        assert "".join(part.text for part in parts) == text
-        assert len(parts) > 10
-
     @given(st.text(), st.integers(40, 200))
     @settings(deadline=None)
     def test_cut_in_parts_is_whole_when_they_are_put_together(self, text, room):

@@ -71,10 +71,6 @@ class TestRecall:
         assert '<message id="q3" role="user" by="Maya" said_at="2026-01-01 12:' in text
         assert "Question word003q." in text
 
-    async def test_it_can_be_awaited(self, memory):
-        compacted(memory, chat(40))
-        assert "word007a" in await tool(memory, "recall_dropped").ainvoke({"query": "word007a"}, CONFIG)
-
     def test_the_model_sees_neither_config_nor_thread(self, memory):
         ours = memory.tools(include=["recall_dropped", "expand"])
         assert [sorted(each.args) for each in ours] == [["limit", "query"], ["id", "page"]]
@@ -152,10 +148,6 @@ class TestExpand:
     def test_it_gives_a_message_whole(self, memory):
         compacted(memory, chat(40))
         assert f"Question word003q. {FILLER}" in expand(memory, "q3")
-
-    async def test_it_can_be_awaited(self, memory):
-        compacted(memory, chat(40))
-        assert "word003q" in await tool(memory, "expand").ainvoke({"id": "q3"}, CONFIG)
 
     def test_it_brings_back_tool_output_that_was_kept_in_the_archive(self, memory):
         output = " ".join(f"row{n:05}" for n in range(3_000))
