@@ -1,8 +1,16 @@
-"""Scripted models that summarize, for tests."""
+"""Scripted models that summarize, and budgets, for tests."""
 
 from __future__ import annotations
 
 import json
+
+from langchain_agentmem.compaction import ActiveContextPolicyConfig, ManagedMemoryConfig
+
+
+def budget(tokens, **policy):
+    """The configuration of a budget of so many estimated tokens."""
+    active = ActiveContextPolicyConfig(**policy)
+    return ManagedMemoryConfig(threshold_tokens=tokens, token_counter="estimate", active_context=active)
 
 
 class Summarizer:

@@ -11,22 +11,17 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.compaction import graph_compactor as module
-from langchain_agentmem.compaction.compaction_config import ActiveContextPolicyConfig, ManagedMemoryConfig
 from langchain_agentmem.compaction.dropped_messages import messages_behind
 from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.storage import jobs
 from langchain_agentmem.testing import provider_problems
+from tests.compaction.summarizers import budget
 
 from .asked import COUNTER, FILLER, LIMIT, Waiting
 
 CONFIG = {"configurable": {"thread_id": "t"}}
-SETTINGS = ManagedMemoryConfig(
-    threshold_tokens=2_000,
-    token_counter="estimate",
-    # Without a timeout the model is asked in the very thread that wants to know.
-    active_context=ActiveContextPolicyConfig(summarization=SummarizationConfig(timeout=None)),
-)
+SETTINGS = budget(2_000, summarization=SummarizationConfig(timeout=None))
 
 
 # Asks a model that never answers, until it is killed.

@@ -9,18 +9,17 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_agentmem import AgentMemory, ManagedConversationMemory
 from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort, CompactionStageFailed
 from langchain_agentmem.compaction import (
-    ActiveContextPolicyConfig,
     ManagedMemoryConfig,
     SummarizationConfig,
     summary_in,
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer
+from tests.compaction.summarizers import Summarizer, budget
 
 pytestmark = pytest.mark.sqlite_suffices
 
-SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+SMALL = budget(600)
 QUIET = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate", trigger_events=[])
 
 
@@ -326,11 +325,7 @@ class TestPayloadErrors:
 
 
 class TestSlidingWindow:
-    CONFIG = ManagedMemoryConfig(
-        threshold_tokens=600,
-        token_counter="estimate",
-        active_context=ActiveContextPolicyConfig(mode="sliding_window"),
-    )
+    CONFIG = budget(600, mode="sliding_window")
 
     def test_the_newest_are_shown_and_no_model_is_asked(self, memory):
         model = Summarizer()
@@ -488,13 +483,7 @@ class TestThresholds:
         assert chat.get_cache_stats()["context_tokens"] <= 500
 
     def test_the_first_instruction_goes_where_that_is_wished(self, memory):
-        config = ManagedMemoryConfig(
-            threshold_tokens=600,
-            token_counter="estimate",
-            active_context=ActiveContextPolicyConfig(
-                summarization=SummarizationConfig(include_original_instruction=False)
-            ),
-        )
+        config = budget(600, summarization=SummarizationConfig(include_original_instruction=False))
         chat = memory.managed_conversation("c", config=config, model=Summarizer())
         fill(chat, 30)
         shown = chat.get_context()

@@ -15,14 +15,14 @@ from langchain_agentmem.compaction import (
 )
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer
+from tests.compaction.summarizers import Summarizer, budget
 
 pytestmark = [
     pytest.mark.sqlite_suffices,
     pytest.mark.filterwarnings("ignore:.*RunnableWithMessageHistory"),  # which is used all the same
 ]
 
-SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+SMALL = budget(600)
 CONFIG = {"configurable": {"session_id": "c"}}
 
 

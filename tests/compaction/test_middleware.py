@@ -40,12 +40,12 @@ from langchain_agentmem.errors import InvalidInput, StorageError
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.testing import provider_problems
-from tests.compaction.summarizers import Summarizer
+from tests.compaction.summarizers import Summarizer, budget
 
 pytestmark = pytest.mark.sqlite_suffices
 
-SMALL = ManagedMemoryConfig(threshold_tokens=1_000, token_counter="estimate")
-MIDDLING = ManagedMemoryConfig(threshold_tokens=4_000, token_counter="estimate")
+SMALL = budget(1_000)
+MIDDLING = budget(4_000)
 LARGE = ManagedMemoryConfig(token_counter="estimate")
 COUNTER = TokenCounter("estimate")
 TALK = "how many apples are there in this basket and in the other one " * 4

@@ -15,7 +15,6 @@ from langgraph.graph.message import _messages_delta_reducer
 from langchain_agentmem import AgentMemory, CompactionNode
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.compaction import (
-    ActiveContextPolicyConfig,
     CompactionState,
     ManagedMemoryConfig,
     ToolTruncationConfig,
@@ -23,11 +22,11 @@ from langchain_agentmem.compaction import (
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer
+from tests.compaction.summarizers import Summarizer, budget
 
 pytestmark = pytest.mark.sqlite_suffices
 
-SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+SMALL = budget(600)
 
 
 def at(thread="t", namespace=None):
@@ -320,13 +319,8 @@ class TestShrinking:
         assert "Summary number 1:" in model.asked[1]
 
     def test_what_was_cut_is_whole_in_the_log(self, memory):
-        config = ManagedMemoryConfig(
-            threshold_tokens=600,
-            token_counter="estimate",
-            active_context=ActiveContextPolicyConfig(
-                tool_truncation=ToolTruncationConfig(max_tool_message_tokens=50),
-                processor_order=["tool_truncation"],
-            ),
+        config = budget(
+            600, tool_truncation=ToolTruncationConfig(max_tool_message_tokens=50), processor_order=["tool_truncation"]
         )
         said = [
             HumanMessage("go", id="go"),

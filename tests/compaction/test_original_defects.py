@@ -7,7 +7,6 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.compaction import (
-    ActiveContextPolicyConfig,
     ManagedMemoryConfig,
     backward_packing,
     sliding_window,
@@ -17,10 +16,10 @@ from langchain_agentmem.compaction import (
 from langchain_agentmem.compaction.overflow_recovery import payload_bytes
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer
+from tests.compaction.summarizers import Summarizer, budget
 
 COUNTER = TokenCounter("estimate")
-SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+SMALL = budget(600)
 
 
 def wishes(count):
@@ -163,11 +162,7 @@ class TestM12AnUpdateLostFields:
 @pytest.mark.sqlite_suffices
 class TestM13SavingLostMostOfIt:
     def test_the_whole_log_comes_back_and_not_the_window(self, memory, tmp_path):
-        config = ManagedMemoryConfig(
-            threshold_tokens=300,
-            token_counter="estimate",
-            active_context=ActiveContextPolicyConfig(mode="sliding_window"),
-        )
+        config = budget(300, mode="sliding_window")
         chat = memory.managed_conversation("c", config=config, description="You count.")
         chat.add_messages(
             [
@@ -281,7 +276,7 @@ class TestWhatGoesIsSummarizedWhole:
     @pytest.mark.parametrize("managed", [False, True])
     def test_also_what_was_cut_long_ago(self, memory, managed):
         model = Summarizer()
-        config = ManagedMemoryConfig(threshold_tokens=2500, token_counter="estimate")
+        config = budget(2500)
         node = memory.compaction(model, config)
         chat = memory.managed_conversation("c", config=config, model=model)
         said = [*self.said(), *wishes(3)]

@@ -21,9 +21,9 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Ask, perform
 from langchain_agentmem.messages.message_marks import KeptImage, summary_message
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer
+from tests.compaction.summarizers import Summarizer, budget
 
-SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+SMALL = budget(600)
 THREAD = {"configurable": {"thread_id": "t"}}
 
 
@@ -106,7 +106,7 @@ class TestSeveralObjectsOnOneConversation:
             assert len(node.invoke(talk(20), THREAD)) < 20
 
     def test_chains_in_many_threads_share_a_node(self):
-        tiny = ManagedMemoryConfig(threshold_tokens=20, token_counter="estimate")
+        tiny = budget(20)
         interval = sys.getswitchinterval()
         failures = []
         with AgentMemory(":memory:") as memory:

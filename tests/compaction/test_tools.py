@@ -13,18 +13,17 @@ from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.compaction import dropped_messages as module
 from langchain_agentmem.compaction.compaction_config import (
-    ActiveContextPolicyConfig,
-    ManagedMemoryConfig,
     ToolOffloadConfig,
 )
 from langchain_agentmem.compaction.dropped_messages import amessages_behind, messages_behind
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_in
+from tests.compaction.summarizers import budget
 
 from .asked import FILLER, REPLY, Counting
 
 CONFIG = {"configurable": {"thread_id": "t"}}
-SMALL = ManagedMemoryConfig(threshold_tokens=1_000, token_counter="estimate")
+SMALL = budget(1_000)
 
 
 def chat(count, *, start=0):
@@ -152,13 +151,10 @@ class TestExpand:
     def test_it_brings_back_tool_output_that_was_kept_in_the_archive(self, memory):
         output = " ".join(f"row{n:05}" for n in range(3_000))
         call = {"name": "read", "args": {"path": "a.csv"}, "id": "c"}
-        settings = ManagedMemoryConfig(
-            threshold_tokens=1_000,
-            token_counter="estimate",
-            active_context=ActiveContextPolicyConfig(
-                processor_order=["tool_offload"],
-                tool_offload=ToolOffloadConfig(max_tool_message_tokens=100, preview_tokens=10),
-            ),
+        settings = budget(
+            1_000,
+            processor_order=["tool_offload"],
+            tool_offload=ToolOffloadConfig(max_tool_message_tokens=100, preview_tokens=10),
         )
         history = [
             HumanMessage("Read it.", id="q"),
