@@ -26,10 +26,6 @@ from langchain_agentmem.testing import provider_problems
 Script = Callable[[dict[str, Any]], "dict[str, Any] | str"]
 """From a request to the assistant's message, or its text."""
 
-OVERFLOWS = {
-    "maximum": "This model's maximum context length is {limit} tokens. However, your messages resulted in {size}",
-    "configured": "Input tokens exceed the configured limit of {limit} tokens. Your messages resulted in {size}",
-}
 TOO_LARGE = b"<html>\r\n<head><title>413 Request Entity Too Large</title></head>\r\n<body>\r\n\
 <center><h1>413 Request Entity Too Large</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
 
@@ -53,10 +49,9 @@ class Loopback:
         sizes: The tokens of each request that could be counted.
     """
 
-    def __init__(self, limit_tokens: int, limit_bytes: int | None, script: Script | None, words: str) -> None:
+    def __init__(self, limit_tokens: int, limit_bytes: int | None, script: Script | None) -> None:
         self.limit_tokens = limit_tokens
         self.limit_bytes = limit_bytes
-        self.words = words
         self.script = script or (lambda request: "Well.")
         self.url = ""
         self.requests: list[dict[str, Any]] = []
@@ -92,7 +87,7 @@ class Loopback:
             self.sizes.append(size)
             if size > self.limit_tokens:
                 in_messages = self.counter.count(request["messages"])
-                return self.refuse(400, overflow(self.words, self.limit_tokens, in_messages, size - in_messages))
+                return self.refuse(400, overflow(self.limit_tokens, in_messages, size - in_messages))
             return 200, self.completion(request, size)
 
     def completion(self, request: dict[str, Any], size: int) -> dict[str, Any]:
@@ -118,7 +113,6 @@ def loopback(
     limit_tokens: int = 128_000,
     limit_bytes: int | None = None,
     script: Script | None = None,
-    words: str = "maximum",
 ) -> Iterator[Loopback]:
     """Serve while the block runs.
 
@@ -126,8 +120,6 @@ def loopback(
         limit_tokens: More tokens than this, of messages and tools, are refused.
         limit_bytes: A longer payload than this is refused with status 413, as a gateway in front of the API does.
         script: Answers; one request at a time. Default: says "Well.".
-        words: How a context that is too large is refused, see `OVERFLOWS`: of LangChain's client, "configured" makes a
-            `ContextOverflowError`, and "maximum" none, since it looks for the error's code in a text without it.
 
     Yields:
         The server.
@@ -135,7 +127,7 @@ def loopback(
     Raises:
         Exception: What the script raised first. The client was told status 500.
     """
-    server = Loopback(limit_tokens, limit_bytes, script, words)
+    server = Loopback(limit_tokens, limit_bytes, script)
     http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"loopback": server}))
     http.daemon_threads = True
     server.url = f"http://127.0.0.1:{http.server_address[1]}/v1"
@@ -151,13 +143,13 @@ def loopback(
             raise server.failures[0]
 
 
-def overflow(words: str, limit: int, in_messages: int, in_functions: int) -> dict[str, Any]:
+def overflow(limit: int, in_messages: int, in_functions: int) -> dict[str, Any]:
     """OpenAI's error for a context that is too large."""
-    size = f"{in_messages + in_functions} tokens"
-    if in_functions and words == "maximum":
-        size += f" ({in_messages} in the messages, {in_functions} in the functions)"
-    whose = "messages or functions" if in_functions else "messages"
-    message = f"{OVERFLOWS[words].format(limit=limit, size=size)}. Please reduce the length of the {whose}."
+    message = (
+        f"This model's maximum context length is {limit} tokens. However, your messages resulted in "
+        f"{in_messages + in_functions} tokens ({in_messages} in the messages, {in_functions} in the functions). "
+        "Please reduce the length of the messages or functions."
+    )
     return {"message": message, "param": "messages", "code": "context_length_exceeded"}
 
 

@@ -4,13 +4,12 @@ import asyncio
 import json
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 
 from langchain_agentmem import AgentMemory, ManagedConversationMemory
 from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort, CompactionStageFailed
 from langchain_agentmem.compaction import (
     ManagedMemoryConfig,
-    SummarizationConfig,
     summary_in,
 )
 from langchain_agentmem.errors import InvalidInput
@@ -471,22 +470,3 @@ class TestThresholds:
         chat.add(role="user", content="one more")
         assert len(model.asked) == 1
         assert len(chat.get_messages()) <= 8
-
-    def test_a_share_of_a_window_that_is_known(self, memory):
-        model = Summarizer()
-        model.profile = {"max_input_tokens": 1000}
-        config = ManagedMemoryConfig(threshold_fraction=0.5, token_counter="estimate")
-        chat = memory.managed_conversation("c", config=config, model=model)
-        fill(chat, 20)
-        chat.get_messages()
-        assert model.asked
-        assert chat.get_cache_stats()["context_tokens"] <= 500
-
-    def test_the_first_instruction_goes_where_that_is_wished(self, memory):
-        config = budget(600, summarization=SummarizationConfig(include_original_instruction=False))
-        chat = memory.managed_conversation("c", config=config, model=Summarizer())
-        fill(chat, 30)
-        shown = chat.get_context()
-        assert_valid_for_providers(shown)
-        assert summary_in(shown[0]) is not None
-        assert not any(isinstance(each, HumanMessage) and "question-000" in str(each.content) for each in shown)

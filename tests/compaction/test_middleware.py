@@ -280,15 +280,6 @@ class TestTheWindow:
         with pytest.raises(InvalidInput, match="window"):
             ask(agent, 0)
 
-    def test_it_can_be_built_from_a_path(self, tmp_path):
-        model = Scripted()
-        own = CompactionMiddleware(tmp_path / "agent.db", config=SMALL)
-        agent = create_agent(model, [], middleware=[own], checkpointer=InMemorySaver())
-        long_talk(agent)
-        assert model.asked
-        with AgentMemory(tmp_path / "agent.db") as memory:
-            assert len(questions(memory.conversation("t").messages)) == 12
-
     @pytest.mark.parametrize(
         ("told", "known"),
         [
@@ -405,13 +396,6 @@ class TestARefusal:
         assert raised.value.__cause__ is cause
         assert attempts == [1, 2]
         assert len(model.shown) == 3
-
-    def test_of_what_cannot_be_smaller_is_raised(self, memory):
-        model = Scripted(refuse=lambda call: ContextOverflowError("refused"))
-        agent = agent_of(memory, model, LARGE)
-        with pytest.raises(ContextOverflowError, match="refused"):
-            ask(agent, 0)
-        assert len(model.shown) == 1
 
     def test_that_cannot_be_answered_is_raised_and_not_what_went_wrong_with_it(self, memory, monkeypatch):
         model = Scripted()

@@ -8,7 +8,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import _messages_delta_reducer
 
@@ -142,14 +141,6 @@ class TestInAGraph:
         assert {"started", "completed"} == {each["status"] for each in told}
         assert all(each["event"] == "CompactionEvent" and each["session_id"] == "t" for each in told)
 
-    def test_a_checkpointer_of_somebody_else_does_as_well(self, memory):
-        model = Summarizer()
-        graph, shown = build(memory, memory.compaction(model, SMALL), checkpointer=InMemorySaver())
-        for turn in range(20):
-            graph.invoke({"messages": [question(turn)]}, at())
-        assert model.asked
-        assert len(shown[-1]) < 25
-
     def test_the_prebuilt_agent_takes_it_as_a_hook(self, memory):
         import warnings
 
@@ -201,14 +192,6 @@ class TestInAChain:
         assert node.invoke(talk(30)) == once
         assert len(model.asked) == 1
         assert memory.stats()["messages"] == memory.stats()["compactions"] == 0
-
-    def test_a_thread_in_the_config_makes_it_lasting(self, memory):
-        model = Summarizer()
-        once = memory.compaction(model, SMALL).invoke(talk(30), at())
-        again = memory.compaction(model, SMALL).invoke(talk(30), at())
-        assert again == once
-        assert len(model.asked) == 1
-        assert len(memory.conversation("t")) == 60
 
     def test_messages_without_ids(self, memory):
         model = Summarizer()

@@ -107,14 +107,6 @@ class TestThePrefix:
         assert model.calls <= said / (2_000 * 0.4)
         assert cost(last) <= 2_000
 
-    def test_an_unchanged_history_costs_no_second_call(self, memory, model):
-        node = CompactionNode(memory, model, config(1_000))
-        history = [message for number in range(20) for message in turn(number)]
-        first = node.invoke(history, RUN)
-        for _ in range(5):
-            assert written(node.invoke([each.model_copy() for each in history], RUN)) == written(first)
-        assert model.calls == 1
-
     def test_a_tail_that_is_too_large_does_not_compact_at_every_turn(self, url, model):
         told = []
         with AgentMemory(url, hooks=[told.append]) as memory:

@@ -196,17 +196,6 @@ class TestAnAgentOf200Turns:
 
 
 class TestOtherRefusals:
-    @pytest.mark.parametrize("words", ["maximum", "configured"])
-    def test_each_of_the_errors_of_the_client_is_known(self, memory, words):
-        harbour = Harbour()
-        with loopback(limit_tokens=LIMIT, script=harbour, words=words) as server:
-            agent = agent_on(server, memory)
-            for turn in range(15):
-                agent.invoke({"messages": [said(turn)]}, on("harbour"))
-        assert server.refusals
-        check(server, 15)
-        check_state(agent, "harbour", 15)
-
     def test_a_payload_of_too_many_bytes_loses_images_and_no_words(self, memory):
         harbour = Harbour()
         with loopback(limit_bytes=200_000, script=harbour) as server:

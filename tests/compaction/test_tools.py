@@ -11,7 +11,6 @@ from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.base.fencing import unfenced
-from langchain_agentmem.compaction import dropped_messages as module
 from langchain_agentmem.compaction.compaction_config import (
     ToolOffloadConfig,
 )
@@ -296,11 +295,6 @@ class TestOffered:
         state = graph.invoke({"messages": [AIMessage("", tool_calls=calls)]}, CONFIG)
         assert "word003q" in state["messages"][-2].text
         assert "word004q" in state["messages"][-1].text
-
-    def test_built_from_a_path(self, memory, url):
-        compacted(memory, chat(2))
-        [_, expanding] = module.dropped_tools(url)
-        assert "word001q" in expanding.invoke({"id": "q1"}, CONFIG)
 
     def test_a_memory_that_was_opened_anew_knows_what_a_summary_stands_for(self, url):
         with AgentMemory(url) as memory:
