@@ -60,7 +60,7 @@ context and tried again:
         said = agent.invoke({"messages": [("user", "Good morning.")]}, {"configurable": {"thread_id": "saturday"}})
         print(said["messages"][-1].content)
 
-A conversation without a graph keeps its own budget, with the configuration of document 003:
+A conversation without a graph keeps its own budget, with MARSYS's configuration:
 
     from langchain_agentmem import AgentMemory
     from langchain_agentmem.compaction import ManagedMemoryConfig

@@ -1,4 +1,4 @@
-"""How a context is kept within its budget: the configurations of document 003, and what they have come to need.
+"""How a context is kept within its budget: MARSYS's configurations, and what they have come to need.
 
 All are checked when they are built: what cannot work is refused then, and not in the middle of a run.
 
@@ -128,13 +128,12 @@ class SlidingWindowConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActiveContextPolicyConfig:
-    """What is done to a context that has outgrown its threshold (document 003).
+    """What is done to a context that has outgrown its threshold, as MARSYS configures it.
 
     Attributes:
         enabled: Whether anything is. Default True.
         mode: "compaction", which summarizes and keeps what it did, or "sliding_window", which shows the newest
-        messages.
-            Default "compaction".
+            messages. Default "compaction".
         processor_order: The processors in the order in which they run, until the context is small enough: names, see
             `PROCESSORS`, or functions that take messages and a `Situation` and give messages. Default:
             "tool_truncation", "summarization", "backward_packing".
@@ -199,7 +198,7 @@ class ActiveContextPolicyConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ManagedMemoryConfig:
-    """When a context has outgrown its budget, and what is done then (document 003).
+    """When a context has outgrown its budget, and what is done then, as MARSYS configures it.
 
     Whatever threshold is passed first counts.
 
@@ -207,10 +206,9 @@ class ManagedMemoryConfig:
         threshold_tokens: More tokens than this are too many. Default 150,000; never more than the model's window, where
             that is known.
         threshold_fraction: The same as a share of the model's window, in place of `threshold_tokens`; more than 0, at
-        most
-            1. Needs a model whose `profile` tells its window. Default None.
+            most 1. Needs a model whose `profile` tells its window. Default None.
         threshold_messages: More messages than this are too many. Default None.
-        threshold_rounds: So many rounds are too many; a round begins with a user's message. Default None. (Document 000
+        threshold_rounds: So many rounds are too many; a round begins with a user's message. Default None. (TaskWeaver
             compacts at 10.)
         retain_messages: How many of the newest messages stay where messages were too many. Default None: what
             `min_reduction_ratio` leaves.
@@ -220,10 +218,9 @@ class ManagedMemoryConfig:
             both.
         cache_invalidation_events: Which changes `get_cache_stats` counts as invalidations: "add", "remove_by_id",
             "delete_memory", "update", "replace_memory". Whatever stands here, the cache is never stale: what is added
-            extends it, and every other change has it read anew. Default: those of document 003.
+            extends it, and every other change has it read anew. Default: MARSYS's.
         token_counter: What counts tokens: a function from text to a number, a LangChain model, "estimate", "tiktoken"
-        or a
-            `TokenCounter`. Default None: tiktoken where its file is on this machine, else the estimate.
+            or a `TokenCounter`. Default None: tiktoken where its file is on this machine, else the estimate.
         active_context: What is done.
 
     Raises:

@@ -84,7 +84,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         memory: An `AgentMemory`, or the path or URL of a database.
         model: What summarizes: a LangChain model, a function from messages to text, or a name such as
             "openai:gpt-5-mini". Default None: the model that the agent is about to call.
-        config: The budget and what is done to keep it. Default: document 003's.
+        config: The budget and what is done to keep it. Default: `ManagedMemoryConfig()`.
         conversation_id: Where to record. Default: the id of the thread.
         namespace: Whose it is. Default: that of the run.
         window: The tokens that the agent's model takes. Default: what the profile of that model tells, else that of

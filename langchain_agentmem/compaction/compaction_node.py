@@ -38,7 +38,7 @@ READ = "__pregel_read"
 
 
 class CompactionNode(Runnable[Any, Any]):
-    """Keeps the context of a graph or chain in its budget (documents 000 and 003).
+    """Keeps the context of a graph or chain in its budget.
 
     The history is recorded in the conversation of the thread, message by message, each once; `memory.search` finds what
     left the context, and `memory.tools()` bring it back. What is to be forgotten must leave the state as well: whatever
@@ -54,12 +54,11 @@ class CompactionNode(Runnable[Any, Any]):
         memory: An `AgentMemory`, or the path or URL of a database.
         model: What summarizes: a LangChain model, a function from messages to text, or a name such as
             "openai:gpt-5-mini". Default None: summaries are made of what was said, without a model.
-        config: The budget and what is done to keep it. Default: document 003's.
+        config: The budget and what is done to keep it. Default: `ManagedMemoryConfig()`.
         input_messages_key: Where the state has its history. Default "messages".
         output_messages_key: Where the context is put. Default "llm_input_messages".
         shrink: Whether the state's history itself is replaced by the context, at every compaction. The output key is
-        not
-            needed then. Default False.
+            not needed then. Default False.
         conversation_id: Where to record. Default: the id of the thread.
         namespace: Whose it is. Default: that of the run.
         tools: The tools that the agent's model is given: their schemas take room too. Default: none.

@@ -1,4 +1,4 @@
-"""`ManagedConversationMemory`: a conversation that keeps what a model is shown of it in a budget (document 003).
+"""`ManagedConversationMemory`: a conversation that keeps what a model is shown of it in a budget, as in MARSYS.
 
     chat = memory.managed_conversation("support-7", config=ManagedMemoryConfig(threshold_tokens=20_000), model=model)
     chat.add(role="user", content="…")
@@ -260,7 +260,7 @@ RetrievalStrategy: TypeAlias = Callable[[list[BaseMessage], ManagedMemoryConfig]
 
 
 class ManagedConversationMemory(ConversationMemory):
-    """A conversation whose context stays in a budget (document 003).
+    """A conversation whose context stays in a budget.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
@@ -268,12 +268,12 @@ class ManagedConversationMemory(ConversationMemory):
         namespace: Whose it is. Default: the running config's, else the root.
         description: A system message to begin with, kept by `reset_memory` and by every compaction.
         retention: Which messages to keep after each addition. Default: all, for ever.
-        config: The budget, and what is done to keep it. Default: document 003's.
+        config: The budget, and what is done to keep it. Default: `ManagedMemoryConfig()`.
         model: What summarizes, see `usable_model`. Default None: what `runtime` brings, and without that summaries are
-        made
-            of what was said, without a model, until a model is there.
+            made of what was said, without a model, until a model is there.
         trigger_strategy: Says when to compact. Default: when one of the configuration's events finds the context too
-        large. process_strategy: Compacts in place of the configuration's processors. Default: those.
+            large.
+        process_strategy: Compacts in place of the configuration's processors. Default: those.
         retrieval_strategy: Says what of the context is shown. Default: all of it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`ContextCompactor`: a role's old rounds are summarized in the background, ahead of need (document 000).
+"""`ContextCompactor`: a role's old rounds are summarized in the background, ahead of need, as in TaskWeaver.
 
     compactor = ContextCompactor(session, "Planner", model, CompactorConfig(threshold=10, retain_recent=3))
     compactor.start()
@@ -75,8 +75,8 @@ class ContextCompactor:
         role: The role.
         model: What summarizes: a LangChain model, a function from messages to text, or a name such as
             "openai:gpt-5-mini". Default None: summaries are made of what was said, without a model.
-        config: When, and with which instructions. Default: document 000's.
-        summarization: How long a summary may be, how long to wait for it, and the like. Default: document 003's.
+        config: When, and with which instructions. Default: `CompactorConfig()`.
+        summarization: How long a summary may be, how long to wait for it, and so on. Default: `SummarizationConfig()`.
 
     Raises:
         InvalidInput: An argument is wrong.

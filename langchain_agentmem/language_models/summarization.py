@@ -784,19 +784,16 @@ class SummarizationConfig:
 
     Attributes:
         enabled: Whether it is done at all. Default True.
-        grace_recent_messages: The so-manyth last assistant message and all after it are never summarized; where there
-        is
-            none, the last user message and all after it. Default 1.
+        grace_recent_messages: The so-manyth last assistant message and all after it are never summarized; where
+            there is none, the last user message and all after it. Default 1.
         output_max_tokens: What a summary may have, in tokens. Default 6,000.
         include_original_instruction: Whether the first user message stays, word for word. Default True.
         include_image_payload_bytes: Whether the model that summarizes is shown the images themselves, and not only told
             of them. Default False.
         max_retained_images: Most images that are kept beside the summary. Default None: as many as the model names.
-        After
-            a provider refused a payload as too large: 5.
+            After a provider refused a payload as too large: 5.
         input_max_tokens: Most tokens that the model is given in one call; what is longer is summarized in pieces.
-        Default
-            None: four fifths of the model's window where it is known, else the threshold, at least 8,000.
+            Default None: four fifths of the model's window where it is known, else the threshold, at least 8,000.
         timeout: Seconds to wait for the model. Default 120. None: for ever.
         prompt: Instructions to use in place of ours, with `{content}` for what is to be summarized and
             `{PREVIOUS_SUMMARY}` for the summary before. Other braces mean themselves. Default None.

@@ -1,4 +1,4 @@
-"""Configurations: the names and defaults of document 003, and what cannot work is refused when it is built."""
+"""Configurations: the names and defaults of MARSYS, and what cannot work is refused when it is built."""
 
 import pytest
 

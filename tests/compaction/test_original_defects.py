@@ -1,4 +1,4 @@
-"""Defects of the original managed memory (document 003) that must not come back; each class names what happened."""
+"""Defects of the managed memory of MARSYS that must not come back; each class names what happened."""
 
 import json
 
