@@ -159,12 +159,6 @@ class TestCounting:
         assert await chat.acount_tokens() == 35 + 3
         assert chat.count_tokens("estimate") == TokenCounter("estimate").count_message(HumanMessage("12345"))
 
-    def test_a_counter_object_of_the_configuration_is_the_one(self, memory):
-        counter = TokenCounter(len, message_overhead=100)
-        chat = memory.managed_conversation("c", config=ManagedMemoryConfig(token_counter=counter))
-        chat.add_messages([HumanMessage("12345", id="h")])
-        assert chat.count_tokens() == 105
-
 
 def test_an_experience_is_proposed_from_everything_that_was_said(memory, tmp_path):
     chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())

@@ -411,21 +411,6 @@ class TestARefusal:
         with pytest.raises(ContextOverflowError, match="refused"):
             ask(agent, 5)
 
-    @pytest.mark.parametrize(
-        "error",
-        [
-            Refused(413),
-            Refused(400, "This model's maximum context length is 4096 tokens."),
-            Refused(400, "prompt is too long: 213000 tokens > 200000 maximum"),
-        ],
-        ids=str,
-    )
-    def test_is_known_by_whatever_a_provider_says(self, memory, error):
-        model = Scripted(refuse=lambda call: error if call == 8 else None)
-        agent = agent_of(memory, model, LARGE)
-        long_talk(agent, 9)
-        assert len(model.shown[8]) < len(model.shown[7])
-
     @pytest.mark.parametrize("error", [Refused(429, "Too many requests"), ValueError("What?"), Refused(500)], ids=str)
     def test_of_another_kind_passes_as_it_is(self, memory, error):
         model = Scripted(refuse=lambda call: error if call == 8 else None)

@@ -21,7 +21,7 @@ from langchain_agentmem.compaction import (
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer, budget
+from tests.compaction.summarizers import Summarizer, budget, question, talk
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -31,17 +31,6 @@ SMALL = budget(600)
 def at(thread="t", namespace=None):
     more = {} if namespace is None else {"agentmem_namespace": namespace}
     return {"configurable": {"thread_id": thread, **more}}
-
-
-def question(turn):
-    return HumanMessage(f"question-{turn:03} " + "how many are there in this basket " * 2, id=f"q-{turn}")
-
-
-def talk(turns):
-    said = []
-    for turn in range(turns):
-        said += [question(turn), AIMessage(f"answer-{turn:03} " + "this many are in it " * 3, id=f"a-{turn}")]
-    return said
 
 
 def build(memory, node, schema=CompactionState, checkpointer=None):

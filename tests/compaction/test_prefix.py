@@ -128,18 +128,6 @@ class TestThePrefix:
             history += [AIMessage("", tool_calls=[call(number)]), ToolMessage("ok", tool_call_id=f"call-{number}")]
         return sizes
 
-    def test_a_request_that_is_too_large_does_not_compact_at_every_turn(self, url, model):
-        told = []
-        with AgentMemory(url, hooks=[told.append]) as memory:
-            node = CompactionNode(memory, model, config(1_000))
-            history = [HumanMessage(f"{WORDS} " * 100, id="task")]
-            for number in range(20):
-                view = node.invoke(history, RUN)
-                assert view[0] == history[0]
-                history += turn(number)[1:3]
-        begun = [event for event in told if isinstance(event, CompactionEvent) and event.status == "started"]
-        assert len(begun) <= 1 + cost(history[1:]) / 400
-
     def test_a_restart_goes_on_without_asking_again(self, url, model):
         history = [message for number in range(20) for message in turn(number)]
         with AgentMemory(url) as memory:

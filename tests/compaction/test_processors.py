@@ -5,7 +5,6 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_agentmem.compaction import (
     BackwardPackingConfig,
-    SummarizationConfig,
     ToolOffloadConfig,
     ToolTruncationConfig,
     asummarization,
@@ -163,27 +162,12 @@ class TestSummarization:
         assert all(f"result-{number:02}" in model.everything + shown for number in range(20))
         assert "the goal" in model.everything
 
-    def test_small_enough_is_left_alone(self):
-        model = Summarizer()
-        said = [HumanMessage("goal"), *round_of(1)]
-        assert summarization(said, model=model, max_tokens=500, counter=COUNTER) == said
-        assert not model.asked
-
     async def test_awaited(self):
         said = [HumanMessage("the goal")]
         for number in range(20):
             said += round_of(number, "result " * 10)
         made = await asummarization(said, model=Summarizer(), max_tokens=400, counter=COUNTER)
         assert made == summarization(said, model=Summarizer(), max_tokens=400, counter=COUNTER)
-
-    def test_without_a_model_it_is_made_of_what_was_said(self):
-        said = [HumanMessage("Find the kettle.")]
-        for number in range(20):
-            said += round_of(number, f"shelf {number} is empty")
-        made = summarization(said, model=None, max_tokens=300, counter=COUNTER, config=SummarizationConfig())
-        summary = next(found for message in made if (found := summary_in(message)))
-        assert summary.provisional
-        assert "look" in summary.summary
 
 
 class TestProtectedTails:

@@ -21,18 +21,10 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Ask, perform
 from langchain_agentmem.messages.message_marks import KeptImage, summary_message
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer, budget
+from tests.compaction.summarizers import Summarizer, budget, talk
 
 SMALL = budget(600)
 THREAD = {"configurable": {"thread_id": "t"}}
-
-
-def talk(turns, prefix=""):
-    said = []
-    for turn in range(turns):
-        said.append(HumanMessage(f"{prefix}question-{turn:03} " + "how many are in it " * 4, id=f"{prefix}q-{turn}"))
-        said.append(AIMessage(f"{prefix}answer-{turn:03} " + "this many are in it " * 3, id=f"{prefix}a-{turn}"))
-    return said
 
 
 @pytest.mark.sqlite_suffices

@@ -26,9 +26,9 @@ from langchain_agentmem.compaction import (
 from langchain_agentmem.compaction.compaction_node import CompactionNode
 from langchain_agentmem.compaction.role_compactor import CompactorConfig, ContextCompactor
 from langchain_agentmem.language_models.tokens import TokenCounter
-from tests.compaction.summarizers import Summarizer, budget
+from tests.compaction.summarizers import Summarizer, budget, question, talk
 from tests.compaction.test_middleware import Scripted, calling
-from tests.compaction.test_node import build, question, talk
+from tests.compaction.test_node import build
 
 CONFIG = budget(600)
 BUDGET = {"threshold_tokens": 600, "target_tokens": 360}
