@@ -2,7 +2,7 @@
 
 Pure: from a record and a history comes a context, from a compacted context comes a record.
 
-`Ledger` knows a history from the turn before, so that a turn costs what is new in it. A history is given anew each
+`followed` knows a history from the turn before, so that a turn costs what is new in it. A history is given anew each
 turn, longer than before: its messages are compared with those of the last time, and only what differs is digested,
 counted and checked. The digest of a place says everything that was said up to there, so what was compacted once is
 found again by it: after a restart, in another process, and on another branch of the thread.
@@ -16,8 +16,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -29,7 +28,6 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.events import (
     CompactionEvent,
     CompactionFellShort,
@@ -51,8 +49,6 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import brief
 from langchain_agentmem.tracing.measures import Measures
 
-REMEMBERED = 64
-"""Histories of which a ledger remembers the last state."""
 CACHE = "messages counted the turn before"
 """What the measures call them."""
 RECENT = 256
@@ -75,95 +71,61 @@ class History:
         repeats: Whether two calls bear one id. It may be said without need, and never be missing.
     """
 
-    messages: list[BaseMessage]
-    keys: list[str]
-    digests: list[bytes]
-    tokens: list[int]
-    places: dict[str, int]
-    sound: int
-    contents: list[Any]
-    calls: set[Any]
-    repeats: bool
+    messages: list[BaseMessage] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    digests: list[bytes] = field(default_factory=lambda: [b""])
+    tokens: list[int] = field(default_factory=lambda: [0])
+    places: dict[str, int] = field(default_factory=dict)
+    sound: int = 0
+    contents: list[Any] = field(default_factory=list)
+    calls: set[Any] = field(default_factory=set)
+    repeats: bool = False
 
 
-_NOTHING = History(
-    messages=[], keys=[], digests=[b""], tokens=[0], places={}, sound=0, contents=[], calls=set(), repeats=False
-)
-
-
-class Ledger:
-    """Remembers histories between turns. Safe to share between threads.
+def followed(old: History, given: Sequence[BaseMessage], counter: TokenCounter, measures: Measures) -> History:
+    """Find out about a history, going on from what is known of it.
 
     Args:
+        old: What it was the turn before.
+        given: What it is now.
         counter: Counts tokens.
-        measures: Is told how many messages were known from the turn before. Default: nobody is.
+        measures: Are told how many messages were known from the turn before.
     """
-
-    def __init__(self, counter: TokenCounter, measures: Measures | None = None) -> None:
-        self._counter = counter
-        self._measures = measures
-        self._lock = concurrency.lock()
-        self._known: OrderedDict[Hashable, History] = OrderedDict()
-
-    def follow(self, name: Hashable, messages: Sequence[BaseMessage]) -> History:
-        """Find out about a history, going on from what is known of the one of that name.
-
-        Args:
-            name: Which history.
-            messages: What it is now.
-        """
-        with self._lock:
-            old = self._known.get(name, _NOTHING)
-        given = list(messages)
-        common = _common(old, given)
-        if self._measures is not None:
-            self._measures.cache(CACHE, common, len(given) - common)
-        new = self._extended(old, given, common)
-        with self._lock:
-            self._known[name] = new
-            self._known.move_to_end(name)
-            while len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
-        return new
-
-    def forget(self) -> None:
-        """Forget every history."""
-        with self._lock:
-            self._known.clear()
-
-    def _extended(self, old: History, messages: list[BaseMessage], common: int) -> History:
-        keys, contents = old.keys[:common], old.contents[:common]
-        digests, tokens = old.digests[: common + 1], old.tokens[: common + 1]
-        places, calls, repeats = old.places, old.calls, old.repeats
-        if common < len(old.messages) or not common:
-            places = {key: place for place, key in enumerate(keys)}
-            calls = set()
-            repeats = sum(_repeats(message, calls) for message in messages[:common]) > 0
-        elif common < len(messages):
-            places = places.copy()
-        for place in range(common, len(messages)):
-            message = messages[place]
-            digest = blake2b(digests[-1] + _bytes(message), digest_size=20).digest()
-            key = message.id if message.id and message.id not in places else f"msg-{digest.hex()}"
-            content = message.content
-            contents.append(content if type(content) is str else deepcopy(content))
-            digests.append(digest)
-            tokens.append(tokens[-1] + self._counter.count_message(message))
-            keys.append(key)
-            places[key] = place
-            repeats = _repeats(message, calls) or repeats
-        sound = sound_until(messages, min(old.sound, common))
-        return History(
-            messages=messages,
-            keys=keys,
-            digests=digests,
-            tokens=tokens,
-            places=places,
-            sound=sound,
-            contents=contents,
-            calls=calls,
-            repeats=repeats,
-        )
+    messages = list(given)
+    common = _common(old, messages)
+    measures.cache(CACHE, common, len(messages) - common)
+    keys, contents = old.keys[:common], old.contents[:common]
+    digests, tokens = old.digests[: common + 1], old.tokens[: common + 1]
+    places, calls, repeats = old.places, old.calls, old.repeats
+    if common < len(old.messages) or not common:
+        places = {key: place for place, key in enumerate(keys)}
+        calls = set()
+        repeats = sum(_repeats(message, calls) for message in messages[:common]) > 0
+    elif common < len(messages):
+        places = places.copy()
+    for place in range(common, len(messages)):
+        message = messages[place]
+        digest = blake2b(digests[-1] + _bytes(message), digest_size=20).digest()
+        key = message.id if message.id and message.id not in places else f"msg-{digest.hex()}"
+        content = message.content
+        contents.append(content if type(content) is str else deepcopy(content))
+        digests.append(digest)
+        tokens.append(tokens[-1] + counter.count_message(message))
+        keys.append(key)
+        places[key] = place
+        repeats = _repeats(message, calls) or repeats
+    sound = sound_until(messages, min(old.sound, common))
+    return History(
+        messages=messages,
+        keys=keys,
+        digests=digests,
+        tokens=tokens,
+        places=places,
+        sound=sound,
+        contents=contents,
+        calls=calls,
+        repeats=repeats,
+    )
 
 
 def _repeats(message: BaseMessage, calls: set[Any]) -> bool:

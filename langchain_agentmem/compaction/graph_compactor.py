@@ -30,7 +30,7 @@ from langchain_agentmem.compaction.compacted_context import (
     CompactionReport,
     Context,
     History,
-    Ledger,
+    followed,
     place_of,
     record_of,
     resolved,
@@ -65,7 +65,7 @@ from langchain_agentmem.storage.database import Database
 logger = logging.getLogger(__name__)
 
 REMEMBERED = 256
-"""Records that are kept in memory."""
+"""Records and histories that are kept in memory."""
 CACHE = "compactions"
 """What the measures call them."""
 BATCH = 500
@@ -87,12 +87,12 @@ class ContextView(NamedTuple):
     compacted: bool = False
 
 
-class _Recorded(NamedTuple):
-    """What was recorded last of a conversation.
+class _Followed(NamedTuple):
+    """What is known and recorded of a history since the turn before.
 
     Attributes:
         conversation: Which one, see `records.identity`; None where this was the first of it.
-        history: All that is recorded.
+        history: The history.
     """
 
     conversation: tuple[int, int] | None
@@ -135,11 +135,10 @@ class Compactor:
             given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
         )
         self._agent_name = agent_name
-        self._ledger = Ledger(self.counter, database.measures)
         # Those of no conversation are kept here alone, under numbers of their own.
         self._records: OrderedDict[tuple[message_log.Address | None, int], CompactionRecord] = OrderedDict()
         self._numbers = count(1)
-        self._recorded: OrderedDict[message_log.Address, _Recorded] = OrderedDict()
+        self._followed: OrderedDict[message_log.Address | None, _Followed] = OrderedDict()
         database.remembering.add(self)
 
     def viewing(
@@ -227,8 +226,10 @@ class Compactor:
     def _found(
         self, messages: Sequence[BaseMessage], at: message_log.Address | None
     ) -> Work[tuple[History, list[Header], Context]]:
-        history = self._ledger.follow(at, messages)
-        known = yield from self._noted(history, at)
+        before = self._followed.get(at)
+        old = History() if before is None else before.history
+        history = followed(old, messages, self.counter, self.database.measures)
+        known = yield from self._noted(history, at, before)
         context = yield from self._newest(history, at, known)
         return history, known, context or resolved(None, history, self.counter)
 
@@ -242,20 +243,19 @@ class Compactor:
 
     def forget(self) -> None:
         """Forget what was read and said; what is still there will be read again."""
-        self._ledger.forget()
         self._records.clear()
-        self._recorded.clear()
+        self._followed.clear()
 
     # -- recording ---------------------------------------------------------------------------------------------
 
-    def _noted(self, history: History, at: message_log.Address | None) -> Work[list[Header]]:
+    def _noted(self, history: History, at: message_log.Address | None, before: _Followed | None) -> Work[list[Header]]:
         """Record what is new in a history, and give what compactions there are of its conversation."""
         if at is None:
+            _remember(self._followed, at, _Followed(None, history))
             there = [*self._records.items()]  # in one go: other threads go on putting records there
             loose = [record for (where, _), record in reversed(there) if where is None]
             return [Header(record.id, record.digest, record.reached, None, ahead=False) for record in loose]
         conversation, found = yield Run("compaction.find", lambda: _known(at), shown=False)
-        before = self._recorded.get(at)
         if before is not None and (conversation is None or before.conversation not in (conversation, None)):
             before = None  # another process has deleted the conversation since
         new = [
@@ -268,7 +268,7 @@ class Compactor:
                 inputs=lambda: {**place_of(at), "messages": len(new)},
                 outputs=lambda keys: {"count": len(keys), "ids": keys[:MOST_TRACED]},
             )
-        _remember(self._recorded, at, _Recorded(conversation, history))
+        _remember(self._followed, at, _Followed(conversation, history))
         return found  # type: ignore[no-any-return]  # an answer may be anything
 
     def _recording(self, history: History, at: message_log.Address, new: Sequence[int]) -> Work[list[str]]:

@@ -260,9 +260,8 @@ class TestErasing:
         node.invoke(talk(30))
         memory.erase(thread_id="t")
         assert memory.stats()["compactions"] == memory.stats()["messages"] == 0
-        ledger, compactor = node.compactor._ledger, node.compactor
-        assert not ledger._known
-        assert not compactor._records
+        assert not node.compactor._followed
+        assert not node.compactor._records
         context = node.invoke(talk(30), at())
         assert_valid_for_providers(context)
         assert memory.stats()["messages"] == 60, "who says it again is recorded again"
