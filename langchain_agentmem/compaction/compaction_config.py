@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage
@@ -170,13 +170,15 @@ class ActiveContextPolicyConfig:
         number_field(self, "min_reduction_ratio", below=1)
         if not self.min_reduction_ratio:
             raise InvalidInput("min_reduction_ratio must be more than 0, or every turn compacts anew.")
-        for name, kind in _PARTS.items():
-            if not isinstance(getattr(self, name), kind):
-                raise InvalidInput(f"{name} must be a {kind.__name__}, not {type(getattr(self, name)).__name__}.")
-        for each in (*filter(_is_no_function, self.processor_order), *self.excluded_processors):
+        for part in fields(self):
+            value, kind = getattr(self, part.name), part.default_factory
+            if isinstance(kind, type) and not isinstance(value, kind):  # the configuration of one processor
+                raise InvalidInput(f"{part.name} must be a {kind.__name__}, not {type(value).__name__}.")
+        names = [each for each in self.processor_order if not callable(each)]
+        for each in (*names, *self.excluded_processors):
             if each not in PROCESSORS:
                 raise InvalidInput(f"There is no processor {safe_repr(each)}; there are {', '.join(PROCESSORS)}.")
-        if len(set(map(_identity, self.processor_order))) < len(self.processor_order):
+        if len({id(each) if callable(each) else each for each in self.processor_order}) < len(self.processor_order):
             raise InvalidInput("processor_order names a processor twice.")
         if self.enabled and self.mode == "compaction" and not self.processors:
             raise InvalidInput("No processor is left to make a context smaller. Name one, or set enabled=False.")
@@ -293,23 +295,6 @@ def checked_window(window: int | None) -> int | None:
     if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
         raise InvalidInput(f"window must be a whole number of 1 or more, not {safe_repr(window)}.")
     return window
-
-
-_PARTS = {
-    "tool_truncation": ToolTruncationConfig,
-    "tool_offload": ToolOffloadConfig,
-    "summarization": SummarizationConfig,
-    "backward_packing": BackwardPackingConfig,
-    "sliding_window": SlidingWindowConfig,
-}
-
-
-def _is_no_function(each: Any) -> bool:
-    return not callable(each)
-
-
-def _identity(each: Any) -> Any:
-    return each if isinstance(each, str) else id(each)
 
 
 _SHARE_OF_WINDOW = 0.8
@@ -476,11 +461,7 @@ LEAST_SHARE = 0.3
 
 def early(limit: Size) -> Size:
     """The size from which on a context is compacted ahead, by the size beyond which it must be."""
-    return Size(
-        tokens=None if limit.tokens is None else int(limit.tokens * EARLY),
-        messages=None if limit.messages is None else int(limit.messages * EARLY),
-        rounds=None if limit.rounds is None else int(limit.rounds * EARLY),
-    )
+    return Size(**{name: None if most is None else int(most * EARLY) for name, most in asdict(limit).items()})
 
 
 def usable_share(limit: Size, target: Size) -> float:
