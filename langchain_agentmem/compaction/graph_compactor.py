@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -59,7 +59,7 @@ from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls
 from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
 from langchain_agentmem.messages.message_marks import is_filler, is_made
-from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database
 
 logger = logging.getLogger(__name__)
@@ -279,7 +279,7 @@ class Compactor:
             now, tail = self.database.now(), self.database.tail
             entries = [self._entry(history, place, now) for place in batch]
             made = {history.keys[place] for place in batch if is_made(history.messages[place])}
-            make = _recording(at, entries, made, now=now, tail=tail)
+            make = partial(message_log.record, at, entries, now=now, tail=tail, unless_there=made)
             stored: message_log.Appended = yield Run("conversation.record", make, write=True, shown=False)
             if stored.keys:
                 keys += stored.keys
@@ -602,12 +602,6 @@ def _unrecorded(before: History | None, history: History) -> list[int]:
         return [*range(len(before.messages), len(history.messages))]
     there = set(before.digests)
     return [place for place, digest in enumerate(history.digests[1:]) if digest not in there]
-
-
-def _recording(
-    at: message_log.Address, entries: Sequence[message_log.LogEntry], made: Collection[str], *, now: int, tail: int
-) -> Operation[message_log.Appended]:
-    return lambda: message_log.record(at, entries, now=now, tail=tail, unless_there=made)
 
 
 def _archive(context: Context, at: message_log.Address | None) -> Callable[[BaseMessage], str | None]:
