@@ -17,7 +17,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,13 +39,13 @@ from langchain_agentmem.conversations.role_context import (
     told,
 )
 from langchain_agentmem.errors import InvalidInput, MemoryClosed
-from langchain_agentmem.language_models.model_calls import Run, Shown, Work, perform, usable_model
+from langchain_agentmem.language_models.model_calls import Run, Shown, Work, compaction_job, perform, usable_model
 from langchain_agentmem.language_models.summarization import SummarizationConfig, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_message
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.storage import jobs
-from langchain_agentmem.storage.jobs import Job, WantedJob
+from langchain_agentmem.storage.jobs import Job
 
 if TYPE_CHECKING:
     from langchain_agentmem.conversations.session_memory import SessionMemory
@@ -54,9 +53,6 @@ if TYPE_CHECKING:
 __all__ = ["CompactedMessage", "CompactorConfig", "ContextCompactor"]
 
 logger = logging.getLogger(__name__)
-
-KIND = "compaction"
-"""The kind of the jobs by which one process at a time makes a summary."""
 
 _SHARE_OF_WINDOW = 0.8
 _INPUT = 100_000
@@ -107,14 +103,12 @@ class ContextCompactor:
         self.session = session
         self.role = role
         self.config = config or CompactorConfig()
-        self._lane = lane_of(role)
         self._at = message_log.Address(path_of(session.namespace), session.session_id)
         self._database = session.database
         self._model = usable_model(model)
         self._summarization = summarization or SummarizationConfig()
         self._counter = TokenCounter()
-        mark = blake2b(f"{self._lane}\x1f{self._at.name}".encode("utf-8", "surrogatepass"), digest_size=20)
-        self._wanted = WantedJob(self._at.path, KIND, mark.hexdigest())
+        self._wanted = compaction_job(self._at, lane_of(role))
         self._attendant = Attendant(self._look, "agentmem-rounds")
         self._turning = concurrency.lock()  # who stops it must not meet who has begun to start it
         self._unwatch: Callable[[], None] = lambda: None
