@@ -550,7 +550,7 @@ class Ahead:
                     return
                 database, at, lane, make = self._waiting.popleft()
             try:
-                database.worker.attempt(_wanted(at, lane), partial(_made, database, make))
+                database.worker.attempt(compaction_job(at, lane), partial(_made, database, make))
             except MemoryClosed:
                 pass
             except Exception:  # the turn that needs it will compact itself
@@ -567,7 +567,13 @@ def _made(database: Database, make: Callable[[], Work[object]], job: Job) -> Non
     contextvars.Context().run(perform, make(), database)
 
 
-def _wanted(at: Place, lane: str) -> WantedJob:
+def compaction_job(at: Place, lane: str) -> WantedJob:
+    """The right to compact a context: one process at a time has it.
+
+    Args:
+        at: The conversation.
+        lane: Whose context it is.
+    """
     path, name = at
     # Not the name itself: it may be of a person, and who erases a conversation does not look among the jobs.
     mark = blake2b(f"{lane}\x1f{name}".encode("utf-8", "surrogatepass"), digest_size=20)
