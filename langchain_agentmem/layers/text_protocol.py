@@ -50,15 +50,13 @@ from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.lenient_json import read_json
-from langchain_agentmem.language_models.model_calls import NO_STREAM, usable_model
+from langchain_agentmem.language_models.model_calls import NO_STREAM, aperform, perform, usable_model
 from langchain_agentmem.language_models.tool_arguments import Arguments, read
 from langchain_agentmem.language_models.tool_factory import (
     Calls,
     Operation,
     OperationCall,
     Whose,
-    acalled,
-    called,
     failure,
     told,
 )
@@ -647,7 +645,7 @@ class Applying:
         if not (update.requests or update.problems):
             return Outcome(text=update.text)
         with self._step(update) as step:
-            outcome = called(applying(update, self._layers, reads=reads, done=done))
+            outcome = perform(applying(update, self._layers, reads=reads, done=done))
             step.finish(lambda: _shown(outcome))
         return outcome
 
@@ -656,7 +654,7 @@ class Applying:
         if not (update.requests or update.problems):
             return Outcome(text=update.text)
         async with self._step(update) as step:
-            outcome = await acalled(applying(update, self._layers, reads=reads, done=done))
+            outcome = await aperform(applying(update, self._layers, reads=reads, done=done))
             step.finish(lambda: _shown(outcome))
         return outcome
 
@@ -840,11 +838,11 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
 
     def _answer(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> AIMessage:
         del run_manager
-        return called(self._answering(self._told(given), config, kwargs))
+        return perform(self._answering(self._told(given), config, kwargs))
 
     async def _aanswer(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> AIMessage:
         del run_manager
-        return await acalled(self._answering(await aside(self._told, given), config, kwargs))
+        return await aperform(self._answering(await aside(self._told, given), config, kwargs))
 
     def _answering(
         self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Mapping[str, Any]

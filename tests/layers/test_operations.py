@@ -7,8 +7,9 @@ import json
 import pytest
 
 from langchain_agentmem import InvalidInput
+from langchain_agentmem.language_models.model_calls import aperform, perform
 from langchain_agentmem.language_models.tool_arguments import read
-from langchain_agentmem.language_models.tool_factory import MOST, PASSAGE, acalled, called, told
+from langchain_agentmem.language_models.tool_factory import MOST, PASSAGE, told
 from langchain_agentmem.layers.layer_tools import OPERATIONS
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.text_protocol import Outcome, aapply, apply, parse
@@ -25,12 +26,12 @@ def layers(memory):
 
 def do(layers, name, /, **given):
     operation = BY_NAME[name]
-    return called(operation.do(layers, read(operation.arguments, given)))
+    return perform(operation.do(layers, read(operation.arguments, given)))
 
 
 async def ado(layers, name, **given):
     operation = BY_NAME[name]
-    return await acalled(operation.do(layers, read(operation.arguments, given)))
+    return await aperform(operation.do(layers, read(operation.arguments, given)))
 
 
 def applied(layers, update):
