@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.language_models.tokens import TokenCounter
 
 T = TypeVar("T")
+_Find: TypeAlias = Operation[list[message_log.Stored]]
 
 
 class MessageVersion(NamedTuple):
@@ -203,7 +204,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a change is malformed.
         """
-        make = message_queries.change(self._at, message_id, changes, **self._now())
+        make = partial(message_queries.change, self._at, message_id, changes, **self._now())
 
         def inputs() -> dict[str, Any]:
             return {"message_id": message_id, "changes": log_entries.trace_fields(changes)}
@@ -226,7 +227,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: There is no such index, or neither message nor role is given.
         """
         new, _ = message_of(message, new_id=self._database.new_id, **fields)
-        make = message_queries.replace(self._at, idx, new, **self._now())
+        make = partial(message_queries.replace, self._at, idx, new, **self._now())
 
         def inputs() -> dict[str, Any]:
             return {"index": idx, "role": new.role, "text": brief(new.text)}
@@ -243,7 +244,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        return bool((yield from self._remove(message_queries.remove(self._at, message_id), message_id=message_id)))
+        return bool(
+            (yield from self._remove(partial(message_queries.remove, self._at, message_id), message_id=message_id))
+        )
 
     remove_by_id, aremove_by_id = both(remove_by_id_work)
 
@@ -256,7 +259,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: There is no such index.
         """
-        yield from self._remove(message_queries.delete(self._at, idx), index=idx)
+        yield from self._remove(partial(message_queries.delete, self._at, idx), index=idx)
 
     delete_memory, adelete_memory = both(delete_memory_work)
 
@@ -338,7 +341,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: `n` is negative or not a whole number.
         """
-        return (yield from self._dicts(message_queries.recent(self._at, n), include_ids, n=n))
+        find = partial(message_log.recent, self._at, limit=message_queries.count_given("n", n, MessageError))
+        return (yield from self._dicts(find, include_ids, n=n))
 
     retrieve_recent, aretrieve_recent = both(retrieve_recent_work)
 
@@ -348,7 +352,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        find = message_queries.by_id(self._at, message_id)
+        find = partial(message_queries.by_id, self._at, message_id)
         found = yield from self._dicts(find, include_ids, message_id=message_id)
         return found[0] if found else None
 
@@ -367,7 +371,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: The role is empty, or `n` is negative.
         """
-        return (yield from self._dicts(message_queries.of_role(self._at, role, n), include_ids, role=role, n=n))
+        find = partial(message_queries.of_role, self._at, role, n)
+        return (yield from self._dicts(find, include_ids, role=role, n=n))
 
     retrieve_by_role, aretrieve_by_role = both(retrieve_by_role_work)
 
@@ -385,9 +390,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a number is negative.
         """
-        find = message_queries.around(self._at, message_id, before, after)
+        find = partial(message_queries.around, self._at, message_id, before, after)
         inputs = trace_inputs(message_id=message_id, before=before, after=after)
-        return (yield from self._run("retrieve", find, inputs, log_entries.trace_values))
+        return (yield from self._run("retrieve", find, inputs, log_entries.trace_said))
 
     around, aaround = both(around_work)
 
@@ -397,7 +402,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id.
         """
-        find = message_queries.versions(self._at, message_id)
+        find = partial(message_queries.versions, self._at, message_id)
         rows = yield from self._run("history", find, trace_inputs(message_id=message_id))
         return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in rows]
 
@@ -481,24 +486,22 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return removed
 
     def _messages_work(self) -> Work[list[BaseMessage]]:
+        return (yield from self._shown(partial(message_log.messages, self._at), message_queries.langchain_of))
+
+    def _dicts(self, find: _Find, include_ids: bool, **asked: Any) -> Work[list[dict[str, Any]]]:  # noqa: FBT001
+        """What an operation finds, as dictionaries for a provider."""
+        return (yield from self._shown(find, partial(message_queries.dict_of, include_ids=include_ids), **asked))
+
+    def _shown(self, find: _Find, show: Callable[[message_log.Stored, ImageFiles], T], **asked: Any) -> Work[list[T]]:
+        """What an operation finds, in another form: image files are read where it runs, and not on an event loop."""
         images = ImageFiles()
-        make = message_queries.as_langchain(partial(message_log.messages, self._at), images)
-        found = yield from self._run("retrieve", make, outputs=log_entries.trace_messages)
+
+        def steps() -> Steps[list[T]]:
+            return [show(row, images) for row in (yield from find())]
+
+        found = yield from self._run("retrieve", steps, trace_inputs(**asked), log_entries.trace_said)
         self._announce_unread(images)
         return found
-
-    def _dicts(
-        self,
-        find: Operation[list[message_log.Stored]],
-        include_ids: bool,  # noqa: FBT001 - passed on
-        **asked: Any,
-    ) -> Work[list[dict[str, Any]]]:
-        """What an operation finds, as dictionaries for a provider."""
-        images = ImageFiles()
-        make = message_queries.as_dicts(find, images, include_ids=include_ids)
-        dicts = yield from self._run("retrieve", make, trace_inputs(**asked), log_entries.trace_dicts)
-        self._announce_unread(images)
-        return dicts
 
     def _count_work(self) -> Work[int]:
         return (yield from self._run("count", partial(message_log.count, self._at), shown=False))

@@ -288,9 +288,8 @@ MOST_TRACED = 20
 
 
 def trace_entries(given: Sequence[message_log.LogEntry]) -> dict[str, Any]:
-    """Entries that are to be written."""
-    shown = [{"id": each.key, "role": each.role, "text": brief(each.text)} for each in given[:MOST_TRACED]]
-    return {"count": len(given), "messages": shown}
+    """Entries that are to be written: the first of them."""
+    return {"count": len(given), "messages": [_trace_one(each) for each in given[:MOST_TRACED]]}
 
 
 def trace_appended(added: message_log.Appended) -> dict[str, Any]:
@@ -314,21 +313,9 @@ def trace_changed(key: str | None) -> dict[str, Any]:
     return {"changed": key is not None, "message_id": key}
 
 
-def trace_dicts(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Messages as a provider takes them: the newest of them."""
-    return {"count": len(found), "messages": [_trace_dict(each) for each in found[-MOST_TRACED:]]}
-
-
-def trace_messages(found: Sequence[BaseMessage]) -> dict[str, Any]:
-    """LangChain messages: the newest of them."""
-    shown = [{"id": each.id, "type": each.type, "text": brief(str(each.text))} for each in found[-MOST_TRACED:]]
-    return {"count": len(found), "messages": shown}
-
-
-def trace_values(found: Sequence[Message]) -> dict[str, Any]:
-    """Messages as values: the newest of them."""
-    shown = [{"id": each.message_id, "role": each.role, "text": brief(each.text)} for each in found[-MOST_TRACED:]]
-    return {"count": len(found), "messages": shown}
+def trace_said(found: Sequence[Any]) -> dict[str, Any]:
+    """Messages in any form: the newest of them."""
+    return {"count": len(found), "messages": [_trace_one(each) for each in found[-MOST_TRACED:]]}
 
 
 def trace_rounds(found: tuple[Sequence[message_log.Stored], Sequence[message_log.Stored]]) -> dict[str, Any]:
@@ -349,11 +336,15 @@ def trace_inputs(**given: Any) -> Thunk:
     return lambda: trace_fields({name: value for name, value in given.items() if value is not None})
 
 
-def _trace_dict(each: Mapping[str, Any]) -> dict[str, Any]:
-    content, calls = each.get("content"), each.get("tool_calls")
-    told: dict[str, Any] = {"id": each["message_id"]} if "message_id" in each else {}
-    told |= {"role": each.get("role"), "text": brief(_content_text(content))}
-    return {**told, "tool_calls": len(calls)} if calls else told
+def _trace_one(each: Any) -> dict[str, Any]:
+    if isinstance(each, BaseMessage):
+        return {"id": each.id, "type": each.type, "text": brief(str(each.text))}
+    if not isinstance(each, Mapping):
+        key = each.message_id if isinstance(each, Message) else each.key
+        return {"id": key, "role": each.role, "text": brief(each.text)}
+    shown: dict[str, Any] = {"id": each["message_id"]} if "message_id" in each else {}
+    shown |= {"role": each.get("role"), "text": brief(_content_text(each.get("content")))}
+    return shown | {"tool_calls": len(each["tool_calls"])} if each.get("tool_calls") else shown
 
 
 def _content_text(content: Any) -> str:

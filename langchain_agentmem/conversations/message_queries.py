@@ -1,13 +1,12 @@
 """What a chat history asks of the log: messages by id, index and role, their versions and tokens; conversations.
 
-Operations on the messages of one conversation, on top of the log's. Arguments are checked when an operation is
-asked for, so that what is wrong raises before anything is written.
+Operations on the messages of one conversation, on top of the log's. Arguments are checked before anything is written.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +21,7 @@ from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import Message, column_role, decode_body
 from langchain_agentmem.messages.provider_content import ImageFiles, named_part
-from langchain_agentmem.storage import Operation, Steps, query
+from langchain_agentmem.storage import Steps, query
 
 if TYPE_CHECKING:
     from langchain_agentmem.language_models.tokens import TokenCounter
@@ -32,143 +31,98 @@ _FIELDS = frozenset(field.name for field in dataclasses.fields(Message)) - {"mes
 
 def change(
     at: message_log.Address, message_id: str, changes: Mapping[str, Any], *, now: int, tail: int
-) -> Operation[str | None]:
+) -> Steps[str | None]:
     """Give fields of a message new values.
 
     Returns:
-        The operation; it gives the message's id, or None where the message was so already.
+        The message's id, or None where the message was so already.
 
     Raises:
-        MessageError: There is no such field, or this cannot be an id. The operation raises it when no message has
-            the id or a value does not fit.
+        MessageError: There is no such field, no message has the id, or a value does not fit.
     """
     if unknown := sorted(set(changes) - _FIELDS):
         raise MessageError(
             f"A message has no field {safe_repr(unknown[0])} to change; it has {', '.join(sorted(_FIELDS))}."
         )
     key = id_of(message_id, "message", MessageError)
-
-    def steps() -> Steps[str | None]:
-        changed = yield from message_log.update(at, key, lambda old: edited(old, changes), now=now, tail=tail)
-        if changed:
-            yield from message_log.disown(at, key)
-        return key if changed else None
-
-    return steps
+    return (yield from _revised(at, key, lambda old: edited(old, changes), now=now, tail=tail))
 
 
-def replace(at: message_log.Address, idx: int, message: Message, *, now: int, tail: int) -> Operation[str | None]:
-    """Put another message in the place of the one at an index, under its id.
-
-    Returns:
-        The operation; it gives the id, or None where the message was so already.
-    """
-
-    def steps() -> Steps[str | None]:
-        row = yield from _at_index(at, idx)
-        moved = dataclasses.replace(message, message_id=row.key)
-        changed = yield from message_log.update(at, row.key, lambda old: new_version(old, moved), now=now, tail=tail)
-        if changed:
-            yield from message_log.disown(at, row.key)
-        return row.key if changed else None
-
-    return steps
+def replace(at: message_log.Address, idx: int, message: Message, *, now: int, tail: int) -> Steps[str | None]:
+    """Put another message in the place of the one at an index, under its id; gives that, or None as `change` does."""
+    row = yield from _at_index(at, idx)
+    moved = dataclasses.replace(message, message_id=row.key)
+    return (yield from _revised(at, row.key, lambda old: new_version(old, moved), now=now, tail=tail))
 
 
-def delete(at: message_log.Address, idx: int) -> Operation[list[str]]:
-    """Remove the message at an index; the operation gives its id."""
-
-    def steps() -> Steps[list[str]]:
-        row = yield from _at_index(at, idx)
-        yield from message_log.disown(at, row.key)
-        return (yield from message_log.remove(at, [row.key]))
-
-    return steps
+def _revised(
+    at: message_log.Address, key: str, make: Callable[[message_log.Stored], message_log.LogEntry], **now: int
+) -> Steps[str | None]:
+    changed = yield from message_log.update(at, key, make, **now)
+    if changed:
+        yield from message_log.disown(at, key)
+    return key if changed else None
 
 
-def remove(at: message_log.Address, message_id: str) -> Operation[list[str]]:
-    """Remove the message of an id; the operation gives the id if it was there.
+def delete(at: message_log.Address, idx: int) -> Steps[list[str]]:
+    """Remove the message at an index; gives its id."""
+    return (yield from remove(at, (yield from _at_index(at, idx)).key))
+
+
+def remove(at: message_log.Address, message_id: str) -> Steps[list[str]]:
+    """Remove the message of an id; gives the id if it was there.
 
     Raises:
         MessageError: This cannot be an id.
     """
-    find = by_id(at, message_id)
-
-    def steps() -> Steps[list[str]]:
-        found = yield from find()
-        for row in found:
-            yield from message_log.disown(at, row.key)
-        return (yield from message_log.remove(at, [row.key for row in found]))
-
-    return steps
+    found = yield from by_id(at, message_id)
+    for row in found:
+        yield from message_log.disown(at, row.key)
+    return (yield from message_log.remove(at, [row.key for row in found]))
 
 
-def by_id(at: message_log.Address, message_id: str) -> Operation[list[message_log.Stored]]:
+def by_id(at: message_log.Address, message_id: str) -> Steps[list[message_log.Stored]]:
     """The message of an id, or nothing. A round under this id is the session's affair.
 
     Raises:
         MessageError: This cannot be an id.
     """
-    key = id_of(message_id, "message", MessageError)
-
-    def steps() -> Steps[list[message_log.Stored]]:
-        row = yield from message_log.get(at, key)
-        return [] if row is None or row.kind == message_log.ROUND else [row]
-
-    return steps
+    row = yield from message_log.get(at, id_of(message_id, "message", MessageError))
+    return [] if row is None or row.kind == message_log.ROUND else [row]
 
 
-def versions(at: message_log.Address, message_id: str) -> Operation[list[message_log.Stored]]:
+def versions(at: message_log.Address, message_id: str) -> Steps[list[message_log.Stored]]:
     """Every version of a message, oldest first.
 
     Raises:
-        MessageError: This cannot be an id; or, by the operation, no message has it.
+        MessageError: This cannot be an id, or no message has it.
     """
     key = id_of(message_id, "message", MessageError)
-
-    def steps() -> Steps[list[message_log.Stored]]:
-        rows = yield from message_log.history(at, key)
-        found = [row for row in rows if row.kind != message_log.ROUND]
-        if not found:
-            raise MessageError(f"The conversation {safe_repr(at.name)} holds no message with the id {safe_repr(key)}.")
-        return found
-
-    return steps
+    found = [row for row in (yield from message_log.history(at, key)) if row.kind != message_log.ROUND]
+    if not found:
+        raise message_log.unknown(key, at)
+    return found
 
 
-def recent(at: message_log.Address, n: int) -> Operation[list[message_log.Stored]]:
-    """The last messages, oldest first.
-
-    Raises:
-        MessageError: `n` is negative or not a whole number.
-    """
-    limit = _counted(n)
-    return lambda: message_log.recent(at, limit=limit)
-
-
-def around(at: message_log.Address, message_id: str | None, before: int, after: int) -> Operation[list[Message]]:
+def around(at: message_log.Address, message_id: str | None, before: int, after: int) -> Steps[list[Message]]:
     """A message with its neighbours, or the last messages; each with the time at which it was said.
 
     Raises:
-        MessageError: An argument is wrong; or, by the operation, no message has this id.
+        MessageError: An argument is wrong, or no message has this id.
     """
-    key = None if message_id is None else id_of(message_id, "message", MessageError)
-    earlier, later = _counted(before), _counted(after)
-
-    def steps() -> Steps[list[Message]]:
-        if key is None:
-            rows = yield from message_log.recent(at, limit=earlier)
-        else:
-            found = yield from message_log.around(at, key, before=min(earlier, message_log.ALL - 1), after=later)
-            if found is None:
-                raise message_log.unknown(key, at)
-            rows = found
-        return [dataclasses.replace(decode_body(row.body, row.key), created_at=moment(row.created_at)) for row in rows]
-
-    return steps
+    before, after = count_given("n", before, MessageError), count_given("n", after, MessageError)
+    if message_id is None:
+        rows = yield from message_log.recent(at, limit=before)
+    else:
+        key = id_of(message_id, "message", MessageError)
+        found = yield from message_log.around(at, key, before=min(before, message_log.ALL - 1), after=after)
+        if found is None:
+            raise message_log.unknown(key, at)
+        rows = found
+    return [dataclasses.replace(decode_body(row.body, row.key), created_at=moment(row.created_at)) for row in rows]
 
 
-def of_role(at: message_log.Address, role: str, n: int | None) -> Operation[list[message_log.Stored]]:
+def of_role(at: message_log.Address, role: str, n: int | None) -> Steps[list[message_log.Stored]]:
     """The last messages of one role, or all of them, oldest first.
 
     Raises:
@@ -176,21 +130,8 @@ def of_role(at: message_log.Address, role: str, n: int | None) -> Operation[list
     """
     if not isinstance(role, str) or not role:
         raise MessageError(f"A role is a name such as 'user' or 'assistant', not {safe_repr(role)}.")
-    limit = message_log.ALL if n is None else _counted(n)
-    return lambda: message_log.recent(at, limit=limit, role=column_role(role))
-
-
-def as_langchain(make: Operation[list[message_log.Stored]], images: ImageFiles) -> Operation[list[BaseMessage]]:
-    """What an operation reads, as LangChain messages.
-
-    They are made, and image files are read, where the operation runs, not on an event loop.
-    """
-
-    def steps() -> Steps[list[BaseMessage]]:
-        rows = yield from make()
-        return [langchain_of(row, images) for row in rows]
-
-    return steps
+    limit = message_log.ALL if n is None else count_given("n", n, MessageError)
+    return (yield from message_log.recent(at, limit=limit, role=column_role(role)))
 
 
 def langchain_of(row: message_log.Stored, images: ImageFiles) -> BaseMessage:
@@ -199,16 +140,13 @@ def langchain_of(row: message_log.Stored, images: ImageFiles) -> BaseMessage:
     return to_langchain(message, read_images=message.images is not None and images.of(row.key))
 
 
-def as_dicts(
-    make: Operation[list[message_log.Stored]], images: ImageFiles, *, include_ids: bool
-) -> Operation[list[dict[str, Any]]]:
-    """What an operation reads, as dictionaries for a provider; image files are read where the operation runs."""
-
-    def steps() -> Steps[list[dict[str, Any]]]:
-        rows = yield from make()
-        return [_as_dict(row, images, include_ids=include_ids) for row in rows]
-
-    return steps
+def dict_of(row: message_log.Stored, images: ImageFiles, *, include_ids: bool) -> dict[str, Any]:
+    """A stored message as a dictionary for a provider, with its images."""
+    try:
+        message = shown_message(row.body, row.key, row.attachments)
+        return message.to_llm_dict(include_id=include_ids, part_of=images.of(row.key))
+    except MessageError as error:
+        raise MessageError(f"The message {safe_repr(row.key)} cannot be given to a model. {error}") from error
 
 
 def count_tokens(counter: TokenCounter, rows: Sequence[message_log.Counted]) -> tuple[int, dict[bytes, int]]:
@@ -229,14 +167,6 @@ def count_tokens(counter: TokenCounter, rows: Sequence[message_log.Counted]) -> 
     return total, new
 
 
-def _as_dict(row: message_log.Stored, images: ImageFiles, *, include_ids: bool) -> dict[str, Any]:
-    try:
-        message = shown_message(row.body, row.key, row.attachments)
-        return message.to_llm_dict(include_id=include_ids, part_of=images.of(row.key))
-    except MessageError as error:
-        raise MessageError(f"The message {safe_repr(row.key)} cannot be given to a model. {error}") from error
-
-
 def _at_index(at: message_log.Address, idx: int) -> Steps[message_log.Stored]:
     if isinstance(idx, bool) or not isinstance(idx, int):
         raise MessageError(f"An index is a whole number, not {safe_repr(idx)}.")
@@ -244,12 +174,6 @@ def _at_index(at: message_log.Address, idx: int) -> Steps[message_log.Stored]:
     if row is None:
         raise MessageError(f"The conversation {safe_repr(at.name)} has no message at index {idx}.")
     return row
-
-
-def _counted(n: int) -> int:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-        raise MessageError(f"n must be a whole number of 0 or more, not {safe_repr(n)}.")
-    return min(n, message_log.ALL)
 
 
 class ListedConversation(NamedTuple):
@@ -270,22 +194,25 @@ class ListedConversation(NamedTuple):
     last_at: datetime
 
 
-def conversations(namespace: Namespace, limit: int, offset: int) -> Operation[list[ListedConversation]]:
+def conversations(namespace: Namespace, limit: int, offset: int) -> Steps[list[ListedConversation]]:
     """The conversations of a namespace and of all below it.
 
     Raises:
         InvalidInput: A number is none, or negative.
     """
     low, high = range_of(namespace)
-    most, skipped = _count_given("limit", limit), _count_given("offset", offset)
-
-    def steps() -> Steps[list[ListedConversation]]:
-        rows = yield query.newest_conversations(
-            low=low, high=high, kind=message_log.CONVERSATION, limit=most, offset=skipped
+    counts = {"limit": count_given("limit", limit), "offset": count_given("offset", offset)}
+    rows = yield query.newest_conversations(low=low, high=high, kind=message_log.CONVERSATION, **counts)
+    return [
+        ListedConversation(
+            conversation_id=row["name"],
+            namespace=namespace_of(row["path"]),
+            messages=row["messages"],
+            first_at=moment(row["first_at"]),
+            last_at=moment(row["last_at"]),
         )
-        return [_listed(row) for row in rows]
-
-    return steps
+        for row in rows
+    ]
 
 
 def conversations_shown(found: list[ListedConversation]) -> dict[str, Any]:
@@ -293,17 +220,12 @@ def conversations_shown(found: list[ListedConversation]) -> dict[str, Any]:
     return {"count": len(found), "conversations": [each.conversation_id for each in found[:20]]}
 
 
-def _listed(row: Any) -> ListedConversation:
-    return ListedConversation(
-        conversation_id=row["name"],
-        namespace=namespace_of(row["path"]),
-        messages=row["messages"],
-        first_at=moment(row["first_at"]),
-        last_at=moment(row["last_at"]),
-    )
+def count_given(name: str, number: Any, error: type[InvalidInput] = InvalidInput) -> int:
+    """A number of rows that somebody wants.
 
-
-def _count_given(name: str, number: Any) -> int:
+    Raises:
+        InvalidInput: It is none, or negative.
+    """
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise InvalidInput(f"{name} must be a whole number of 0 or more, not {safe_repr(number)}.")
+        raise error(f"{name} must be a whole number of 0 or more, not {safe_repr(number)}.")
     return min(number, message_log.ALL)

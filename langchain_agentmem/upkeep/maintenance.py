@@ -85,7 +85,7 @@ class Maintenance:
             InvalidInput: An argument is wrong.
         """
         asked = {"namespace": namespace, "limit": limit, "offset": offset}
-        make = message_queries.conversations(resolve(namespace), limit, offset)
+        make = partial(message_queries.conversations, resolve(namespace), limit, offset)
         done: list[ListedConversation] = yield Run(
             "conversation.list", make, inputs=partial(given_only, asked), outputs=message_queries.conversations_shown
         )
