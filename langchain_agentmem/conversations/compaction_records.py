@@ -89,10 +89,7 @@ class CompactionRecord:
 
 def headers(at: message_log.Address, lane: str) -> Steps[list[Header]]:
     """The newest records of a lane, the newest first."""
-    branch = yield from _branch(at)
-    if branch is None:
-        return []
-    rows = yield query.compactions(branch=branch, lane=lane, before=_END, limit=PAGE)
+    rows = yield from message_log.rows_of(at, query.compactions, lane=lane, before=_END, limit=PAGE)
     return [_header(row) for row in rows]
 
 
@@ -108,8 +105,7 @@ def load(at: message_log.Address, number: int) -> Steps[CompactionRecord | None]
     Raises:
         StorageError: It is damaged.
     """
-    branch = yield from _branch(at)
-    rows = [] if branch is None else (yield query.compaction(id=number, branch=branch))
+    rows = yield from message_log.rows_of(at, query.compaction, id=number)
     return _read(rows[0]) if rows else None
 
 
@@ -238,11 +234,6 @@ def restore(at: message_log.Address, records: Sequence[Mapping[str, Any]]) -> St
 # -- the parts of the above ----------------------------------------------------------------------------------------
 
 
-def _branch(at: message_log.Address) -> Steps[int | None]:
-    rows = yield query.find_branch(path=at.path, kind=message_log.CONVERSATION, name=at.name)
-    return rows[0]["id"] if rows else None
-
-
 def _same(branch: int, lane: str, digest: bytes) -> Steps[CompactionRecord | None]:
     """The newest record of this very history, unless it is damaged."""
     rows = yield query.compaction_of(branch=branch, lane=lane, digest=digest)
@@ -258,10 +249,7 @@ def _header(row: Any) -> Header:
 
 def _read(row: Any) -> CompactionRecord:
     fields = _decoded(_checked(row))
-    header = _header(row)
-    return CompactionRecord(
-        **fields, id=header.id, digest=header.digest, reached=header.reached, slot=header.slot, ahead=header.ahead
-    )
+    return CompactionRecord(**fields, **_header(row)._asdict())
 
 
 def _checked(row: Any) -> dict[str, Any]:
@@ -273,16 +261,8 @@ def _checked(row: Any) -> dict[str, Any]:
 
 
 def _written(record: CompactionRecord) -> bytes:
-    return write_plain(
-        {
-            "items": [_item(each) for each in record.items],
-            "dropped": list(record.dropped),
-            "parent": record.parent,
-            "provisional": record.provisional,
-            "tried": record.tried,
-            "saved": record.saved,
-        }
-    )
+    beside = {name: getattr(record, name) for name in ("dropped", "parent", "provisional", "tried", "saved")}
+    return write_plain({"items": [_item(each) for each in record.items], **beside})
 
 
 def _decoded(body: dict[str, Any]) -> dict[str, Any]:

@@ -51,11 +51,7 @@ def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mappi
     del now, outlook
     rows = yield query.found_entries(owners=json.dumps([hit.owner for hit in hits]))
     found = {row["slot"]: row for row in rows}
-    return {
-        hit.document: _recollection(hit, row, "conversation")
-        for hit in hits
-        if (row := found.get(hit.owner)) is not None
-    }
+    return {hit.document: _recollection(hit, found[hit.owner], "conversation") for hit in hits if hit.owner in found}
 
 
 def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
@@ -86,7 +82,7 @@ def _recollection(hit: Hit, row: Row, conversation: str) -> Recollection:
     )
 
 
-_TEXTS = ("role", "sender", "recipient", "round_key")
+TEXTS = ("role", "sender", "recipient", "round_key")
 
 
 def dump(at: message_log.Address) -> Steps[list[dict[str, Any]]]:
@@ -95,26 +91,24 @@ def dump(at: message_log.Address) -> Steps[list[dict[str, Any]]]:
     Raises:
         DatabaseUnreadable: Something is damaged, so that `restore` would refuse it.
     """
-    branches = yield query.find_branch(path=at.path, kind=message_log.CONVERSATION, name=at.name)
-    if not branches:
-        return []
-    rows = yield query.dump_entries(branch=branches[0]["id"])
+    rows = yield from message_log.rows_of(at, query.dump_entries)
     for row in rows:
         _check(row, at)
-    return [
-        {
-            "call": row["position"],
-            "key": row["key"],
-            "kind": row["kind"],
-            "edit": row["replaces"] is not None,
-            **{name: row[name] for name in _TEXTS if row[name] is not None},
-            "created_at": row["created_at"],
-            "written_at": row["written_at"],
-            "body": read_plain(row["body"]),
-            **({"attachments": read_plain(row["attachments"])} if row["attachments"] is not None else {}),
-        }
-        for row in rows
-    ]
+    return [record_of(row, row["position"], edit=row["replaces"] is not None) for row in rows]
+
+
+def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:
+    """A version of an entry as a record.
+
+    Args:
+        row: The version.
+        call: What those that were written at once have in common.
+        edit: Whether it took the place of another one.
+    """
+    record = {"call": call, "key": row["key"], "kind": row["kind"], "edit": edit}
+    record |= {name: row[name] for name in TEXTS if row[name] is not None}
+    record |= {"created_at": row["created_at"], "written_at": row["written_at"], "body": read_plain(row["body"])}
+    return record if row["attachments"] is None else record | {"attachments": read_plain(row["attachments"])}
 
 
 def restore(
@@ -187,6 +181,7 @@ def _entry(record: Record) -> message_log.LogEntry:
         key = id_of(record["key"], "message", MessageError)
         body = write_plain(record["body"])
         attachments = write_plain(record["attachments"]) if "attachments" in record else None
+        names: dict[str, Any] = {name: _name(record.get(name)) for name in TEXTS}
         return message_log.LogEntry(
             key,
             body,
@@ -194,10 +189,7 @@ def _entry(record: Record) -> message_log.LogEntry:
             _whole(record["created_at"]),
             kind=record["kind"],
             attachments=attachments,
-            role=_name(record.get("role")),
-            sender=_name(record.get("sender")),
-            recipient=_name(record.get("recipient")),
-            round_key=_name(record.get("round_key")),
+            **names,
         )
     except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
         raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error

@@ -174,7 +174,7 @@ def record(
     for entry in entries:
         if entry.key in here and entry.key not in unless_there and here[entry.key] != _identity(entry):
             earlier = yield query.versions(branch=branch, key=entry.key)
-            if not any(_says_the_same(row, entry) for row in earlier):
+            if not any(says_the_same(_stored(row), entry) for row in earlier):
                 changed.append(entry)
     new = [entry._replace(new_key=True) for entry in entries if entry.key not in here]  # the branch is locked
     added = yield from append(at, new, now=now, tail=tail)
@@ -200,7 +200,7 @@ def describe(at: Address, entry: LogEntry, *, now: int, tail: int) -> Steps[None
 
 def is_described(at: Address, entry: LogEntry) -> Steps[bool]:
     """Whether `describe` would change nothing."""
-    first = yield from _rows(at, query.messages_forward, limit=1, offset=0)
+    first = yield from rows_of(at, query.messages_forward, limit=1, offset=0)
     return bool(first) and (first[0]["kind"] != DESCRIPTION or bytes(first[0]["body"]) == entry.body)
 
 
@@ -321,7 +321,7 @@ def recent(at: Address, *, limit: int = ALL, role: str | None = None) -> Steps[l
 
 def around(at: Address, key: str, *, before: int, after: int) -> Steps[list[Stored] | None]:
     """A message, with some of those before and after it, in the order they were said; None where it is not there."""
-    found = yield from _rows(at, query.where_said, key=key)
+    found = yield from rows_of(at, query.where_said, key=key)
     if not found:
         return None
     place = {"position": found[0]["position"], "slot": found[0]["slot"]}
@@ -342,7 +342,7 @@ def history(at: Address, key: str) -> Steps[list[Stored]]:
 
 def count(at: Address) -> Steps[int]:
     """How many messages a conversation holds."""
-    rows = yield from _rows(at, query.count_messages)
+    rows = yield from rows_of(at, query.count_messages)
     return int(rows[0]["messages"]) if rows else 0
 
 
@@ -366,7 +366,7 @@ class Counted(NamedTuple):
 
 def counted(at: Address, counter: str) -> Steps[list[Counted]]:
     """Every message with the tokens that one way of counting has kept for it."""
-    rows = yield from _rows(at, query.bodies_to_count, counter=counter)
+    rows = yield from rows_of(at, query.bodies_to_count, counter=counter)
     return [Counted(bytes(row["hash"]), row["tokens"], row["body"]) for row in rows]
 
 
@@ -392,14 +392,14 @@ def _own(at: Address) -> tuple[str, str]:
     return at.path, at.path + "\x01"
 
 
-def _rows(at: Address, asked: Query, **given: Any) -> Steps[Rows]:
+def rows_of(at: Address, asked: Query, **given: Any) -> Steps[Rows]:
     """What a query gives of a conversation; nothing where there is none."""
     branch = yield from find(at)
     return [] if branch is None else (yield asked(branch=branch, **given))
 
 
 def _entries(at: Address, asked: Query, **given: Any) -> Steps[list[Stored]]:
-    return list(map(_stored, (yield from _rows(at, asked, **given))))
+    return list(map(_stored, (yield from rows_of(at, asked, **given))))
 
 
 def find(at: Address) -> Steps[int | None]:
@@ -439,7 +439,7 @@ def _fresh(branch: int, entries: Sequence[LogEntry]) -> Steps[list[LogEntry]]:
         elif known[entry.key] != _identity(entry):
             # What was edited since is here all the same: a step that is run again repeats its first words.
             earlier = yield query.versions(branch=branch, key=entry.key)
-            if not any(_says_the_same(row, entry) for row in earlier):
+            if not any(says_the_same(_stored(row), entry) for row in earlier):
                 raise taken(entry.key)
     return fresh
 
@@ -568,10 +568,11 @@ def _identity(entry: LogEntry) -> tuple[Any, ...]:
     return entry.kind, queries.digest(entry.body), _hash(entry.attachments), entry.recipient, entry.round_key
 
 
-def _says_the_same(row: Any, entry: LogEntry) -> bool:
-    if row["kind"] == entry.kind and entry.kind != ROUND and same_body(bytes(row["body"]), entry.body):
-        entry = entry._replace(body=bytes(row["body"]))
-    return _row_identity(row) == _identity(entry)
+def says_the_same(old: Stored, entry: LogEntry) -> bool:
+    """Whether an entry is a repeat of what is stored, in whatever order the keys of its dictionaries stand."""
+    alike = old.body == entry.body or (entry.kind != ROUND and same_body(old.body, entry.body))
+    beside = (entry.kind, entry.attachments, entry.recipient, entry.round_key)
+    return alike and (old.kind, old.attachments, old.recipient, old.round_key) == beside
 
 
 def _row_identity(row: Any) -> tuple[Any, ...]:

@@ -139,8 +139,8 @@ class SessionMemory(LogMemory):
             The round, in state "created" and without posts.
         """
         new = Round.create(user_query)
-        entry = self._round_entry(new)
-        yield from self._run("create_round", self._append([entry]), _begins(new), _begun, write=True)
+        entry, inputs = self._round_entry(new), trace_inputs(round_id=new.id, user_query=user_query)
+        yield from self._run("create_round", self._append([entry]), inputs, _begun, write=True)
         yield Do(self._rounds_changed, self._arounds_changed)
         return new
 
@@ -267,14 +267,8 @@ class SessionMemory(LogMemory):
         """
         _check_role(role)
 
-        def whole() -> Steps[SeenRounds]:
-            rounds = assembled(*(yield from self._log.rounds(self._at)))
-            return SeenRounds(role_rounds(rounds, role, include_failures=include_failure_rounds), None, {})
-
-        def part() -> Steps[SeenRounds]:
-            return seen_by(self._at, role, include_failures=include_failure_rounds)
-
-        seen = yield from self._run("read", whole if self.follows_thread else part, trace_inputs(role=role), _seen)
+        see = partial(seen_by, self._at, role, include_failures=include_failure_rounds, log=self._log)
+        seen = yield from self._run("read", see, trace_inputs(role=role), _seen)
         if seen.record is not None:
             self._database.measures.shortened(seen.record.saved)
         return seen.rest, seen.compacted
@@ -524,11 +518,6 @@ def _exported(whole: Conversation, path: str | os.PathLike[str] | None) -> str:
         with whole_file(path) as file:
             file.write(text)
     return text
-
-
-def _begins(new: Round) -> Thunk:
-    """What a trace shows of a round that begins."""
-    return lambda: {"round_id": new.id, "user_query": brief(new.user_query)}
 
 
 def _begun(added: message_log.Appended) -> dict[str, Any]:

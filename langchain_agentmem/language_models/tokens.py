@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_whole
-from langchain_agentmem.base.encoding import kind_of
+from langchain_agentmem.base.encoding import CALLS, IMAGES, MEDIA, TEXTS, THOUGHTS, kind_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models.token_estimate import (
@@ -60,13 +60,8 @@ def _counts_by_download(model: Any) -> bool:
 
 # --- What a message says -----------------------------------------------------------------------------------------
 
-_IMAGES = frozenset({"image", "image_url", "input_image"})
-_MEDIA = frozenset({"audio", "document", "file", "input_audio", "input_file", "media", "video"})
-_TEXTS = frozenset({"input_text", "output_text", "refusal", "text", "text-plain"})
-_THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})
-_CALLS = frozenset(
-    {"function_call", "server_tool_call", "tool_call", "tool_use", "server_tool_use", "invalid_tool_call"}
-)
+_TEXTS = TEXTS | {"refusal", "text-plain"}
+_CALLS = CALLS | {"server_tool_call", "server_tool_use"}
 _DATA_KEYS = ("data", "base64", "file_data", "video", "audio")
 
 _CALL_OVERHEAD = 6
@@ -123,20 +118,20 @@ class _Contents:
 
     def add_block(self, block: Mapping[str, Any], call_ids: Iterable[Any]) -> None:
         kind = kind_of(block)
-        if kind in _IMAGES:
+        if kind in IMAGES:
             self.images += 1
         elif kind in _TEXTS or (kind is None and isinstance(block.get("text"), str)):
             self.add_content(block.get("text") or block.get("refusal"))
         elif kind in _CALLS:
             if not {block.get("id"), block.get("call_id")} & {*call_ids}:
                 self.add_call(block)
-        elif kind in _THOUGHTS:
+        elif kind in THOUGHTS:
             # The text counts; the signature, and what is encrypted, is not text and is bounded.
-            for key in ("reasoning", "thinking", "text", "summary", "content"):
+            for key in ("reasoning", "reasoning_content", "thinking", "text", "summary", "content"):
                 self.add_content(block.get(key))
             if data := block.get("data"):
                 self.tokens += min(len(str(data)) // 4, _MOST_MEDIA_TOKENS)
-        elif kind in _MEDIA:
+        elif kind in MEDIA:
             self.add_media(block)
         elif kind == "tool_result":
             self.add_name(block.get("tool_use_id"))

@@ -15,14 +15,12 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
-from langchain_agentmem.base.encoding import kind_of
+from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, kind_of
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.messages.history_shape import calls_of, role_of
-from langchain_agentmem.messages.message_marks import BEGINNING, IMAGES, MADE, NO_RESULT, OPENING, RESULT, altered
+from langchain_agentmem.messages.message_marks import BEGINNING, MADE, NO_RESULT, OPENING, RESULT, altered
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_CALL_BLOCKS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta"})
-_TEXT_BLOCKS = frozenset({"text", "input_text", "output_text"})
 
 
 def sound_until(messages: Sequence[BaseMessage], start: int = 0) -> int:
@@ -248,7 +246,7 @@ def _block(block: Any, role: str) -> Any:
     """A block as a provider accepts it in this role, or None."""
     if isinstance(block, str):
         return block if block.strip() else None
-    if kind_of(block) in _TEXT_BLOCKS and not str(block.get("text") or "").strip():
+    if kind_of(block) in TEXTS and not str(block.get("text") or "").strip():
         return None
     if _is_image(block) and role not in ("user", "tool"):
         return {"type": "text", "text": "[An image was here.]"}
@@ -260,7 +258,7 @@ def _is_image(block: Any) -> bool:
 
 
 def _is_call(block: Any) -> bool:
-    return kind_of(block) in _CALL_BLOCKS
+    return kind_of(block) in CALLS
 
 
 def _call_id(block: Any) -> Any:

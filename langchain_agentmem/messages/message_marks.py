@@ -30,7 +30,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from langchain_agentmem.base.encoding import kind_of
+from langchain_agentmem.base.encoding import IMAGES, kind_of
 from langchain_agentmem.base.fencing import fenced, unfenced
 
 MEMORY_MARK = "agentmem_memory"
@@ -95,9 +95,6 @@ def is_injected(message: BaseMessage, *parts: Part) -> bool:
 
 SUMMARY_MARK = "agentmem_summary"
 """In `additional_kwargs` of a message that is a summary: the summary, without the images' data."""
-
-IMAGES = frozenset({"image", "image_url", "input_image"})
-"""The types of blocks that are images."""
 
 _IMAGE_ID = "image_id"
 _FENCE = "record"
