@@ -24,7 +24,7 @@ import logging
 import re
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from functools import partial, update_wrapper
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast
@@ -430,14 +430,7 @@ def is_too_large(error: BaseException) -> bool:
     Args:
         error: What a model raised.
     """
-    each: BaseException | None = error
-    for _ in range(_DEEPEST):
-        if each is None:
-            return False
-        if _says_so(each):
-            return True
-        each = each.__cause__ or each.__context__
-    return False
+    return any(map(_says_so, _chain(error)))
 
 
 def is_payload(error: BaseException) -> bool:
@@ -446,15 +439,20 @@ def is_payload(error: BaseException) -> bool:
     Args:
         error: What a model raised.
     """
-    each: BaseException | None = error
-    for _ in range(_DEEPEST):
-        if each is None:
-            return False
+    for each in _chain(error):
         told = (getattr(each, "status_code", None), getattr(getattr(each, "response", None), "status_code", None))
         if _TOO_LARGE in told or type(each).__name__ == "RequestTooLargeError":
             return True
-        each = each.__cause__ or each.__context__
     return False
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it was raised from."""
+    for _ in range(_DEEPEST):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _says_so(error: BaseException) -> bool:

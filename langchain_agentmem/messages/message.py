@@ -1,4 +1,4 @@
-"""The message: what one speaker said, as this package stores it (documents 001 and 003).
+"""The message: what one speaker said, as this package stores it.
 
 The bytes that are stored for a message.
 
@@ -10,11 +10,13 @@ Reading the replies of providers, as dictionaries and as objects, into the field
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Self
 from uuid import uuid4
 
@@ -36,60 +38,40 @@ from langchain_agentmem.messages import provider_content
 from langchain_agentmem.messages.provider_content import PartOf, image_part
 from langchain_agentmem.messages.tool_calls import AgentCallMsg, ToolCallMsg
 
-_FIELDS = ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id")
 
-
-def fields_of_dict(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a reply that is a dictionary.
-
-    Args:
-        reply: A message in the form of the OpenAI API, or the whole reply with ``choices`` around it.
-
-    Returns:
-        The arguments of a message; only those that are set.
-
-    Raises:
-        MessageError: It is not a dictionary, or its ``choices`` hold no message.
-    """
+def _said_in(reply: Any) -> Any:
+    """The message in a reply of a provider."""
     if not isinstance(reply, Mapping):
         raise MessageError(f"A reply must be a dictionary, not {type(reply).__name__}.")
-    if "choices" in reply and "role" not in reply:
+    if "role" in reply:
+        return reply
+    if "choices" in reply:
         try:
-            reply = reply["choices"][0]["message"]
+            return reply["choices"][0]["message"]
         except (LookupError, TypeError) as error:
             raise MessageError("The reply's 'choices' hold no message.") from error
-    elif isinstance(reply.get("message"), Mapping) and "role" not in reply:
-        reply = reply["message"]
-    return fields_of_object(reply)
+    return reply["message"] if isinstance(reply.get("message"), Mapping) else reply
 
 
-def fields_of_object(reply: Any) -> dict[str, Any]:
-    """Read a reply that is an object, or a dictionary with the same names.
-
-    Args:
-        reply: Anything with some of ``role``, ``content``, ``tool_calls``, ``agent_calls``,
-            ``reasoning_details``, ``thinking`` and ``metadata``.
-
-    Returns:
-        The arguments of a message; only those that are set.
+def _fields_of(reply: Any) -> dict[str, Any]:
+    """The arguments of a message that a reply holds, an object or a dictionary; only those that are set.
 
     Raises:
-        MessageError: A tool call cannot be read.
+        MessageError: It is neither.
     """
     if reply is None or isinstance(reply, str | bytes | int | float | list):
         raise MessageError(f"A reply must be an object or a dictionary, not {type(reply).__name__}.")
-    found = {name: _get(reply, name) for name in _FIELDS}
-    fields = {name: value for name, value in found.items() if value is not None}
+    found = _named(reply, ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id"))
     if calls := _get(reply, "tool_calls"):
-        fields["tool_calls"] = [_call(call) for call in calls]
+        found["tool_calls"] = [_call(call) for call in calls]
     if agents := _get(reply, "agent_calls"):
-        fields["agent_calls"] = list(agents)
+        found["agent_calls"] = list(agents)
     thinking = _get(reply, "thinking") or _get(reply, "reasoning")
-    if isinstance(thinking, str) and "reasoning_details" not in fields:
-        fields["reasoning_details"] = [{"type": "reasoning.text", "text": thinking}]
+    if isinstance(thinking, str):
+        found.setdefault("reasoning_details", [{"type": "reasoning.text", "text": thinking}])
     if metadata := _plain(_get(reply, "metadata")):
-        fields["langchain"] = {"response_metadata": metadata}
-    return fields
+        found["langchain"] = {"response_metadata": metadata}
+    return found
 
 
 def _get(thing: Any, name: str) -> Any:
@@ -97,9 +79,9 @@ def _get(thing: Any, name: str) -> Any:
 
 
 def _call(call: Any) -> Any:
-    if isinstance(call, Mapping) or hasattr(call, "call_id"):
-        return call if isinstance(call, Mapping) else _named(call, ("id", "call_id", "type", "name", "arguments"))
-    data = _named(call, ("id", "type", "name", "arguments", "args"))
+    if isinstance(call, Mapping):
+        return call
+    data = _named(call, ("id", "call_id", "type", "name", "arguments", "args"))
     if (function := _get(call, "function")) is not None:
         data["function"] = _named(function, ("name", "arguments"))
     return data
@@ -242,7 +224,7 @@ class Message:
             raise MessageError(f"This does not describe a message: {error}") from error
 
     def to_llm_dict(self, *, include_id: bool = False, part_of: PartOf = image_part) -> dict[str, Any]:
-        """Give the message as a model reads it. ``Message(**d)`` accepts the result (document 001).
+        """Give the message as a model reads it. ``Message(**d)`` accepts the result.
 
         Args:
             include_id: Add ``message_id``. Default False.
@@ -251,7 +233,7 @@ class Message:
         Returns:
             ``role`` and ``content``, and, where they are set, ``name``, ``tool_calls``, ``tool_call_id`` and
             ``reasoning_details``. Structured content is JSON text, and image files are data URLs. Agent calls
-            stay inside (document 003).
+            stay inside.
 
         Raises:
             MessageError: An image file cannot be read.
@@ -320,8 +302,9 @@ class Message:
         Raises:
             MessageError: It is not a reply.
         """
-        fields = fields_of_dict(response_dict)
-        return cls._of_reply(fields, default_role, default_name, message_id)
+        return cls.from_harmonized_response(
+            _said_in(response_dict), default_role=default_role, default_name=default_name, message_id=message_id
+        )
 
     @classmethod
     def from_harmonized_response(
@@ -332,7 +315,7 @@ class Message:
         default_name: str | None = None,
         message_id: str | None = None,
     ) -> Self:
-        """Build a message from a reply that is an object (document 003).
+        """Build a message from a reply that is an object.
 
         Args:
             response: Anything with ``role``, ``content``, ``tool_calls``, ``reasoning_details``, ``thinking``
@@ -344,31 +327,16 @@ class Message:
         Raises:
             MessageError: A part of it has a type that no message can have.
         """
-        fields = fields_of_object(response)
-        return cls._of_reply(fields, default_role, default_name, message_id)
-
-    @classmethod
-    def _of_reply(cls, fields: dict[str, Any], role: str, name: str | None, message_id: str | None) -> Self:
-        fields["role"] = fields.get("role") or role
-        fields["name"] = fields.get("name") or name
+        found = _fields_of(response)
+        found["role"] = found.get("role") or default_role
+        found["name"] = found.get("name") or default_name
         if message_id is not None:
-            fields["message_id"] = message_id
-        return cls._made(fields)
+            found["message_id"] = message_id
+        return cls._made(found)
 
 
-KEPT = (
-    "role",
-    "content",
-    "name",
-    "tool_calls",
-    "agent_calls",
-    "structured_data",
-    "images",
-    "tool_call_id",
-    "reasoning_details",
-    "created_at",
-    "langchain",
-)
+KEPT = tuple(each.name for each in dataclasses.fields(Message) if each.name != "message_id")
+"""What is stored of a message: what it says, and not what it is called."""
 _REVIVED = frozenset({"content", "structured_data", "reasoning_details", "langchain"})
 
 
@@ -432,12 +400,8 @@ def _listed(name: str, value: Any) -> list[Any]:
     return list(value)
 
 
-def _tool_calls(name: str, value: Any) -> list[ToolCallMsg]:
-    return [call if isinstance(call, ToolCallMsg) else ToolCallMsg.from_dict(call) for call in _listed(name, value)]
-
-
-def _agent_calls(name: str, value: Any) -> list[AgentCallMsg]:
-    return [call if isinstance(call, AgentCallMsg) else AgentCallMsg.from_dict(call) for call in _listed(name, value)]
+def _calls(kind: type[ToolCallMsg | AgentCallMsg], name: str, value: Any) -> list[Any]:
+    return [call if isinstance(call, kind) else kind.from_dict(call) for call in _listed(name, value)]
 
 
 def _texts(name: str, value: Any) -> list[str]:
@@ -454,8 +418,8 @@ def _mapped(name: str, value: Any) -> dict[str, Any]:
 
 
 _SETTLED = (
-    ("tool_calls", _tool_calls),
-    ("agent_calls", _agent_calls),
+    ("tool_calls", partial(_calls, ToolCallMsg)),
+    ("agent_calls", partial(_calls, AgentCallMsg)),
     ("images", _texts),
     ("reasoning_details", _listed),
     ("structured_data", _mapped),

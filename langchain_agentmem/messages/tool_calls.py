@@ -1,4 +1,4 @@
-"""What an assistant asks for: a tool, another agent, or a next step (documents 001 and 003)."""
+"""What an assistant asks for: a tool, or another agent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any, Self
 from langchain_agentmem.base.encoding import from_plain, to_plain
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
-
-NEXT_ACTIONS = ("call_tool", "invoke_agent", "final_response")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +100,7 @@ class AgentCallMsg:
     request: Any = None
 
     def __post_init__(self) -> None:
-        if not _is_named(self.agent_name):
+        if not isinstance(self.agent_name, str) or not self.agent_name:
             raise MessageError(f"An agent call needs the name of an agent, not {safe_repr(self.agent_name)}.")
 
     def __hash__(self) -> int:
@@ -114,7 +112,10 @@ class AgentCallMsg:
         Raises:
             MessageError: The request holds an object that cannot be kept as JSON.
         """
-        return {"agent_name": self.agent_name, **_plain(request=self.request)}
+        try:
+            return {"agent_name": self.agent_name, "request": to_plain(self.request)}
+        except InvalidInput as error:
+            raise MessageError(f"request: {error}") from error
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -126,64 +127,6 @@ class AgentCallMsg:
         if not isinstance(data, Mapping):
             raise MessageError(f"An agent call must be a dictionary, not {type(data).__name__}.")
         return cls(agent_name=data.get("agent_name", ""), request=from_plain(data.get("request")))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MessageContent:
-    """What an agent thinks, and does next.
-
-    Attributes:
-        thought: Its reasoning. Default None.
-        next_action: ``"call_tool"``, ``"invoke_agent"`` or ``"final_response"``. Default None.
-        action_input: What the action is given. Default None.
-    """
-
-    thought: str | None = None
-    next_action: str | None = None
-    action_input: dict[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        if self.thought is not None and not isinstance(self.thought, str):
-            raise MessageError(f"A thought must be text, not {type(self.thought).__name__}.")
-        if self.next_action is not None and self.next_action not in NEXT_ACTIONS:
-            raise MessageError(f"next_action must be one of {NEXT_ACTIONS}, not {safe_repr(self.next_action)}.")
-        if self.action_input is not None and not isinstance(self.action_input, dict):
-            raise MessageError(f"action_input must be a dictionary, not {type(self.action_input).__name__}.")
-
-    def __hash__(self) -> int:
-        return hash((self.thought, self.next_action))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the fields that are set."""
-        fields = {"thought": self.thought, "next_action": self.next_action}
-        fields |= _plain(action_input=self.action_input)
-        return {name: value for name, value in fields.items() if value is not None}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build the content from what `to_dict` gave. Other keys are ignored.
-
-        Raises:
-            MessageError: A field has a wrong type, or the action is unknown.
-        """
-        if not isinstance(data, Mapping):
-            raise MessageError(f"Message content must be a dictionary, not {type(data).__name__}.")
-        return cls(
-            thought=data.get("thought"),
-            next_action=data.get("next_action"),
-            action_input=from_plain(data.get("action_input")),
-        )
-
-
-def _plain(**fields: Any) -> dict[str, Any]:
-    try:
-        return {name: to_plain(value) for name, value in fields.items()}
-    except InvalidInput as error:
-        raise MessageError(f"{', '.join(fields)}: {error}") from error
-
-
-def _is_named(name: Any) -> bool:
-    return isinstance(name, str) and name != ""
 
 
 def _json_text(arguments: Any) -> str:

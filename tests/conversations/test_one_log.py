@@ -276,11 +276,6 @@ class TestOddMessages:
 
 
 class TestCounting:
-    def test_a_function_may_be_the_counter(self, memory):
-        chat = memory.conversation("c")
-        chat.add_user_message("three little words")
-        assert chat.count_tokens(lambda text: 100 * len(text.split())) >= 300
-
     def test_a_database_that_is_only_read_is_counted_too(self, tmp_path):
         with AgentMemory(tmp_path / "a.db") as memory:
             memory.conversation("c").add_user_message("three little words")

@@ -97,13 +97,6 @@ class TestFiles:
         await do(memory.conversation("other"), "load_from_file", path)
         assert memory.conversation("other").retrieve_all() == [{"role": "system", "content": "Be kind."}]
 
-    async def test_two_equal_descriptions_are_one(self, memory, do, tmp_path: Path):
-        path = tmp_path / "memory.json"
-        await do(fill(memory), "save_to_file", path)
-        other = memory.conversation("other", description="Be kind.")
-        await do(other, "load_from_file", path)
-        assert [message.type for message in other.messages[:2]] == ["system", "human"]
-
     async def test_a_session_comes_back(self, memory, do, tmp_path: Path):
         fill(memory)
         before, path = everything(memory), tmp_path / "memory.json"

@@ -123,11 +123,6 @@ class TestEstimate:
         assert estimate_tokens("") == 0
         assert all(estimate_tokens(text) >= 1 for text in ["a", " ", "\n", "1", ".", "é", "語", "🎉", *HOSTILE])
 
-    def test_is_near_on_single_things(self):
-        assert estimate_tokens("Hello, how are you?") in (6, 7)
-        assert estimate_tokens("1234567890") == 4
-        assert estimate_tokens("don't") == 2
-
     @given(st.text())
     def test_cuts_a_text_without_losing_any_of_it(self, text):
         pieces = (token_estimate._ASCII_PIECE if text.isascii() else token_estimate._PIECE).findall(text)

@@ -33,7 +33,7 @@ from pydantic import BaseModel
 from langchain_agentmem.errors import DatabaseUnreadable, MessageError
 from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
 from langchain_agentmem.messages.message import Message, decode_body, encode_body, message_time
-from langchain_agentmem.messages.tool_calls import AgentCallMsg, MessageContent, ToolCallMsg
+from langchain_agentmem.messages.tool_calls import AgentCallMsg, ToolCallMsg
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 
@@ -676,26 +676,6 @@ class TestCalls:
             {"call_id": "1", "name": "t", "arguments": '{"a": 1}'},
         ):
             assert ToolCallMsg.from_dict(data) == expected
-
-    @settings(max_examples=100, deadline=None)
-    @given(TOOL_CALLS)
-    def test_a_tool_call_survives_its_dictionary(self, call):
-        assert ToolCallMsg.from_dict(call.to_dict()) == call
-
-    @settings(max_examples=100, deadline=None)
-    @given(AGENT_CALLS)
-    def test_an_agent_call_survives_its_dictionary(self, call):
-        assert AgentCallMsg.from_dict(json.loads(json.dumps(call.to_dict()))) == call
-
-    @pytest.mark.parametrize("action", [None, "call_tool", "invoke_agent", "final_response"])
-    def test_message_content_survives_its_dictionary(self, action):
-        content = MessageContent(thought="hm", next_action=action, action_input={"a": (1,)})
-        assert MessageContent.from_dict(content.to_dict()) == content
-
-    @pytest.mark.parametrize("fields", [{"next_action": "sleep"}, {"thought": 5}, {"action_input": []}])
-    def test_an_unknown_action_is_refused(self, fields):
-        with pytest.raises(MessageError):
-            MessageContent(**fields)
 
 
 class TestMessageTime:
