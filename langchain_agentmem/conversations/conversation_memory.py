@@ -28,6 +28,7 @@ changes nothing, so a retried step does no harm:
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,22 +42,32 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
-from langchain_agentmem.conversations import log_entries, message_log, message_queries
-from langchain_agentmem.conversations.log_entries import brings_memory, entry_of, message_of, trace_inputs
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import log_entries, message_log
+from langchain_agentmem.conversations.log_entries import (
+    brings_memory,
+    edited,
+    entry_of,
+    message_of,
+    new_version,
+    trace_inputs,
+)
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, both
-from langchain_agentmem.messages.message import Message, decode_body
-from langchain_agentmem.messages.provider_content import ImageFiles
+from langchain_agentmem.messages.langchain_messages import to_langchain
+from langchain_agentmem.messages.message import Message, column_role, decode_body
+from langchain_agentmem.messages.provider_content import ImageFiles, named_part
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.tracing import Thunk, brief
 
 if TYPE_CHECKING:
     from langchain_agentmem.language_models.tokens import TokenCounter
 
 T = TypeVar("T")
+_FIELDS = frozenset(each.name for each in dataclasses.fields(Message)) - {"message_id"}
 _Find: TypeAlias = Operation[list[message_log.Stored]]
 
 
@@ -204,12 +215,16 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a change is malformed.
         """
-        make = partial(message_queries.change, self._at, message_id, changes, **self._now())
+        if unknown := sorted(changes.keys() - _FIELDS):
+            raise MessageError(
+                f"A message has no field {safe_repr(unknown[0])} to change; it has {', '.join(sorted(_FIELDS))}."
+            )
+        key = id_of(message_id, "message", MessageError)
 
         def inputs() -> dict[str, Any]:
             return {"message_id": message_id, "changes": log_entries.trace_fields(changes)}
 
-        self._announce_update((yield from self._run("update", make, inputs, log_entries.trace_changed, write=True)))
+        yield from self._revise("update", inputs, lambda old: edited(old, changes), key=key)
 
     update, aupdate = both(update_work)
 
@@ -227,12 +242,14 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: There is no such index, or neither message nor role is given.
         """
         new, _ = message_of(message, new_id=self._database.new_id, **fields)
-        make = partial(message_queries.replace, self._at, idx, new, **self._now())
 
         def inputs() -> dict[str, Any]:
             return {"index": idx, "role": new.role, "text": brief(new.text)}
 
-        self._announce_update((yield from self._run("replace", make, inputs, log_entries.trace_changed, write=True)))
+        def moved(old: message_log.Stored) -> message_log.LogEntry:
+            return new_version(old, dataclasses.replace(new, message_id=old.key))
+
+        yield from self._revise("replace", inputs, moved, idx=idx)
 
     replace_memory, areplace_memory = both(replace_memory_work)
 
@@ -244,9 +261,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        return bool(
-            (yield from self._remove(partial(message_queries.remove, self._at, message_id), message_id=message_id))
-        )
+        return bool((yield from self._remove(self._by_id(message_id), message_id=message_id)))
 
     remove_by_id, aremove_by_id = both(remove_by_id_work)
 
@@ -259,7 +274,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: There is no such index.
         """
-        yield from self._remove(partial(message_queries.delete, self._at, idx), index=idx)
+        yield from self._remove(partial(self._at_index, idx), index=idx)
 
     delete_memory, adelete_memory = both(delete_memory_work)
 
@@ -341,7 +356,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: `n` is negative or not a whole number.
         """
-        find = partial(message_log.recent, self._at, limit=message_queries.count_given("n", n, MessageError))
+        find = partial(message_log.recent, self._at, limit=message_log.count_given("n", n, MessageError))
         return (yield from self._dicts(find, include_ids, n=n))
 
     retrieve_recent, aretrieve_recent = both(retrieve_recent_work)
@@ -352,8 +367,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        find = partial(message_queries.by_id, self._at, message_id)
-        found = yield from self._dicts(find, include_ids, message_id=message_id)
+        found = yield from self._dicts(self._by_id(message_id), include_ids, message_id=message_id)
         return found[0] if found else None
 
     retrieve_by_id, aretrieve_by_id = both(retrieve_by_id_work)
@@ -371,7 +385,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: The role is empty, or `n` is negative.
         """
-        find = partial(message_queries.of_role, self._at, role, n)
+        if not isinstance(role, str) or not role:
+            raise MessageError(f"A role is a name such as 'user' or 'assistant', not {safe_repr(role)}.")
+        limit = message_log.ALL if n is None else message_log.count_given("n", n, MessageError)
+        find = partial(message_log.recent, self._at, limit=limit, role=column_role(role))
         return (yield from self._dicts(find, include_ids, role=role, n=n))
 
     retrieve_by_role, aretrieve_by_role = both(retrieve_by_role_work)
@@ -390,9 +407,18 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a number is negative.
         """
-        find = partial(message_queries.around, self._at, message_id, before, after)
-        inputs = trace_inputs(message_id=message_id, before=before, after=after)
-        return (yield from self._run("retrieve", find, inputs, log_entries.trace_said))
+        asked = {
+            name: message_log.count_given(name, n, MessageError) for name, n in (("before", before), ("after", after))
+        }
+        if message_id is None:
+            find: _Find = partial(message_log.recent, self._at, limit=asked["before"])
+        else:
+            find = partial(message_log.around, self._at, id_of(message_id, "message", MessageError), **asked)
+
+        def show(row: message_log.Stored, _: ImageFiles) -> Message:
+            return dataclasses.replace(decode_body(row.body, row.key), created_at=moment(row.created_at))
+
+        return (yield from self._shown(find, show, message_id=message_id, **asked))
 
     around, aaround = both(around_work)
 
@@ -402,9 +428,13 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id.
         """
-        find = partial(message_queries.versions, self._at, message_id)
+        key = id_of(message_id, "message", MessageError)
+        find = partial(message_log.history, self._at, key)
         rows = yield from self._run("history", find, trace_inputs(message_id=message_id))
-        return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in rows]
+        found = [row for row in rows if row.kind != message_log.ROUND]
+        if not found:
+            raise message_log.unknown(key, self._at)
+        return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in found]
 
     history_of, ahistory_of = both(history_of_work)
 
@@ -480,17 +510,62 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             inputs, outputs = partial(log_entries.trace_entries, said), log_entries.trace_appended
             self._announce((yield from self._run("add", self._add(said), inputs, outputs, write=True)))
 
-    def _remove(self, make: Operation[list[str]], **which: Any) -> Work[list[str]]:
-        removed = yield from self._run("remove", make, trace_inputs(**which), log_entries.trace_removed, write=True)
+    def _revise(
+        self,
+        verb: str,
+        inputs: Thunk,
+        make: Callable[[message_log.Stored], message_log.LogEntry],
+        *,
+        key: str = "",
+        idx: Any = None,
+    ) -> Work[None]:
+        """Store a new version of the message of an id, or at an index."""
+        now = self._now()
+
+        def steps() -> Steps[str | None]:
+            which = key or (yield from self._at_index(idx))[0].key
+            changed = yield from message_log.update(self._at, which, make, **now)
+            if changed:
+                yield from message_log.disown(self._at, which)
+            return which if changed else None
+
+        self._announce_update((yield from self._run(verb, steps, inputs, log_entries.trace_changed, write=True)))
+
+    def _remove(self, find: _Find, **which: Any) -> Work[list[str]]:
+        def steps() -> Steps[list[str]]:
+            keys = [row.key for row in (yield from find())]
+            for key in keys:
+                yield from message_log.disown(self._at, key)
+            return (yield from message_log.remove(self._at, keys))
+
+        removed = yield from self._run("remove", steps, trace_inputs(**which), log_entries.trace_removed, write=True)
         self._announce_removal(removed)
         return removed
 
+    def _by_id(self, message_id: Any) -> _Find:
+        """The message of an id, or nothing. A round under this id is the session's affair."""
+        key = id_of(message_id, "message", MessageError)
+
+        def steps() -> Steps[list[message_log.Stored]]:
+            row = yield from message_log.get(self._at, key)
+            return [] if row is None or row.kind == message_log.ROUND else [row]
+
+        return steps
+
+    def _at_index(self, idx: Any) -> Steps[list[message_log.Stored]]:
+        if isinstance(idx, bool) or not isinstance(idx, int):
+            raise MessageError(f"An index is a whole number, not {safe_repr(idx)}.")
+        row = None if abs(idx) > message_log.ALL else (yield from message_log.at_index(self._at, idx))
+        if row is None:
+            raise MessageError(f"The conversation {safe_repr(self._at.name)} has no message at index {idx}.")
+        return [row]
+
     def _messages_work(self) -> Work[list[BaseMessage]]:
-        return (yield from self._shown(partial(message_log.messages, self._at), message_queries.langchain_of))
+        return (yield from self._shown(partial(message_log.messages, self._at), log_entries.langchain_of))
 
     def _dicts(self, find: _Find, include_ids: bool, **asked: Any) -> Work[list[dict[str, Any]]]:  # noqa: FBT001
         """What an operation finds, as dictionaries for a provider."""
-        return (yield from self._shown(find, partial(message_queries.dict_of, include_ids=include_ids), **asked))
+        return (yield from self._shown(find, partial(log_entries.dict_of, include_ids=include_ids), **asked))
 
     def _shown(self, find: _Find, show: Callable[[message_log.Stored, ImageFiles], T], **asked: Any) -> Work[list[T]]:
         """What an operation finds, in another form: image files are read where it runs, and not on an event loop."""
@@ -509,7 +584,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def _counting(self, counting: TokenCounter, kept_as: str, whole: Callable[[int], int]) -> Work[tuple[int, int]]:
         """How many messages there are, and their tokens with what goes around them, which `whole` counts."""
         rows = yield from self._run("count", partial(message_log.counted, self._at, kept_as), shown=False)
-        total, new = yield from self._in_thread(partial(message_queries.count_tokens, counting, rows))
+        total, new = yield from self._in_thread(partial(_count_tokens, counting, rows))
         if new and kept_as:
             with suppress(DatabaseReadOnly):  # it is counted all the same
                 keep = partial(message_log.keep_token_counts, kept_as, new)
@@ -547,3 +622,21 @@ def _not_none(message: Any) -> Any:
 def _with(counting: TokenCounter, messages: int, **around: Any) -> int:
     """The tokens of messages, with those of what goes around them."""
     return math.ceil(messages * counting.factor()) + counting.count((), **around)
+
+
+def _count_tokens(counter: TokenCounter, rows: Sequence[message_log.Counted]) -> tuple[int, dict[bytes, int]]:
+    """The tokens of messages before calibration, and those counts that were not known yet, by digest of the body.
+
+    Args:
+        counter: How to count.
+        rows: The messages, each with the tokens that are kept for it or with its body.
+    """
+    total = 0
+    new: dict[bytes, int] = {}
+    for row in rows:
+        tokens = new.get(row.content_hash) if row.tokens is None else row.tokens
+        if tokens is None:
+            message = to_langchain(decode_body(row.body or b"", ""), read_images=named_part)
+            tokens = new[row.content_hash] = counter.count_message(message)
+        total += tokens
+    return total, new

@@ -23,6 +23,7 @@ from langchain_agentmem.errors import MessageError
 from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
 from langchain_agentmem.messages.message import LANGCHAIN_ROLES, Message, decode_body, encode_body, message_time, plain
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
+from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
 from langchain_agentmem.tracing import Thunk, brief
 
@@ -101,6 +102,21 @@ def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
         each["content"] for each in encoding.decode(bytes(attachments)) if each["type"] == _IMAGE and each["content"]
     ]
     return dataclasses.replace(message, images=[*(message.images or ()), *found]) if found else message
+
+
+def langchain_of(row: message_log.Stored, images: ImageFiles) -> BaseMessage:
+    """A stored message as LangChain's, with its images."""
+    message = shown_message(row.body, row.key, row.attachments)
+    return to_langchain(message, read_images=message.images is not None and images.of(row.key))
+
+
+def dict_of(row: message_log.Stored, images: ImageFiles, *, include_ids: bool) -> dict[str, Any]:
+    """A stored message as a dictionary for a provider, with its images."""
+    try:
+        message = shown_message(row.body, row.key, row.attachments)
+        return message.to_llm_dict(include_id=include_ids, part_of=images.of(row.key))
+    except MessageError as error:
+        raise MessageError(f"The message {safe_repr(row.key)} cannot be given to a model. {error}") from error
 
 
 def brings_memory(entry: message_log.LogEntry) -> bool:

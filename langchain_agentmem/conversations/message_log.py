@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.namespaces import Namespace, namespace_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import BranchMoved, MessageError
+from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError
 from langchain_agentmem.messages.message import body_text, same_body
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import message_sources
@@ -319,13 +322,17 @@ def recent(at: Address, *, limit: int = ALL, role: str | None = None) -> Steps[l
     return found[::-1]
 
 
-def around(at: Address, key: str, *, before: int, after: int) -> Steps[list[Stored] | None]:
-    """A message, with some of those before and after it, in the order they were said; None where it is not there."""
+def around(at: Address, key: str, *, before: int, after: int) -> Steps[list[Stored]]:
+    """A message, with some of those before and after it, in the order they were said.
+
+    Raises:
+        MessageError: Nothing has this key.
+    """
     found = yield from rows_of(at, query.where_said, key=key)
     if not found:
-        return None
+        raise unknown(key, at)
     place = {"position": found[0]["position"], "slot": found[0]["slot"]}
-    earlier = yield from _entries(at, query.messages_before, **place, limit=before + 1)
+    earlier = yield from _entries(at, query.messages_before, **place, limit=min(before, ALL - 1) + 1)
     return earlier + (yield from _entries(at, query.messages_after, **place, limit=after))
 
 
@@ -382,6 +389,61 @@ def disown(at: Address, key: str) -> Steps[None]:
     branch = yield from find(at)
     if branch is not None and (found := (yield query.slot_of_key(branch=branch, key=key))):
         yield query.delete_compactions(branch=branch, slot=found[0]["slot"])
+
+
+class ListedConversation(NamedTuple):
+    """A conversation, without what was said in it.
+
+    Attributes:
+        conversation_id: Its id.
+        namespace: Whose it is.
+        messages: How many messages it has.
+        first_at: When its first message was said, in UTC.
+        last_at: When its last message was said.
+    """
+
+    conversation_id: str
+    namespace: Namespace
+    messages: int
+    first_at: datetime
+    last_at: datetime
+
+
+def conversations(namespace: Namespace, limit: int, offset: int) -> Steps[list[ListedConversation]]:
+    """The conversations of a namespace and of all below it.
+
+    Raises:
+        InvalidInput: A number is none, or negative.
+    """
+    low, high = range_of(namespace)
+    counts = {"limit": count_given("limit", limit), "offset": count_given("offset", offset)}
+    rows = yield query.newest_conversations(low=low, high=high, kind=CONVERSATION, **counts)
+    return [
+        ListedConversation(
+            conversation_id=row["name"],
+            namespace=namespace_of(row["path"]),
+            messages=row["messages"],
+            first_at=moment(row["first_at"]),
+            last_at=moment(row["last_at"]),
+        )
+        for row in rows
+    ]
+
+
+def conversations_shown(found: list[ListedConversation]) -> dict[str, Any]:
+    """What a trace shows of a list."""
+    return {"count": len(found), "conversations": [each.conversation_id for each in found[:20]]}
+
+
+def count_given(name: str, number: Any, error: type[InvalidInput] = InvalidInput) -> int:
+    """A number of rows that somebody wants.
+
+    Raises:
+        InvalidInput: It is none, or negative.
+    """
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise error(f"{name} must be a whole number of 0 or more, not {safe_repr(number)}.")
+    return min(number, ALL)
 
 
 # -- the parts of the above ----------------------------------------------------------------------------------------

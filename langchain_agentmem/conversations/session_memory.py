@@ -40,7 +40,7 @@ from langchain_agentmem.base import encoding
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import log_entries, message_log, message_queries
+from langchain_agentmem.conversations import log_entries, message_log
 from langchain_agentmem.conversations.log_entries import (
     ASSISTANT,
     USER,
@@ -553,7 +553,7 @@ def _messages_for(
     for each in role_rounds(assembled(rounds, messages), role, include_failures=False):
         for post in each.post_list:
             if (row := plain.get(post.id)) is not None:
-                found.append(message_queries.langchain_of(row, images))
+                found.append(log_entries.langchain_of(row, images))
                 continue
             kind = AIMessage if post.send_from == role else HumanMessage
             extra = [attachment.to_dict() for attachment in post.attachment_list]

@@ -30,30 +30,25 @@ def sound_until(messages: Sequence[BaseMessage], start: int = 0) -> int:
         messages: The history.
         start: Where to begin: a place up to which this was found before.
     """
-    sound, place = start, start
+    sound = start
     body = start > 0 and role_of(messages[start - 1]) != "system"
     waiting: set[str] = set()
-    while place < len(messages):
+    for place in range(start, len(messages)):
         message = messages[place]
         role = role_of(message)
         if waiting:
-            if (
-                role != "tool"
-                or getattr(message, "tool_call_id", None) not in waiting
-                or _mended(message) is not message
-            ):
-                return sound
+            fits = role == "tool" and getattr(message, "tool_call_id", None) in waiting
+        else:
+            fits = role not in ("system", "tool") if body else role in ("system", "user")
+        if not fits or _mended(message) is not message:
+            return sound
+        if waiting:
             waiting.discard(message.tool_call_id)  # type: ignore[attr-defined]  # a tool message has it
         else:
-            if role == "tool" or (role == "system" and body) or (role != "system" and not body and role != "user"):
-                return sound
-            if _mended(message) is not message:
-                return sound
             body = role != "system"
             waiting = {call["id"] for call in calls_of(message)}
-        place += 1
         if not waiting:
-            sound = place
+            sound = place + 1
     return sound
 
 
@@ -160,14 +155,8 @@ def _answers(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]:
 
 def _missing(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
     key = f"{message.id}:{call['id']}:missing" if message.id else None
-    return ToolMessage(
-        content=NO_RESULT,
-        tool_call_id=call["id"],
-        name=call["name"],
-        status="error",
-        id=key,
-        additional_kwargs={MADE: True},
-    )
+    made = {"status": "error", "additional_kwargs": {MADE: True}}
+    return ToolMessage(content=NO_RESULT, tool_call_id=call["id"], name=call["name"], id=key, **made)
 
 
 def without_stand_ins(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -228,9 +217,9 @@ def _with_usable_calls(message: AIMessage) -> dict[str, Any]:
     changes: dict[str, Any] = {kind: kept for kind, kept in usable.items() if len(kept) != len(getattr(message, kind))}
     if isinstance(message.content, list):
         content = [block for block in message.content if not _is_call(block) or _call_id(block) in seen]
-        calls = [block for block in message.content if _is_call(block)]
         if not message.tool_calls and not message.invalid_tool_calls:  # the blocks are all there is of the calls
-            named = [block for block in calls if isinstance(block, dict) and block.get("id") and block.get("name")]
+            calls = [block for block in message.content if isinstance(block, dict) and _is_call(block)]
+            named = [block for block in calls if block.get("id") and block.get("name")]
             changes["tool_calls"] = [
                 {"name": block["name"], "args": _arguments(block), "id": block["id"], "type": "tool_call"}
                 for block in {each["id"]: each for each in named}.values()

@@ -24,22 +24,8 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any, NoReturn
 
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    ChatMessage,
-    ChatMessageChunk,
-    FunctionMessage,
-    FunctionMessageChunk,
-    HumanMessage,
-    HumanMessageChunk,
-    RemoveMessage,
-    SystemMessage,
-    SystemMessageChunk,
-    ToolMessage,
-    ToolMessageChunk,
-)
+from langchain_core import messages as lc
+from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.encoding import encode, is_plain
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -147,13 +133,13 @@ class _Kind:
 _KINDS: dict[type[BaseMessage], _Kind] = {
     type(empty): _Kind(role, empty)
     for role, *empties in (
-        ("user", HumanMessage(content=""), HumanMessageChunk(content="")),
-        ("assistant", AIMessage(content=""), AIMessageChunk(content="")),
-        ("system", SystemMessage(content=""), SystemMessageChunk(content="")),
-        ("tool", ToolMessage(content="", tool_call_id=""), ToolMessageChunk(content="", tool_call_id="")),
-        ("function", FunctionMessage(content="", name=""), FunctionMessageChunk(content="", name="")),
-        (None, ChatMessage(content="", role="chat"), ChatMessageChunk(content="", role="chat")),
-        ("remove", RemoveMessage(id="")),
+        ("user", lc.HumanMessage(content=""), lc.HumanMessageChunk(content="")),
+        ("assistant", lc.AIMessage(content=""), lc.AIMessageChunk(content="")),
+        ("system", lc.SystemMessage(content=""), lc.SystemMessageChunk(content="")),
+        ("tool", lc.ToolMessage(content="", tool_call_id=""), lc.ToolMessageChunk(content="", tool_call_id="")),
+        ("function", lc.FunctionMessage(content="", name=""), lc.FunctionMessageChunk(content="", name="")),
+        (None, lc.ChatMessage(content="", role="chat"), lc.ChatMessageChunk(content="", role="chat")),
+        ("remove", lc.RemoveMessage(id="")),
     )
     for empty in empties
 }
