@@ -41,15 +41,7 @@ from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import log_entries, message_log
-from langchain_agentmem.conversations.log_entries import (
-    ASSISTANT,
-    USER,
-    assembled,
-    entry_of,
-    role_rounds,
-    shared_entries,
-    trace_inputs,
-)
+from langchain_agentmem.conversations.log_entries import assembled, role_rounds, trace_inputs
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.conversations.role_context import CompactedMessage, SeenRounds, seen_by
 from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
@@ -303,7 +295,7 @@ class SessionMemory(LogMemory):
         Args:
             entry_type: "plan", "experience_sub_path", or any other.
         """
-        return shared_entries((yield from self._rounds(type=entry_type)), entry_type)
+        return log_entries.shared_entries((yield from self._rounds(type=entry_type)), entry_type)
 
     get_shared_memory_entries, aget_shared_memory_entries = both(get_shared_memory_entries_work)
 
@@ -342,7 +334,7 @@ class SessionMemory(LogMemory):
         Raises:
             InvalidInput: The file cannot be written.
         """
-        whole = Conversation.create((yield from self._rounds()), id=self.session_id)
+        whole = yield from self.to_conversation_work()
         return (yield from self._in_thread(partial(_exported, whole, path)))
 
     export, aexport = both(export_work)
@@ -450,13 +442,13 @@ class SessionMemory(LogMemory):
 
     def _post_entry(self, post: Post, round_id: str) -> message_log.LogEntry:
         message = Message(
-            role="user" if post.send_from == USER else "assistant",
+            role="user" if post.send_from == log_entries.USER else "assistant",
             content=post.message,
             name=post.send_from,
             message_id=post.id,
         )
         attachments = [attachment.to_dict() for attachment in post.attachment_list]
-        return entry_of(message, self._database.now())._replace(
+        return log_entries.entry_of(message, self._database.now())._replace(
             sender=id_of(post.send_from, "sender", MessageError),
             recipient=id_of(post.send_to, "recipient", MessageError),
             round_key=id_of(round_id, "round", MessageError),
@@ -480,8 +472,6 @@ def _post(
         raise MessageError(f"A post is a Post, not {type(post).__name__}.")
     if not isinstance(send_from, str) or not isinstance(send_to, str) or not send_from or not send_to:
         raise MessageError("A post needs a sender and a recipient: give post=, or send_from= and send_to=.")
-    if attachments is not None and not isinstance(attachments, Iterable):
-        raise MessageError(f"Attachments come as a list, not as {type(attachments).__name__}.")
     return Post.create(message, send_from, send_to, () if attachments is None else attachments)
 
 
@@ -548,7 +538,7 @@ def _check_role(given: Any) -> None:
 def _messages_for(
     rounds: Sequence[message_log.Stored], messages: Sequence[message_log.Stored], role: str, images: ImageFiles
 ) -> list[BaseMessage]:
-    plain = {row.key: row for row in messages if row.recipient is None} if role == ASSISTANT else {}
+    plain = {row.key: row for row in messages if row.recipient is None} if role == log_entries.ASSISTANT else {}
     found: list[BaseMessage] = []
     for each in role_rounds(assembled(rounds, messages), role, include_failures=False):
         for post in each.post_list:

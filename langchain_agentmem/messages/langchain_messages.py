@@ -29,9 +29,8 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.encoding import encode, is_plain
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.messages.message import KEPT, Message
+from langchain_agentmem.messages.message import KEPT, Message, ToolCallMsg
 from langchain_agentmem.messages.provider_content import PartOf, image_part, is_remote, json_text, tool_result
-from langchain_agentmem.messages.tool_calls import ToolCallMsg
 
 
 def calls_from(

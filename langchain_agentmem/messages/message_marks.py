@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
@@ -163,15 +163,9 @@ class Summary:
             {_IMAGE_ID: each.image_id, "context": each.context, **({"block": each.block} if image_data else {})}
             for each in self.kept_images
         ]
-        return {
-            "user_request": self.user_request,
-            "summary": self.summary,
-            "salient_facts": list(self.salient_facts),
-            "open_threads": list(self.open_threads),
-            "kept_images": images,
-            "stands_for": self.stands_for,
-            "provisional": self.provisional,
-        }
+        data = {each.name: getattr(self, each.name) for each in fields(self)}
+        lists = {name: list(data[name]) for name in ("salient_facts", "open_threads")}
+        return {**data, **lists, "kept_images": images}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Summary:
@@ -291,19 +285,15 @@ def _text(value: Any) -> str:
 def _items(value: Any) -> Iterable[str]:
     """Texts of whatever stands where texts were wanted."""
     if isinstance(value, Mapping):
-        yield _line(value)
+        # An object is one line: the value alone if there is but one.
+        said = {str(key): each for key, each in value.items() if each not in (None, "", [], {})}
+        texts = {key: each if isinstance(each, str) else _json(each) for key, each in said.items()}
+        yield "; ".join(texts.values() if len(texts) == 1 else [f"{key}: {each}" for key, each in texts.items()])
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         for each in value:
-            yield from [_line(each)] if isinstance(each, Mapping) else _items(each)
+            yield from _items(each)
     elif value is not None and value != "":
         yield str(value)
-
-
-def _line(value: Mapping[Any, Any]) -> str:
-    """An object as one line: the value alone if there is but one."""
-    said = {str(key): each for key, each in value.items() if each not in (None, "", [], {})}
-    texts = {key: each if isinstance(each, str) else _json(each) for key, each in said.items()}
-    return next(iter(texts.values())) if len(texts) == 1 else "; ".join(f"{key}: {each}" for key, each in texts.items())
 
 
 def _json(value: Any) -> str:

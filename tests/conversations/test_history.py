@@ -17,7 +17,7 @@ from langchain_agentmem import (
     Message,
     MessageError,
 )
-from langchain_agentmem.messages.tool_calls import AgentCallMsg, ToolCallMsg
+from langchain_agentmem.messages.message import AgentCallMsg, ToolCallMsg
 
 pytestmark = pytest.mark.sqlite_suffices
 
