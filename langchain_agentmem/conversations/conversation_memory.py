@@ -1,4 +1,4 @@
-"""`ConversationMemory`: one conversation, as documents 001 and 003 use it and as LangChain uses it.
+"""`ConversationMemory`: one conversation, as MARSYS uses it and as LangChain uses it.
 
 It is LangChain's `BaseChatMessageHistory`, so it works wherever a chat history is asked for, and it has the
 methods of the documents, which give dictionaries that a provider accepts. Both see the same log. Nothing is
@@ -84,7 +84,7 @@ class MessageVersion(NamedTuple):
 
 
 class ConversationMemory(LogMemory, BaseChatMessageHistory):
-    """A conversation in the database (documents 001 and 003), and a LangChain chat history.
+    """A conversation in the database, and a LangChain chat history.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
@@ -135,7 +135,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         images: Sequence[str] | None = None,
         tool_call_id: str | None = None,
     ) -> Work[str]:
-        """Add one message (documents 001 and 003).
+        """Add one message.
 
         Args:
             message: A `Message`, a LangChain message or a dictionary of `Message`'s fields. It takes precedence.
@@ -187,14 +187,6 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """`add_message`, awaited."""
         await self.aadd_messages([message])
 
-    def add_user_message(self, message: HumanMessage | str) -> None:
-        """Add what a user says: a message or its text."""
-        self.add_message(HumanMessage(message) if isinstance(message, str) else message)
-
-    def add_ai_message(self, message: AIMessage | str) -> None:
-        """Add what a model says: a message or its text."""
-        self.add_message(AIMessage(message) if isinstance(message, str) else message)
-
     async def aadd_user_message(self, message: HumanMessage | str) -> None:
         """`add_user_message`, awaited."""
         await self.aadd_message(HumanMessage(message) if isinstance(message, str) else message)
@@ -231,7 +223,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def replace_memory_work(
         self, /, idx: int, message: Message | BaseMessage | None = None, **fields: Any
     ) -> Work[None]:
-        """Put other content in the place of the message at an index; its id stays (document 003).
+        """Put other content in the place of the message at an index; its id stays.
 
         Args:
             idx: The index in `raw_messages`; a negative one counts from the end.
@@ -266,7 +258,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     remove_by_id, aremove_by_id = both(remove_by_id_work)
 
     def delete_memory_work(self, idx: int) -> Work[None]:
-        """Remove the message at an index (document 003).
+        """Remove the message at an index.
 
         Args:
             idx: The index in `raw_messages`; a negative one counts from the end.
@@ -279,7 +271,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     delete_memory, adelete_memory = both(delete_memory_work)
 
     def reset_memory_work(self) -> Work[None]:
-        """Remove everything but the description, which stays as system message (documents 001 and 003)."""
+        """Remove everything but the description, which stays as system message."""
         description, now = self._own_description, self._now()
 
         def reset() -> Steps[int]:
@@ -339,7 +331,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     retrieve_all, aretrieve_all = both(retrieve_all_work)
 
     def get_messages(self) -> list[dict[str, Any]]:
-        """Give the messages for a model: the same as `retrieve_all` (document 003)."""
+        """Give the messages for a model: the same as `retrieve_all`."""
         return self.retrieve_all()
 
     async def aget_message_dicts(self) -> list[dict[str, Any]]:
@@ -362,7 +354,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     retrieve_recent, aretrieve_recent = both(retrieve_recent_work)
 
     def retrieve_by_id_work(self, message_id: str, *, include_ids: bool = False) -> Work[dict[str, Any] | None]:
-        """One message by its id, or None (document 003).
+        """One message by its id, or None.
 
         Raises:
             MessageError: This cannot be the id of a message.

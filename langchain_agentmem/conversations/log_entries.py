@@ -205,7 +205,7 @@ _TEMPORAL = re.compile(re.escape(TEMPORAL_START) + ".*?" + re.escape(TEMPORAL_EN
 
 
 def temporal(text: str) -> str:
-    """Mark text that only the round it is said in should show (document 000).
+    """Mark text that only the round it is said in should show.
 
     `get_role_rounds` leaves it out of all rounds but the last. Marks are obeyed in posts of agents only: what a
     user writes is never cut.

@@ -1,4 +1,4 @@
-"""`SessionMemory`: rounds of posts between roles (document 000), over the same log as a conversation.
+"""`SessionMemory`: rounds of posts between roles, over the same log as a conversation.
 
 A session and a conversation of one id are two views of one log. A post is a message whose name is its sender,
 with its recipient, round and attachments beside it; a plain message is a post between "User" and "Assistant",
@@ -66,7 +66,7 @@ from langchain_agentmem.tracing import Thunk, brief
 
 
 class SessionMemory(LogMemory):
-    """Rounds and posts of one session (document 000).
+    """Rounds and posts of one session.
 
     With the config of a node it is the session of the node's thread, which is rewound with the thread: a checkpoint
     shows it as it was, a fork goes on from there, and a node that is executed again posts once. The graph needs this
@@ -225,7 +225,7 @@ class SessionMemory(LogMemory):
         return await self._ado(self._rounds())  # type: ignore[no-any-return]
 
     def get_role_rounds_work(self, role: str, include_failure_rounds: bool = False) -> Work[list[Round]]:  # noqa: FBT001, FBT002
-        """The rounds as one role sees them (document 000).
+        """The rounds as one role sees them.
 
         Every round is there, so that rounds have the same place for all roles; of its posts, those that the role
         sent or received. Text marked by `temporal` is left out of all rounds but the last.
@@ -243,9 +243,9 @@ class SessionMemory(LogMemory):
         role: str,
         include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
     ) -> Work[tuple[list[Round], CompactedMessage | None]]:
-        """The rounds as one role sees them, without those that a summary stands for, and the summary (document 000).
+        """The rounds as one role sees them, without those that a summary stands for, and the summary.
 
-        In document 000's system the caller slices the rounds by the summary's `end_index`, which goes wrong where
+        In TaskWeaver the caller slices the rounds by the summary's `end_index`, which goes wrong where
         failed rounds are counted. Here they are sliced already, by their ids: put the summary before them, and that is
         the context. A round that failed was never summarized, so it is given if it is asked for, wherever it stands;
         and so is one that was added to after it was summarized.
@@ -287,7 +287,7 @@ class SessionMemory(LogMemory):
         return unwatch
 
     def get_shared_memory_entries_work(self, entry_type: str) -> Work[list[SharedMemoryEntry]]:
-        """What roles share under one type (document 000).
+        """What roles share under one type.
 
         An entry of scope "conversation" counts in every round, one of scope "round" only while its round is the
         last. Of each sender the newest one that counts is given, in the order in which they were said.
@@ -321,7 +321,7 @@ class SessionMemory(LogMemory):
     # -- files -------------------------------------------------------------------------------------------------
 
     def export_work(self, path: str | os.PathLike[str] | None = None) -> Work[str]:
-        """Write the session as YAML (document 000), which holds texts and attachments.
+        """Write the session as YAML, which holds texts and attachments.
 
         What else a plain message has, such as images and tool calls, `save_to_file` keeps.
 

@@ -248,20 +248,9 @@ def _symbol_cost(sign: str) -> int:
     return 100 if sign in _TABLES["cheap_symbols"] else next(cost for last, cost in _SYMBOL_COSTS if ord(sign) <= last)
 
 
-FILES = {  # encoding: the file's name (the SHA-1 of its address) and the SHA-256 of its bytes
-    "o200k_base": (
-        "fb374d419588a4632f3f557e76b4b70aebbca790",
-        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
-    ),
-    "cl100k_base": (
-        "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
-        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
-    ),
-}
-_SHIPPED_IN = {
-    "litellm": ("litellm_core_utils", "tokenizers"),
-    "llama_index": ("core", "_static", "tiktoken_cache"),
-}
+FILES: dict[str, tuple[str, str]] = _TABLES["vocabularies"]
+"""Of each encoding: the name of the file (the SHA-1 of its address), and the SHA-256 of its bytes."""
+_SHIPPED_IN: dict[str, list[str]] = _TABLES["shipped_in"]
 _ENCODED_AT_ONCE = 32_768
 """Characters given to tiktoken in one piece: its splitter panics on a million blanks."""
 

@@ -571,7 +571,7 @@ def clipped(text: str, tokens: int, counter: TokenCounter, *, marker: str = "") 
 CORE, RECALL, ARCHIVAL = SECTIONS = ("core", "recall", "archival")
 """The sections of a prompt, in their order."""
 CUT = "..."
-"""What stands where a text was cut (document 004)."""
+"""What stands where a text was cut."""
 _CHARS_PER_TOKEN = 4
 
 

@@ -176,7 +176,7 @@ class Summary:
 
         Args:
             given: The mapping. A model's names `user_request_summary` and `keep_images` are known too, as are
-                `ConversationSummary` and `Variables`, which templates of document 000's system ask for. Images without
+                `ConversationSummary` and `Variables`, which TaskWeaver's templates ask for. Images without
                 a block have an empty one.
         """
         request = given.get("user_request", given.get("user_request_summary"))

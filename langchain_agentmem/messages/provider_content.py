@@ -273,7 +273,7 @@ def strict_name(name: str) -> str:
 
 
 def tool_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | None]:
-    """Take a tool's result out of its envelope (document 001).
+    """Take a tool's result out of its envelope.
 
     Args:
         content: The content of a tool message, maybe ``{"tool_call_id", "output"}``, a dictionary or JSON

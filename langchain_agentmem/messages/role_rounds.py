@@ -231,7 +231,7 @@ Scope = Literal["round", "conversation"]
 
 
 class AttachmentType(Enum):
-    """What an attachment holds. The 22 types of document 000; a value is its own name."""
+    """What an attachment holds. TaskWeaver's 22 types; a value is its own name."""
 
     plan = "plan"
     current_plan_step = "current_plan_step"
