@@ -132,19 +132,22 @@ def keep(
     there = None if anew else (yield from _same(branch, lane, record.digest))
     if there is not None and not there.provisional and (record.ahead or not there.ahead):
         return there
-    body = _written(record)
-    [row] = yield query.insert_compaction(
-        branch=branch,
+    number = yield from _insert(
+        branch,
+        _written(record),
         lane=lane,
         digest=record.digest,
         reached=record.reached,
         slot=record.slot,
         ahead=int(record.ahead),
         now=now,
-        checksum=zlib.crc32(body),
-        body=body,
     )
-    return replace(record, id=int(row["id"]))
+    return replace(record, id=number)
+
+
+def _insert(branch: int, body: bytes, **fields: Any) -> Steps[int]:
+    [row] = yield query.insert_compaction(branch=branch, checksum=zlib.crc32(body), body=body, **fields)
+    return int(row["id"])
 
 
 def use(number: int) -> Steps[None]:
@@ -207,7 +210,7 @@ def restore(at: message_log.Address, records: Sequence[Mapping[str, Any]]) -> St
             body["parent"] = None if body["parent"] is None else numbers[body["parent"]]
             written = write_plain(body)
             _decoded(body)
-            fields = {
+            fields: dict[str, Any] = {
                 "lane": str(each["lane"]),
                 "digest": bytes.fromhex(each["digest"]),
                 "reached": int(each["reached"]),
@@ -220,14 +223,8 @@ def restore(at: message_log.Address, records: Sequence[Mapping[str, Any]]) -> St
         slot = None if key is None else (yield query.slot_of_key(branch=branch, key=key))
         if slot is not None and not slot:
             raise InvalidInput(f"The record of a compaction reaches to {safe_repr(key)}, which is not there.")
-        [row] = yield query.insert_compaction(
-            branch=branch,
-            slot=slot[0]["slot"] if slot else None,
-            checksum=zlib.crc32(written),
-            body=written,
-            **fields,
-        )
-        numbers.append(int(row["id"]))
+        fields["slot"] = slot[0]["slot"] if slot else None
+        numbers.append((yield from _insert(branch, written, **fields)))
     return len(numbers)
 
 

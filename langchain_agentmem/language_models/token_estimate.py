@@ -5,10 +5,8 @@ word costs more the rarer its pairs of neighbouring letters are, which prices pr
 table; other scripts pay by the letter; digits, blanks and signs follow rules. It errs high, because a context that
 is too long fails and one that is a little short does not.
 
-tiktoken's vocabulary, where its file is on this machine already. Nothing is ever downloaded.
-
-tiktoken fetches a missing file without a timeout. So the file is found, checked and read here, and tiktoken is given
-what it holds.
+Where tiktoken's vocabulary file is on this machine already, tiktoken counts. It would download a missing file without a
+timeout, so the file is found, checked and read here, and tiktoken is given what it holds.
 """
 
 from __future__ import annotations

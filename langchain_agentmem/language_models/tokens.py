@@ -8,9 +8,7 @@ Counts are kept per message, under what the message says and never under which o
 place is counted anew, and a context that grew costs only what is new. What a provider reports it was sent corrects
 the counts, per model and within bounds.
 
-The beginning of a text, as much of it as a number of tokens allows.
-
-How much room memory has in a prompt, in characters or in tokens.
+`clipped` cuts a text to a number of tokens. `Budget` and `Measure` say how much room memory has in a prompt.
 """
 
 from __future__ import annotations

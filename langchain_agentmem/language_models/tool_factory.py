@@ -1,13 +1,10 @@
 """An operation as a tool, which a model calls by its name and is answered with a text.
 
-It works on the memory of the run in which it is called. Whatever goes wrong is told to the model in a sentence.
+It works on the memory of the run in which it is called: `Whose` finds it. Errors are told to the model in a sentence.
 
-What a model is told of its memory: short text or JSON, in which nothing that was stored can pass for anything else.
-
-What is told is data. Characters that steer a terminal or a reader, hide text, or turn it around are written as escapes,
-and so are marks with which a model writes to its memory, so that quoting what was stored cannot do it.
-
-Whose memory a model uses, where that is known only when it does: that of the thread it runs in.
+What a model is told is short text or JSON, and data. Characters that steer a terminal or a reader, hide text, or turn
+it around are written as escapes, and so are marks with which a model writes to its memory, so that quoting what was
+stored cannot write.
 """
 
 from __future__ import annotations

@@ -216,16 +216,15 @@ def _with_usable_calls(message: AIMessage) -> dict[str, Any]:
                 kept.append(call)
     changes: dict[str, Any] = {kind: kept for kind, kept in usable.items() if len(kept) != len(getattr(message, kind))}
     if isinstance(message.content, list):
-        content = [block for block in message.content if not _is_call(block) or _call_id(block) in seen]
         if not message.tool_calls and not message.invalid_tool_calls:  # the blocks are all there is of the calls
             calls = [block for block in message.content if isinstance(block, dict) and _is_call(block)]
-            named = [block for block in calls if block.get("id") and block.get("name")]
+            named = {block["id"]: block for block in calls if block.get("id") and block.get("name")}
             changes["tool_calls"] = [
-                {"name": block["name"], "args": _arguments(block), "id": block["id"], "type": "tool_call"}
-                for block in {each["id"]: each for each in named}.values()
+                {"name": block["name"], "args": _arguments(block), "id": key, "type": "tool_call"}
+                for key, block in named.items()
             ]
-            keep = {call["id"] for call in changes["tool_calls"]}
-            content = [block for block in message.content if not _is_call(block) or _call_id(block) in keep]
+            seen = {*named}
+        content = [block for block in message.content if not _is_call(block) or _call_id(block) in seen]
         if len(content) != len(message.content):
             changes["content"] = content
     return changes

@@ -10,10 +10,8 @@ LangChain's constructors rewrite what they are given: they parse calls, fill in 
 text. A message that comes back must be the message that went, so it is made as a copy of an empty one,
 unvalidated.
 
-Tool calls, between LangChain's dictionaries and ours.
-
-LangChain keeps arguments as a dictionary, and calls whose arguments cannot be read in a second list. Ours
-keeps the text.
+LangChain keeps the arguments of a tool call as a dictionary, and calls whose arguments cannot be read in a
+second list. Ours keeps the text.
 """
 
 from __future__ import annotations

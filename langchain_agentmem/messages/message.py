@@ -1,11 +1,9 @@
 """The message: what one speaker said, as this package stores it.
 
-The bytes that are stored for a message.
-
-A body holds what was said, and not what it is called: two messages that differ only in their ids have one
-body, which is stored once. Dictionaries inside keep the order of their keys, since a prompt may depend on it.
-
-Reading the replies of providers, as dictionaries and as objects, into the fields of a message.
+A `Message` is made of its fields, or of a provider's reply. `encode_body` gives the bytes that are stored for it, and
+`decode_body` reads them. A body holds what was said, and not what it is called: two messages that differ only in their
+ids have one body, which is stored once. Dictionaries inside keep the order of their keys, since a prompt may depend on
+it.
 """
 
 from __future__ import annotations

@@ -1,16 +1,8 @@
-"""The shapes that providers expect of a message's content.
+"""The content of a message as providers expect it, in the form of the OpenAI chat API, which most gateways read.
 
-Pure functions from the fields of a message to what goes over the wire in the form of the OpenAI chat API,
-which LangChain, LiteLLM and most gateways read.
-
-Images, as a provider wants them.
-
-A message keeps the path or the address of an image. Only when it is given to a provider is a file read, and
-its media type found from its first bytes, not from what it is called. Who asks for one message is told by an error what
-cannot be read (`image_part`); who reads a conversation is shown a placeholder in its place, and told afterwards
-(`ImageFiles`).
-
-Content blocks, as whoever wrote them.
+A message keeps the path or the address of an image. Only when it is given to a provider is a file read, and its media
+type found from its first bytes, not from its name. `image_part` raises an error for an image that cannot be read;
+`ImageFiles`, which reads those of a whole conversation, puts a placeholder in its place and tells afterwards.
 """
 
 from __future__ import annotations
