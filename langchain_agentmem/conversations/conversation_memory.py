@@ -179,7 +179,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         if not isinstance(messages, Iterable):
             raise MessageError(f"Messages come as a list, not as {type(messages).__name__}.")
-        yield from self._store_work([self._given(_not_none(message)) for message in messages])
+        yield from self._store_work([self._given(message) for message in messages])
 
     add_messages, aadd_messages = both(add_messages_work)
 
@@ -399,9 +399,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a number is negative.
         """
-        asked = {
-            name: message_log.count_given(name, n, MessageError) for name, n in (("before", before), ("after", after))
-        }
+        given = {"before": before, "after": after}
+        asked = {name: message_log.count_given(name, number, MessageError) for name, number in given.items()}
         if message_id is None:
             find: _Find = partial(message_log.recent, self._at, limit=asked["before"])
         else:
@@ -450,15 +449,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             tools: Tool schemas that go with the prompt.
             system: A system prompt that goes with it.
         """
-        counting, kept_as = yield from self._in_thread(partial(self._counted_by, counter))
-        work = self._counting(counting, kept_as, partial(_with, counting, tools=tools, system=system))
-        counted = yield Shown(
-            "conversation.count_tokens",
-            work,
-            self._given_to(),
-            lambda counted: {"messages": counted[0], "tokens": counted[1]},
-        )
-        return int(counted[1])
+        counting = yield from self._in_thread(partial(self._counter_of, counter))
+        work = self._counting(counting, tools=tools, system=system)
+        _, tokens = yield Shown("conversation.count_tokens", work, self._given_to(), _counts)
+        return int(tokens)
 
     count_tokens, acount_tokens = both(count_tokens_work)
 
@@ -573,26 +567,23 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def _count_work(self) -> Work[int]:
         return (yield from self._run("count", partial(message_log.count, self._at), shown=False))
 
-    def _counting(self, counting: TokenCounter, kept_as: str, whole: Callable[[int], int]) -> Work[tuple[int, int]]:
-        """How many messages there are, and their tokens with what goes around them, which `whole` counts."""
+    def _counting(self, counting: TokenCounter, **around: Any) -> Work[tuple[int, int]]:
+        """How many messages there are, and their tokens with those of what goes around them."""
+        kept_as = (yield from self._in_thread(lambda: counting.kept_as)) or ""  # it may load a vocabulary
         rows = yield from self._run("count", partial(message_log.counted, self._at, kept_as), shown=False)
         total, new = yield from self._in_thread(partial(_count_tokens, counting, rows))
         if new and kept_as:
             with suppress(DatabaseReadOnly):  # it is counted all the same
                 keep = partial(message_log.keep_token_counts, kept_as, new)
                 yield from self._run("count", keep, write=True, shown=False)
-        return len(rows), (yield from self._in_thread(partial(whole, total)))
+        beside = yield from self._in_thread(lambda: counting.count((), **around))
+        return len(rows), math.ceil(total * counting.factor()) + beside
 
     def _counter_of(self, counter: Any) -> TokenCounter:
         """What counts the tokens of this conversation where a caller gave this."""
         from langchain_agentmem.language_models.tokens import TokenCounter  # noqa: PLC0415 - only those who count pay for its tables
 
         return counter if isinstance(counter, TokenCounter) else TokenCounter(counter)
-
-    def _counted_by(self, counter: Any) -> tuple[TokenCounter, str]:
-        """The same, and under which name its counts are kept."""
-        counting = self._counter_of(counter)
-        return counting, counting.kept_as or ""
 
     def _given(self, message: Any, **fields: Any) -> message_log.LogEntry:
         given = {name: value for name, value in fields.items() if value is not None}
@@ -605,15 +596,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return self._given(None, role="system", content=description)._replace(kind=message_log.DESCRIPTION)
 
 
-def _not_none(message: Any) -> Any:
-    if message is None:
-        raise MessageError("A message is a Message or a LangChain message, not None.")
-    return message
-
-
-def _with(counting: TokenCounter, messages: int, **around: Any) -> int:
-    """The tokens of messages, with those of what goes around them."""
-    return math.ceil(messages * counting.factor()) + counting.count((), **around)
+def _counts(counted: tuple[int, int]) -> dict[str, Any]:
+    return {"messages": counted[0], "tokens": counted[1]}
 
 
 def _count_tokens(counter: TokenCounter, rows: Sequence[message_log.Counted]) -> tuple[int, dict[bytes, int]]:

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from langchain_agentmem.base import encoding
@@ -133,10 +134,14 @@ def restore(
         InvalidInput: A record is damaged.
         MessageError: The conversation holds other content under one of the ids.
     """
+    try:
+        given = [(_call(record), _entry(record)) for record in records]
+    except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
+        raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
     written: list[str] = []
     here: dict[str, list[bytes]] = {}  # the versions of those that were here before
-    for (_, edit, written_at), group in groupby(records, key=_call):
-        entries = [_entry(record) for record in group]
+    for (_, edit, written_at), group in groupby(given, key=itemgetter(0)):
+        entries = [entry for _, entry in group]
         if edit:
             for entry in entries:
                 versions = here.get(entry.key)
@@ -170,29 +175,17 @@ def _check(row: Row, at: message_log.Address) -> None:
 
 
 def _call(record: Record) -> tuple[int, bool, int]:
-    try:
-        return _whole(record["call"]), bool(record["edit"]), _whole(record["written_at"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
+    return _whole(record["call"]), bool(record["edit"]), _whole(record["written_at"])
 
 
 def _entry(record: Record) -> message_log.LogEntry:
-    try:
-        key = id_of(record["key"], "message", MessageError)
-        body = write_plain(record["body"])
-        attachments = write_plain(record["attachments"]) if "attachments" in record else None
-        names: dict[str, Any] = {name: _name(record.get(name)) for name in TEXTS}
-        return message_log.LogEntry(
-            key,
-            body,
-            _readable(record["kind"], body, attachments, key),
-            _whole(record["created_at"]),
-            kind=record["kind"],
-            attachments=attachments,
-            **names,
-        )
-    except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
-        raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
+    key = id_of(record["key"], "message", MessageError)
+    body = write_plain(record["body"])
+    attachments = write_plain(record["attachments"]) if "attachments" in record else None
+    names: dict[str, Any] = {name: _name(record.get(name)) for name in TEXTS}
+    text = _readable(record["kind"], body, attachments, key)
+    created_at = _whole(record["created_at"])
+    return message_log.LogEntry(key, body, text, created_at, kind=record["kind"], attachments=attachments, **names)
 
 
 def _readable(kind: str, body: bytes, attachments: bytes | None, key: str) -> str:

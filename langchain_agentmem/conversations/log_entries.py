@@ -178,10 +178,7 @@ def check_langchain(message: Message) -> None:
 
 
 def _made(fields: Mapping[str, Any]) -> Message:
-    try:
-        message = Message(**fields)
-    except TypeError as error:
-        raise MessageError(f"This does not describe a message: {error}.") from error
+    message = Message.from_dict(fields, tagged=False)
     check_langchain(message)
     return message
 
