@@ -148,11 +148,6 @@ class TestReading:
             chat.add(Message(role="user", content=f"q{number}", message_id=f"q{number}"))
             chat.add(Message(role="assistant", content=f"a{number}", message_id=f"a{number}"))
 
-    async def test_the_last_messages_come_oldest_first(self, chat, do):
-        everything = ["q0", "a0", "q1", "a1", "q2", "a2"]
-        for n, expected in ((0, []), (1, ["a2"]), (3, ["a1", "q2", "a2"]), (99, everything), (10**30, everything)):
-            assert [each["content"] for each in await do(chat, "retrieve_recent", n)] == expected
-
     async def test_the_messages_of_a_role_come_oldest_first(self, chat, do):
         everything = ["q0", "q1", "q2"]
         for n, expected in ((None, everything), (0, []), (2, ["q1", "q2"]), (10**30, everything)):

@@ -427,7 +427,7 @@ class TestFiles:
             assert talk.to_conversation() == before
 
     async def test_a_dump_of_the_original_is_read(self, session, do):
-        await do(session, "import_", LEGACY)
+        assert (await do(session, "import_", LEGACY)).enabled
         first, second = await do(session, "rounds")
         assert (first.id, first.state, second.state) == ("round-old", "finished", "created")
         assert [post.id for post in first.post_list] == ["post-1", "post-2"]
@@ -437,6 +437,7 @@ class TestFiles:
             "artifact_paths",
             "text",
         ]
+        assert first.post_list[1].attachment_list[1].content == "a.csv\nb.csv"
         assert second.id.startswith("round-")
 
     async def test_what_is_no_session_is_refused(self, session, do, tmp_path: Path):
