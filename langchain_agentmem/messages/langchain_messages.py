@@ -48,7 +48,23 @@ def calls_from(
         ToolCallMsg(id=call.get("id") or "", name=call.get("name") or "", arguments=_text(call.get("args"), plain))
         for call in (*tool_calls, *invalid_tool_calls)
     ]
-    return calls, plain and calls_to(calls) == (tool_calls, invalid_tool_calls)
+    valid = len(tool_calls)
+    return calls, plain and (
+        all(map(_comes_back, tool_calls, calls)) and all(map(_comes_back_invalid, invalid_tool_calls, calls[valid:]))
+    )
+
+
+def _comes_back(call: dict[str, Any], ours: ToolCallMsg) -> bool:
+    """Whether `calls_to` makes this very call of ours again."""
+    args = call.get("args")
+    same = {"name": ours.name, "args": args, "id": ours.id or None, "type": "tool_call"}
+    return type(args) is dict and call == same
+
+
+def _comes_back_invalid(call: dict[str, Any], ours: ToolCallMsg) -> bool:
+    args = call.get("args")
+    same = {"name": ours.name, "args": args, "id": ours.id or None, "error": None, "type": "invalid_tool_call"}
+    return type(args) is str and json_object(args) is None and call == same
 
 
 def calls_to(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -253,7 +269,7 @@ def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None) -> 
     note = None
     if fields["additional_kwargs"]:
         note = _from_kwargs(fields["additional_kwargs"], kind, kept, values)
-    kept |= {name: _copied(fields[name]) for name, default in kind.own.items() if not _is(fields[name], default)}
+    _keep_own(fields, kind, kept)
     if kind.role == "assistant" and (fields["tool_calls"] or fields["invalid_tool_calls"]):
         values["tool_calls"], exact = calls_from(fields["tool_calls"], fields["invalid_tool_calls"])
         if not exact:
@@ -274,8 +290,12 @@ def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None) -> 
     return Message(**values)
 
 
-def _is(value: Any, default: Any) -> bool:
-    return type(value) is type(default) and bool(value == default)
+def _keep_own(fields: dict[str, Any], kind: _Kind, kept: dict[str, Any]) -> None:
+    """Keep what only LangChain has, where it is not the default."""
+    for name, default in kind.own.items():
+        value = fields[name]
+        if value is not default and (type(value) is not type(default) or value != default):
+            kept[name] = _copied(value)
 
 
 def _from_kwargs(
