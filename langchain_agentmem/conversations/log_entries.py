@@ -239,7 +239,7 @@ def assembled(rounds: Sequence[message_log.Stored], messages: Sequence[message_l
             made[loose] = Round.create(query, id=loose, state="created" if asks else "finished")
             began[loose] = (row.slot, order)
         elif made[loose].state == "created":
-            made[loose] = Round.create(made[loose].user_query, id=loose, state="finished")  # it has an answer
+            made[loose] = dataclasses.replace(made[loose], state="finished")  # it has an answer
         posts.setdefault(loose, []).append(post)
     in_order = sorted(made, key=began.__getitem__)
     return [made[key].with_post(*posts.get(key, ())) for key in in_order]
@@ -261,16 +261,12 @@ def _as_post(row: message_log.Stored) -> Post:
 def role_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -> list[Round]:
     """The rounds as one role sees them, see `SessionMemory.get_role_rounds`."""
     kept = [each for each in rounds if include_failures or each.state != "failed"]
-    return [
-        Round.create(each.user_query, id=each.id, state=each.state).with_post(
-            *(
-                _without_marks(post, keep_text=each is kept[-1])
-                for post in each.post_list
-                if role in (post.send_from, post.send_to)
-            )
-        )
-        for each in kept
-    ]
+    seen = []
+    for each in kept:
+        posts = [post for post in each.post_list if role in (post.send_from, post.send_to)]
+        shown = tuple(_without_marks(post, keep_text=each is kept[-1]) for post in posts)
+        seen.append(dataclasses.replace(each, post_list=shown))
+    return seen
 
 
 def shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemoryEntry]:
@@ -293,7 +289,7 @@ def _without_marks(post: Post, *, keep_text: bool) -> Post:
         return post
     text = post.message
     text = text.replace(TEMPORAL_START, "").replace(TEMPORAL_END, "") if keep_text else _TEMPORAL.sub("", text)
-    return Post.create(text, post.send_from, post.send_to, id=post.id).with_attachment(*post.attachment_list)
+    return dataclasses.replace(post, message=text)
 
 
 MOST_TRACED = 20
