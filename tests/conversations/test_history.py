@@ -483,6 +483,7 @@ class TestNamespaces:
         assert first.conversation_id.startswith("conv-")
         assert first.conversation_id != second.conversation_id
 
+
 class TestBeingBuiltDirectly:
     def test_from_a_path(self, new_database):
         path = new_database("sqlite")
