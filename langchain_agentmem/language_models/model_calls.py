@@ -10,9 +10,8 @@ in it, at the place where it asked.
 
     perform(haiku(model))            # or: await aperform(haiku(model))
 
-Whether a model's error says that it was given too much.
-
-Work that models do in the background, ahead of need: at most once at a time for each conversation, in threads.
+`is_too_large` says whether a model's error means that the input does not fit. `Ahead` does work in the background, in
+threads, once at a time for each conversation.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ import logging
 import re
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial, update_wrapper
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast
@@ -335,23 +335,20 @@ def _is_in_a_loop() -> bool:
 
 def _in_time(wish: Ask, timeout: float | None) -> Any:
     """Ask in a thread that is left to itself when time is up: nothing else can end a call that hangs."""
-    answer: list[Any] = []
-    failure: list[BaseException] = []
+    answer: Future[Any] = Future()
 
     def ask() -> None:
         try:
-            answer.append(_asked(wish))
+            answer.set_result(_asked(wish))
         except BaseException as error:  # noqa: BLE001 - it is raised where the answer is waited for
-            failure.append(error)
+            answer.set_exception(error)
 
     thread = threading.Thread(target=partial(contextvars.copy_context().run, ask), name="agentmem-ask", daemon=True)
     thread.start()
     thread.join(timeout)
-    if failure:
-        raise failure[0]
-    if not answer:
+    if not answer.done():
         raise TimeoutError(f"The model gave no answer within {timeout:g} s.")
-    return answer[0]
+    return answer.result()
 
 
 async def _awaited(reply: Any) -> Any:
@@ -432,14 +429,7 @@ def is_too_large(error: BaseException) -> bool:
     Args:
         error: What a model raised.
     """
-    each: BaseException | None = error
-    for _ in range(_DEEPEST):
-        if each is None:
-            return False
-        if _says_so(each):
-            return True
-        each = each.__cause__ or each.__context__
-    return False
+    return any(map(_says_so, _chain(error)))
 
 
 def is_payload(error: BaseException) -> bool:
@@ -448,15 +438,20 @@ def is_payload(error: BaseException) -> bool:
     Args:
         error: What a model raised.
     """
-    each: BaseException | None = error
-    for _ in range(_DEEPEST):
-        if each is None:
-            return False
+    for each in _chain(error):
         told = (getattr(each, "status_code", None), getattr(getattr(each, "response", None), "status_code", None))
         if _TOO_LARGE in told or type(each).__name__ == "RequestTooLargeError":
             return True
-        each = each.__cause__ or each.__context__
     return False
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it was raised from."""
+    for _ in range(_DEEPEST):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _says_so(error: BaseException) -> bool:

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.base.argument_checks import flag_fields, number_field, text_field, whole_field
-from langchain_agentmem.base.encoding import kind_of
+from langchain_agentmem.base.encoding import IMAGES, kind_of
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
@@ -40,7 +40,7 @@ from langchain_agentmem.language_models.lenient_json import read_json
 from langchain_agentmem.language_models.model_calls import Ask, Work, is_too_large
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.history_shape import calls_of, role_of
-from langchain_agentmem.messages.message_marks import IMAGES, KeptImage, Summary, plain, sections, summary_in
+from langchain_agentmem.messages.message_marks import KeptImage, Summary, plain, sections, summary_in
 
 _THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})
 _CALLS = frozenset({"tool_use", "tool_call", "invalid_tool_call", "function_call"})
