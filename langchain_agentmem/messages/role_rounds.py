@@ -45,7 +45,7 @@ def new_id(prefix: str) -> str:
     """Make an id such as ``"conv-20260102-030405-1a2b3c4d"``.
 
     Args:
-        prefix: What the id names. Document 000 uses ``conv``, ``round``, ``post``, ``atta`` and ``sme``.
+        prefix: What the id names. TaskWeaver uses ``conv``, ``round``, ``post``, ``atta`` and ``sme``.
 
     Returns:
         The prefix, the time in UTC to the second, and four random bytes in hexadecimal.

@@ -1,4 +1,4 @@
-"""`ConversationMemory`, as documents 001 and 003 use it."""
+"""`ConversationMemory`, as MARSYS uses it."""
 
 from __future__ import annotations
 

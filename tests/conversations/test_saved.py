@@ -1,4 +1,4 @@
-"""What document 003 asks of every memory: files, an event bus, compaction."""
+"""What MARSYS asks of every memory: files, an event bus, compaction."""
 
 from __future__ import annotations
 

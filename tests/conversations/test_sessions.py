@@ -1,4 +1,4 @@
-"""`SessionMemory`: rounds and posts between roles (document 000)."""
+"""`SessionMemory`: rounds and posts between roles (TaskWeaver)."""
 
 from __future__ import annotations
 

@@ -444,7 +444,7 @@ class TestProviderFormat:
     @settings(max_examples=200, deadline=None)
     @given(MESSAGES)
     def test_what_goes_out_can_be_read_back(self, message):
-        """Document 001: ``memory.add(message=Message(**retrieved))``."""
+        """MARSYS: ``memory.add(message=Message(**retrieved))``."""
         out = replace(message, images=None).to_llm_dict(include_id=True)
         again = Message(**out)
         assert again.message_id == message.message_id
