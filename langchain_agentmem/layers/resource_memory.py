@@ -85,7 +85,7 @@ def build_resource_snapshot(
     """Take a snapshot of the resources that a file names.
 
     Args:
-        resource_file: A YAML or JSON file, see `resource_file.py`.
+        resource_file: A YAML or JSON file, see `resource_files.py`.
         config: What may be said of it; other keys are left out. Default: nothing.
 
             - "workspace_root": the folder that nothing is read outside of. Default: that of the resource file.
